@@ -5,6 +5,8 @@ import functools
 import importlib
 import json
 import math
+import subprocess
+import sys
 import tempfile
 
 import numpy as np
@@ -12,14 +14,16 @@ import pytest
 
 import wholestep as ws
 from wholestep import nn, tree
+from wholestep.backends.cpu.cpu_features import host_levels
 from wholestep.cli import main
 from wholestep_tools import bench
-from wholestep_tools.bench import machine, peers, runner, spec, table, worker
+from wholestep_tools.bench import instruction_sets, machine, peers, runner, spec, table, worker
 from wholestep_tools.bench.peers import wholestep as ours
 from wholestep_tools.bench.runner import Contestant, Options, Process, Row, WorkerError
 
 QUICK = Options(rounds=1, budget=0.01, threads=1, quiet=0.0)
-MEASURED = machine.measured
+MEASURED, MEASURED_WITHIN = machine.measured, machine.measured_within
+AVX2 = "x86-64-v3" in host_levels()
 
 
 def planted(**changed):
@@ -36,6 +40,11 @@ def planted(**changed):
 def known_machine(monkeypatch):
     known = machine.Machine("a processor", 2, 300.0, 30.0)
     monkeypatch.setattr(machine, "measured", lambda threads: known)
+
+    def within(limits, threads):  # NumPy would be measured in a process of its own
+        return known._replace(limits=[f"{name}={limits[name]}" for name in limits]) if limits else known
+
+    monkeypatch.setattr(machine, "measured_within", within)
 
 
 def given(monkeypatch, rows):
@@ -152,6 +161,49 @@ def test_every_library_is_told_how_many_threads(tmp_path):
     told = runner.environment(tmp_path, 3)
     assert {told[f"{name}_NUM_THREADS"] for name in runner.THREADS} == {"3"}
     assert told["WHOLESTEP_THREADS"] == told["NPROC"] == "3"
+
+
+@pytest.mark.skipif(not AVX2, reason="this processor cannot be held to AVX2")
+def test_a_record_says_how_every_library_was_held_to_an_instruction_set(tmp_path, monkeypatch, capsys):
+    asked = []
+    monkeypatch.setattr(bench, "run", lambda name, contestants, options: asked.append(options.isa) or planted()[:2])
+    file = tmp_path / "found.json"
+    options = ["--peers", "wholestep", "--workloads", "W4", "--isa", "avx2", "--json", str(file)]
+    assert main(["bench", *options]) == 0
+    told = json.loads(file.read_text())["workloads"]["W4"]["machine"]["limits"]
+    assert asked == ["avx2"] and "WHOLESTEP_TARGET=x86-64-v3" in told and told[0] in capsys.readouterr().out
+    given_to_workers = runner.environment(tmp_path, 1, isa="avx2")
+    assert [f"{name}={given_to_workers[name]}" for name in instruction_sets.AVX2] == told
+
+
+@pytest.mark.skipif(not AVX2, reason="this processor cannot be held to AVX2")
+@pytest.mark.parametrize(
+    ("library", "says", "expected"),
+    [
+        ("wholestep.backends.cpu.cpu_features", "host_target().vector_bytes", "32"),
+        ("torch", "backends.cpu.get_cpu_capability()", "AVX2"),
+        ("numpy", "show_config() or __import__('threadpoolctl').threadpool_info()[0]['architecture']", "Haswell"),
+    ],
+)
+def test_libraries_obey_an_instruction_set(tmp_path, library, says, expected):
+    pytest.importorskip(library)
+    program = f"import {library} as library; print(eval({says!r}, vars(library)))"
+    told = runner.environment(tmp_path, 1, isa="avx2")
+    done = subprocess.run([sys.executable, "-c", program], env=told, check=True, capture_output=True, text=True)
+    assert done.stdout.split()[-1] == expected
+
+
+def test_an_instruction_set_that_is_not_there_is_refused(monkeypatch, capsys):
+    monkeypatch.setattr(instruction_sets, "host_levels", lambda: ["x86-64-v2"])
+    assert main(["bench", "--peers", "wholestep", "--isa", "avx2"]) == 1
+    assert "this processor has no AVX2; hint: leave out --isa" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not AVX2, reason="this processor cannot be held to AVX2")
+def test_the_machine_is_measured_within_an_instruction_set(monkeypatch):
+    limits = instruction_sets.limits("avx2")
+    found = MEASURED_WITHIN(limits, 1)
+    assert found.threads == 1 and found.gflops > 0 and list(found.limits) == [f"{k}={v}" for k, v in limits.items()]
 
 
 def test_the_memory_of_a_worker_is_its_own(tmp_path):
@@ -282,7 +334,10 @@ def test_a_job_starts_from_the_arrays_that_all_are_given():
 
 @pytest.mark.parametrize(
     "module",
-    ["wholestep.cli.options", *(f"wholestep_tools.bench{m}" for m in ("", ".spec", ".table", ".device_peers"))],
+    [
+        "wholestep.cli.options",
+        *(f"wholestep_tools.bench{m}" for m in ("", ".spec", ".table", ".device_peers", ".instruction_sets")),
+    ],
 )
 def test_examples(module):
     tried = doctest.testmod(importlib.import_module(module))

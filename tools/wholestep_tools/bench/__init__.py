@@ -21,6 +21,7 @@ from wholestep_tools.bench import (
     exports,
     first_trace,
     gallery,
+    instruction_sets,
     links,
     machine,
     memory,
@@ -91,7 +92,7 @@ def bench(peers: str | None, workloads: str, options: Options, file: Path | None
     kind = "models" if REAL.keys() & set(names) else "workloads"
     record = {} if file is None else recorded(file, kind)
     machine.wait_until_quiet(options.quiet)
-    measured = machine.measured(options.threads)
+    measured = machine.measured_within(instruction_sets.limits(options.isa), options.threads)
     print(measured, file=stream, flush=True)
     found: dict[str, list[Row]] = {}
     wrong: list[str] = []
@@ -145,6 +146,9 @@ def add_options(job: argparse.ArgumentParser, workloads: Sequence[str], rounds: 
     job.add_argument("--budget", type=positive_number, default=1.5, metavar="S", help="seconds of a turn")
     job.add_argument(
         "--threads", type=integer_at_least(1), default=machine.processors(), metavar="N", help="threads of each peer"
+    )
+    job.add_argument(
+        "--isa", choices=sorted(instruction_sets.LIMITS), default="", help="hold all peers to this instruction set"
     )
     job.add_argument(
         "--json", type=Path, metavar="FILE", help="also write everything here, beside other workloads that the file has"
@@ -387,5 +391,5 @@ def whole_depth(text: str) -> int:
 
 def command(options: argparse.Namespace) -> int:
     """Run the command as it was given."""
-    how = Options(options.rounds, options.budget, options.threads)
+    how = Options(options.rounds, options.budget, options.threads, isa=options.isa)
     return bench(options.peers, options.workloads, how, options.json, sys.stdout)

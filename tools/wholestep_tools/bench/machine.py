@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,16 +22,19 @@ QUIET = 0.25
 
 
 class Machine(NamedTuple):
-    """The processor, how many of it may be used, what NumPy reaches on it."""
+    """The processor, how many of it may be used, what NumPy reaches on it, and the settings, as NAME=VALUE, that hold
+    all libraries to fewer instructions than it has."""
 
     processor: str
     threads: int
     gflops: float
     gigabytes: float
+    limits: Sequence[str] = ()
 
     def __str__(self) -> str:
         reached = f"a product of matrices reaches {self.gflops:.0f} GFLOP/s, a copy {self.gigabytes:.0f} GB/s"
-        return f"{self.processor}, {self.threads} threads; in NumPy {reached}"
+        held = "".join(f"\n  {setting}" for setting in self.limits)
+        return f"{self.processor}, {self.threads} threads; in NumPy {reached}{held}"
 
 
 def processors() -> int:
@@ -74,6 +80,17 @@ def measured(threads: int, seconds: float = 0.5) -> Machine:
         gflops = 2 * 1024**3 / quickest(lambda: np.matmul(a, a, out=product), seconds) / 1e9
     gigabytes = 2 * source.nbytes / quickest(lambda: np.copyto(target, source), seconds) / 1e9
     return Machine(processor(), threads, gflops, gigabytes)
+
+
+def measured_within(limits: Mapping[str, str], threads: int) -> Machine:
+    """The machine as `measured`, by a process of its own with these variables: NumPy reads them when it is loaded."""
+    if not limits:
+        return measured(threads)
+    program = f"import {__name__} as m, json; print(json.dumps(m.measured({threads})))"
+    told = {**os.environ, **limits}
+    done = subprocess.run([sys.executable, "-c", program], env=told, check=True, capture_output=True, text=True)
+    processor_name, _, gflops, gigabytes, _ = json.loads(done.stdout)
+    return Machine(processor_name, threads, gflops, gigabytes, [f"{name}={limits[name]}" for name in limits])
 
 
 def others(seconds: float = 0.1) -> float:

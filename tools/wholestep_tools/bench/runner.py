@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from wholestep_tools.bench import machine
+from wholestep_tools.bench.instruction_sets import limits
 from wholestep_tools.bench.peers import PEERS
 from wholestep_tools.bench.spec import WORKLOADS
 
@@ -29,12 +30,14 @@ THREADS = ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "WHOLESTEP")
 
 
 class Options(NamedTuple):
-    """Options of a measurement: rounds, the seconds of a turn, threads, and the longest wait for a quiet machine."""
+    """Options of a measurement: rounds, the seconds of a turn, threads, the longest wait for a quiet machine, and the
+    instruction set that all libraries are held to, a name of `instruction_sets.LIMITS`."""
 
     rounds: int = 5
     budget: float = 1.5
     threads: int = 2
     quiet: float = 2.0
+    isa: str = ""
 
 
 class Row(NamedTuple):
@@ -63,12 +66,14 @@ class WorkerError(Exception):
     """A worker said why it failed, died, or did not answer."""
 
 
-def environment(folder: Path, threads: int, device: str = "cpu") -> dict[str, str]:
-    """The same threads for everybody, caches that begin empty, and no accelerator unless a device is one."""
+def environment(folder: Path, threads: int, device: str = "cpu", isa: str = "") -> dict[str, str]:
+    """The same threads and instruction set for everybody, caches that begin empty, and no accelerator unless a device
+    is one."""
     chosen = {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""} if device == "cpu" else {}
     return {
         **os.environ,
         **chosen,
+        **limits(isa),
         **{f"{name}_NUM_THREADS": str(threads) for name in THREADS},
         "WHOLESTEP_THREADS": str(threads),
         "WHOLESTEP_CACHE": str(folder / "wholestep"),
@@ -86,7 +91,15 @@ class Process:
     """A worker: asked with a line, answering with a line."""
 
     def __init__(
-        self, peer: str, name: str, count: int, folder: Path, threads: int, module: str = WORKER, device: str = ""
+        self,
+        peer: str,
+        name: str,
+        count: int,
+        folder: Path,
+        threads: int,
+        module: str = WORKER,
+        device: str = "",
+        isa: str = "",
     ) -> None:
         command = [sys.executable, "-m", module, peer, name, str(count), *([device] if device else [])]
         self.says = folder / f"{peer}-{count}.txt"
@@ -97,7 +110,7 @@ class Process:
                 stdout=subprocess.PIPE,
                 stderr=says,
                 text=True,
-                env=environment(folder, threads, device or "cpu"),
+                env=environment(folder, threads, device or "cpu", isa),
                 start_new_session=True,  # Ctrl-C is for the one who waits, who then ends the workers
             )
 
@@ -152,7 +165,8 @@ class Contestant:
 
     def start(self) -> Process:
         """A process for this peer; the second one finds what the first one left in the caches."""
-        return Process(self.peer, self.name, self.at_once, self.folder, self.options.threads)
+        options = self.options
+        return Process(self.peer, self.name, self.at_once, self.folder, options.threads, isa=options.isa)
 
     def build(self) -> None:
         """Compile, twice for Wholestep: with an empty cache, then with what the first left there."""
