@@ -95,6 +95,18 @@ def test_what_a_page_cannot_do_is_refused_before_anything_is_written(tmp_path: P
     assert not [*tmp_path.iterdir()]
 
 
+def test_noise_is_drawn_in_a_page(tmp_path: Path) -> None:
+    """Functions of scipy.special are their formulas in a page, as they are on cards."""
+
+    def loss(params: Any, x: Any, *, key: Any) -> Any:
+        return np.mean((params["w"] * x + ws.random.normal(key, x.shape, np.float32)) ** 2)
+
+    x = np.ones((8, 3), np.float32)
+    step = ws.compile(loss, {"w": np.ones(3, np.float32)}, optimizer=ws.optim.sgd(1e-2), batch=x)
+    (page,) = step.export(tmp_path / "train.html", data=x)
+    assert program_of(page)["kernels"]
+
+
 def test_the_page_itself_is_small() -> None:
     plain = {"functions": {}, "step": {"outputs": [], "code": ""}}
     assert len(gzip.compress(page_text("a step", plain).encode(), 9)) < 13_200

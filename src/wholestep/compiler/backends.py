@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from wholestep.backends.gpu.dispatch_list import DispatchRecorder, GivenScalar
@@ -10,7 +11,7 @@ from wholestep.backends.gpu.target import PAGE
 from wholestep.lower.target import Target
 from wholestep.runtime.backend import Backend
 from wholestep.runtime.cpu.backend import exporting_backend, host_backend
-from wholestep.runtime.gpu.backend import cuda_backend, opencl_backend, webgpu_backend
+from wholestep.runtime.gpu.backend import SPECIAL_FUNCTIONS, cuda_backend, opencl_backend, webgpu_backend
 
 BACKENDS: dict[str, Callable[[], Backend]] = {
     "cpu": host_backend,
@@ -50,8 +51,8 @@ def processor_backend(name: str) -> Backend:
 
 
 def page_target() -> Target:
-    """The target that pages are lowered for."""
-    return PAGE
+    """The target that pages are lowered for, with the functions that no card has a library for."""
+    return replace(PAGE, functions=SPECIAL_FUNCTIONS)
 
 
 def page_recorder(nbytes: int, given: Sequence[tuple[str, str, int]]) -> DispatchRecorder:
