@@ -6,7 +6,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from tests.export.browser import Chromium, Open, Tab, served
+
+from wholestep_tools.browser import Chromium, Open, Tab, served
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.export.browser import CHROMIUM, MISSING, Chromium, Open, Tab, served
 
 import wholestep as ws
+from wholestep_tools.browser import CHROMIUM, MISSING, Chromium, Open, Tab, served
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
 Array = np.ndarray[Any, Any]

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.export.browser import CHROMIUM, MISSING, Chromium, Tab, served
 
 import wholestep as ws
 from wholestep.errors import ParameterError
+from wholestep_tools.browser import CHROMIUM, MISSING, Chromium, Tab, served
 
 Array = np.ndarray[Any, Any]
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason=MISSING)

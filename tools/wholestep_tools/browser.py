@@ -28,7 +28,7 @@ FLAGS = (
 PIPES = (
     "import os, sys; r, w = map(int, sys.argv[1:3]); os.dup2(r, 3); os.dup2(w, 4); os.execv(sys.argv[3], sys.argv[3:])"
 )
-"""What starts the browser: the protocol is on the descriptors 3 and 4."""
+"""The program that starts the browser: the protocol is on the descriptors 3 and 4."""
 PATIENCE = 240.0
 """Seconds until a browser that says nothing is an error."""
 
@@ -69,7 +69,7 @@ class Chromium:
         return found
 
     def call(self, method: str, session: str | None = None, **given: Any) -> Any:
-        """What a method of the protocol gives."""
+        """The result of a method of the protocol."""
         self.number += 1
         said = {"id": self.number, "method": method, "params": given} | ({"sessionId": session} if session else {})
         data = memoryview(json.dumps(said).encode() + b"\0")
@@ -101,7 +101,7 @@ class Tab:
         self.browser, self.target, self.session = browser, target, session
 
     def call(self, method: str, **given: Any) -> Any:
-        """What a method of the protocol gives for this page."""
+        """The result of a method of the protocol for this page."""
         return self.browser.call(method, self.session, **given)
 
     def evaluate(self, script: str, session: str | None = None) -> Any:

@@ -26,7 +26,8 @@ ABOUT = """Run a script as `python script.py` does, and write the step that it h
 system, its state beside it. Before the command says that it is done, the file is run beside the step on the batch of
 its first call: sources of Python where their library is installed, ONNX in ONNX Runtime, C and objects by the system's
 compiler, WebAssembly in node, and a package of Core ML by an evaluator in NumPy. Where the losses are further apart
-than rounding, the exit code is 1; where nothing here runs the file, the command says so, and why."""
+than rounding, the exit code is 1; where nothing here runs the file, the command says so, and why. A page trains on what
+the script calls data, else on the batch, and has the functions beside the step that the script calls attach."""
 ALIASES = {"tf": "tensorflow", "html": "page"}
 """Short names of targets."""
 DIGITS = "digits"
@@ -97,8 +98,8 @@ def export_script(options: argparse.Namespace) -> int:
     if options.load is not None:
         step.load(options.load)
     batch = names.get("batch") if names.get("batch") is not None else recorder.batch_of(step._engine)
-    data = names.get("data", batch) if target == "page" else None
-    files = step.export(out, to=target, data=data, narrow=options.narrow)
+    data, beside = (names.get("data", batch), names.get("attach")) if target == "page" else (None, None)
+    files = step.export(out, to=target, data=data, narrow=options.narrow, attach=beside)
     print("\n".join([f"wrote {file}" for file in files]))
     if batch is None:
         print("not compared: the script calls the step with no batch and has none")

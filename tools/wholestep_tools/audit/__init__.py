@@ -36,7 +36,7 @@ from wholestep_tools.audit.guards import alarms, origins, scales
 from wholestep_tools.audit.hostile import export_files, exported_names, files, headers, markup, names, paths, texts
 from wholestep_tools.audit.numerics import drift, modes, precisions, sums
 from wholestep_tools.audit.record import check_file, told
-from wholestep_tools.audit.resumption import bits, damage, kill, resume, twins
+from wholestep_tools.audit.resumption import bits, damage, kill, pages, resume, twins
 from wholestep_tools.audit.workers import losses, workers
 
 ROOMS = (
@@ -61,7 +61,7 @@ ROOMS = (
         cuda_kernels,
     ),
     (sums, modes, precisions, drift),
-    (bits, twins, resume, kill, damage),
+    (bits, twins, resume, kill, damage, pages),
     (files, headers, texts, paths, names, exported_names, export_files, markup),
     (entries, rivals, keys, folders),
     (calls, shapes, sharing, fork, allocations, memory, stream),
