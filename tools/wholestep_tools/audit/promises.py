@@ -235,7 +235,11 @@ RESUMPTION = (
     ),
     Promise("each flipped bit and each cut in a checkpoint is noticed", "100,000 files", "damage", ("damages",)),
     Promise(
-        "a state goes to a browser and back", "5 models", remark="modules of WebAssembly run in Node with the tests"
+        "a state goes to a browser and back",
+        "5 models",
+        "pages",
+        ("trained in a page, and on here", "checkpoints to a page", "checkpoints from a page", "refused by pages"),
+        "by SwiftShader, without a card; modules of WebAssembly run in Node with the tests",
     ),
     Promise(
         "Ctrl-C and SIGTERM end training in order",
