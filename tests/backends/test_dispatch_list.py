@@ -72,8 +72,8 @@ def run_recorded(recorder: DispatchRecorder, program: RecordedProgram, heap: NDA
 
 
 def test_what_a_launch_writes_lies_where_the_program_has_it() -> None:
-    """A scalar that the host computes ahead is read where the host puts it; a launch that writes another one there, known
-    to the card alone, writes to the program's own place, and later launches read that."""
+    """A scalar that the host computes ahead is read where the host puts it; a launch that writes another one there
+    writes to the program's own place, and later launches read that."""
     steps = [launched(COUNTED, N, S), launched(TAKEN, S, Y), launched(TAKEN, X, S), launched(TAKEN, S, Z)]
     recorder, program = recorded(*steps)
     assert program.values, "the host computes the first scalar"
