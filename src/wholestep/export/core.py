@@ -26,6 +26,8 @@ MARKS = frozenset(("stop_gradient", "identity", "capture", "pin"))
 """Operations whose result is their operand."""
 PARTS = ("real", "imag")
 """Operations that take a complex number apart, in the order of the operands of `make_complex`."""
+CONVOLVING = (*EXACT_PASSES, "absorb_transposes", "convolution_gradients")
+"""The passes before words are looked up, for a target that has convolutions."""
 CLEANING = ("fold", "cse", "dce")
 """The passes after rules: they bring in no operation but constants."""
 SHOWN = 12
@@ -38,6 +40,10 @@ class Vocabulary(Protocol):
     @property
     def name(self) -> str:
         """The name of the target."""
+
+    @property
+    def convolves(self) -> bool:
+        """True if products with windows are convolutions there, so that sums of windows become such products."""
 
     def has(self, node: Node) -> bool:
         """True if the target computes this operation, with these parameters and dtypes, itself."""
@@ -60,7 +66,7 @@ def export_core(graph: Graph, target: Vocabulary) -> Graph:
     """
     legalizer = Legalizer(target)
     with symbolic_sizes_refused(target.name, graph.name):
-        made = legalizer.graph(run_passes(inline_everywhere(graph), EXACT_PASSES))
+        made = legalizer.graph(run_passes(inline_everywhere(graph), CONVOLVING if target.convolves else EXACT_PASSES))
         if legalizer.missing:
             raise missing_words(target.name, legalizer.missing)
         return run_passes(made, CLEANING)

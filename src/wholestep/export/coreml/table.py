@@ -118,6 +118,7 @@ class CoremlTarget:
     """The vocabulary of Core ML."""
 
     name = "coreml"
+    convolves = False
 
     def has(self, node: Node) -> bool:
         """True if MIL takes these dtypes, shapes and parameters."""

@@ -111,8 +111,8 @@ def onnx_joined(w: OnnxWriter, node: Node, xs: list[str]) -> str:
 
 def onnx_contract(w: OnnxWriter, node: Node, xs: list[str]) -> str:
     """A product summed over shared axes: a convolution of windows, else a product of matrices."""
-    found = onnx_convolved(w, node)
-    return onnx_product(w, node) if found is None else found
+    found = w.convolutions.get(node)
+    return onnx_product(w, node) if found is None else onnx_convolved(w, node, found)
 
 
 def onnx_product(w: OnnxWriter, node: Node) -> str:

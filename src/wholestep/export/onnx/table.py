@@ -146,6 +146,7 @@ class OnnxTarget:
     """The vocabulary of ONNX."""
 
     name = "onnx"
+    convolves = True
 
     def has(self, node: Node) -> bool:
         """True if an operator takes these dtypes and parameters."""

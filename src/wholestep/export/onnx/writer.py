@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from wholestep.dims import Dim, Size
+from wholestep.export.convolutions import ConvolvedProduct, convolutions_in, nodes_beside
 from wholestep.export.core import PARTS, symbolic_sizes_refused
 from wholestep.export.onnx import schema
+from wholestep.export.onnx.kernels import wider
 from wholestep.export.onnx.protobuf import Proto
 from wholestep.export.onnx.sizes import size_computed
 from wholestep.export.rules.complex_pairs import has_complex
@@ -58,8 +60,7 @@ class OnnxWriter:
         self.thin: dict[Value, str] = {}
         self.pairs: dict[Value, tuple[str, ...]] = {}
         """The names of the parts of complex numbers."""
-        self.windows: dict[Value, Node] = {}
-        """Sliding windows, and permutations of them, which are written when something reads them that is no product."""
+        self.convolutions: dict[Node, ConvolvedProduct] = {}
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
         """A node with one result; its name."""
@@ -118,9 +119,6 @@ class OnnxWriter:
 
     def get(self, v: Value) -> str:
         """The name of a value in its own shape."""
-        if v in self.windows and v not in self.whole:
-            node = self.windows[v]
-            self.whole[v] = str(self.shared.words[node.op.name](self, node, [self.get(x) for x in node.inputs]))
         if v not in self.whole:
             half = v.dtype.name == "bfloat16"  # ONNX Runtime has no kernel for it
             given = self.cast(self.thin[v], np.float32) if half else self.thin[v]
@@ -130,7 +128,8 @@ class OnnxWriter:
 
     def write(self, graph: Graph) -> None:
         """All nodes of a graph whose inputs have names."""
-        for node in graph.nodes:
+        self.convolutions = convolutions_in(graph, onnx_convolves)
+        for node in nodes_beside(graph, self.convolutions):
             self.node(node)
 
     def node(self, node: Node) -> None:
@@ -168,9 +167,6 @@ class OnnxWriter:
             if not out.ndim or all(n == 1 for n in out.shape):
                 self.whole[out] = self.thin.pop(out)
             return
-        if node.op.name == "window" or (node.op.name == "permute" and node.inputs[0] in self.windows):
-            self.windows[node.outputs[0]] = node
-            return
         late = node.op.name == "contract"
         made = word(self, node, [] if late else [self.get(v) for v in node.inputs])
         found = [made] if isinstance(made, str) else list(made)
@@ -192,6 +188,11 @@ class OnnxWriter:
             input=[value_info(name, t) for name, t in inputs],
             output=[value_info(name, t) for name, t in zip(outputs, types, strict=True)],
         )
+
+
+def onnx_convolves(c: ConvolvedProduct) -> bool:
+    """True where Conv has the dtype, and the padding: no zeros between elements, and none cut off."""
+    return wider("Conv", c.source.dtype) is not None and {*c.gaps} == {1} and min((*c.before, *c.after)) >= 0
 
 
 def attribute_of(name: str, x: Any) -> Proto:

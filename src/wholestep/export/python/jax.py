@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from wholestep.export.convolutions import ConvolvedProduct
+from wholestep.export.python.convolutions import axis_names, images_as_text, kernels_as_text, result_as_text
 from wholestep.export.python.vocabulary import (
     Call,
     PythonTarget,
@@ -97,6 +99,32 @@ def jax_fourier(c: Call) -> str:
     return f"jnp.fft.{name}({c.a[0]}, axes={c.p['axes']}, norm={norm})"
 
 
+def jax_convolved(call: Call, c: ConvolvedProduct) -> str:
+    """A convolution whose axes lie as they are, or are moved where one of them is several."""
+    names = axis_names(c)
+    x, kernel = call.a if names is not None else (images_as_text(call, c), kernels_as_text(call, c))
+    axes = list(range(len(c.kernel)))
+    if names is not None:  # JAX takes strides in the order of the kernel's axes
+        axes.sort(key=lambda i: c.other_letters.index(c.kernel[i]))
+    padding = tuple(zip(c.before, c.exact_after, strict=True))
+    settings = {
+        "window_strides": tuple([c.strides[i] for i in axes]),
+        "padding": tuple([padding[i] for i in axes]),
+        "lhs_dilation": tuple([c.gaps[i] for i in axes]),
+        "rhs_dilation": tuple([c.dilations[i] for i in axes]),
+        "dimension_numbers": names,
+        "feature_group_count": c.count(c.groups),
+    }
+    told = ", ".join([f"{name}={value!r}" for name, value in settings.items()])
+    text = f"lax.conv_general_dilated({x}, {kernel}, {told}, precision='highest')"
+    return text if names is not None else result_as_text(call, c, text)
+
+
+def jax_convolves(c: ConvolvedProduct) -> bool:
+    """True for the dtypes that XLA has fast convolutions of."""
+    return c.source.dtype.name == "float32"
+
+
 def jax_branched(c: Call) -> str:
     """One of several functions."""
     branches = ", ".join([c.names.function(g) for g in c.p["branches"]])
@@ -136,6 +164,7 @@ WORDS: dict[str, Spelling] = {
     "concat": lambda c: f"jnp.concatenate([{', '.join(c.a)}], {c.p['axis']})",
     "update_slice": lambda c: f"{jax_operand(c)}.at[{jax_slices(c)}].set({c.a[1]})",
     "contract": "jnp.einsum({spec!r}, {0}, {1}, precision='highest')",
+    "window": "windows({0}, {size}, {stride}, {dilation})",
     "sum": jax_reduced("sum"),
     "prod": jax_reduced("prod"),
     **{name: f"jnp.{name}({{0}}, axis={{axes}})" for name in ("max", "min", "any", "all")},
@@ -207,6 +236,8 @@ JAX = PythonTarget(
     ),
     outlined=frozenset(("random_bits", "random_blocks")),
     setup='\n\njax.config.update("jax_enable_x64", True)  # counters are 64-bit integers',
+    convolved=jax_convolved,
+    has_convolution=jax_convolves,
     holds=jax_holds,
     rules={**RULES, "cond": kept_or_updated},
 )

@@ -191,6 +191,7 @@ WORDS: dict[str, Spelling] = {
 
 NUMPY = PythonTarget(
     name="numpy",
+    frees=True,
     title="NumPy",
     words=WORDS,
     imports=("import scipy.linalg", "import scipy.special", "import ml_dtypes"),

@@ -7,16 +7,28 @@ inside; nothing of the user's is in the code but strings and numbers as `repr` w
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 
 from wholestep.dims import Dim, names
 from wholestep.errors import UnsupportedError, Where, line_of
+from wholestep.export.convolutions import ConvolvedProduct, convolutions_in, nodes_beside
 from wholestep.export.core import export_core, symbolic_sizes_refused
 from wholestep.export.python.vocabulary import Call, PythonTarget, joined_thin_shapes, listed, literal, thin_shape
 from wholestep.ir.graph import Graph, NDArray, Node, Value
 from wholestep.ir.sizes import all_names, graph_at, size_places
 from wholestep.primitives.family import number_of
 from wholestep.primitives.movement import Broadcast
+
+NAME = re.compile(r"\bv\d+\b")
+LARGE = 1 << 14
+"""The bytes of an array whose memory is worth a line."""
+
+
+def is_large(v: Value) -> bool:
+    """True for an array of many bytes, or of a size that is not known."""
+    size = v.type.size
+    return not isinstance(size, int) or size * v.dtype.itemsize >= LARGE
 
 
 class PrintedValue:
@@ -70,18 +82,36 @@ class FunctionPrinter:
         self.env: dict[Value, PrintedValue] = {}
         for i, v in enumerate(graph.inputs):
             self.env[v] = PrintedValue(f"x{i}", v.type.shape)
+        self.convolutions = (
+            convolutions_in(graph, self.target.has_convolution) if self.target.convolved is not None else {}
+        )
         self.count = 0
         self.last: tuple[str, int] = ("", 0)
 
     def source(self, name: str) -> str:
         """The function as text."""
         lines: list[str] = []
-        for node in self.graph.nodes:
+        for node in nodes_beside(self.graph, self.convolutions):
             with symbolic_sizes_refused(self.target.name, node.op.name, node.where):
                 lines += self.lines(node)
         head = f"def {name}({', '.join([self.env[v].text for v in self.graph.inputs])}):"
         outputs = listed([self.whole(v) for v in self.graph.outputs])
+        if self.target.frees:
+            lines = self.with_deletions(lines, outputs)
         return "\n".join([head, *["    " + line for line in [*self.sizes(), *lines]], f"    return {outputs}"])
+
+    def with_deletions(self, lines: Sequence[str], outputs: str) -> list[str]:
+        """The lines, and after the last one that reads a large array its deletion, so that its memory is used again."""
+        known = {x.text: v for v, x in self.env.items() if is_large(v) and x.text not in NAME.findall(outputs)}
+        last = {name: i for i, line in enumerate(lines) for name in NAME.findall(line)}
+        ends: dict[int, list[str]] = {}
+        for name, i in last.items():
+            if name in known:
+                ends.setdefault(i, []).append(name)
+        found = []
+        for i, line in enumerate(lines):
+            found += [line, *([f"del {', '.join(ends[i])}"] if i in ends else [])]
+        return found
 
     def sizes(self) -> list[str]:
         """The lines that read the symbolic sizes; raises UnsupportedError for one that no axis of an input has."""
@@ -100,6 +130,8 @@ class FunctionPrinter:
             return []
         if isinstance(node.op, Broadcast):
             return self.broadcast(node)
+        if node in self.convolutions:
+            return self.convolution(node, self.convolutions[node])
         operands = self.thin_operands(node) if node.op.thin else [self.whole(v) for v in node.inputs]
         shape = node.outputs[0].type.shape
         if node.op.thin:
@@ -110,6 +142,13 @@ class FunctionPrinter:
         text = word.format(*operands, **call.p) if isinstance(word, str) else word(call)
         left = ", ".join(names) + ("," if node.op.multiple and len(names) == 1 else "")
         return [f"{left} = {text}{self.remark(node.where)}"]
+
+    def convolution(self, node: Node, c: ConvolvedProduct) -> list[str]:
+        """A product with windows as a convolution."""
+        assert self.target.convolved is not None
+        call = Call(self.printer, self.target, node, [self.whole(c.source), self.whole(c.other)])
+        text = self.target.convolved(call, c)
+        return [f"{self.new_name(node.outputs[0], call.out.shape)} = {text}{self.remark(node.where)}"]
 
     def broadcast(self, node: Node) -> list[str]:
         """A broadcast as the axes of size 1 that it adds; it is repeated where it is used whole."""

@@ -7,6 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from wholestep.export.convolutions import ConvolvedProduct
+from wholestep.export.python.convolutions import (
+    images_as_text,
+    kernels_as_text,
+    other_as_text,
+    result_as_text,
+    source_as_text,
+)
 from wholestep.export.python.vocabulary import (
     Call,
     PythonTarget,
@@ -21,6 +29,7 @@ from wholestep.export.python.vocabulary import (
 )
 from wholestep.export.rules.control import is_selectable
 from wholestep.ir.graph import Node
+from wholestep.primitives.family import number_of
 from wholestep.primitives.movement import spread
 
 ONE = """exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh
@@ -59,8 +68,20 @@ def torch_padded(c: Call) -> str:
     return f"torch.nn.functional.pad({c.a[0]}, {tuple(widths)})" if widths else c.a[0]
 
 
+SHORT = 4
+"""The longest axis that is reduced slice by slice: torch reduces inner axes of few elements one element at a time."""
+
+
+def torch_is_short(c: Call) -> bool:
+    """True for a reduction of floats over short axes alone."""
+    sizes = [c.types[0].shape[axis] for axis in c.p["axes"]]
+    return c.types[0].dtype.kind == "f" and all([isinstance(n, int) and 0 < n <= SHORT for n in sizes])
+
+
 def torch_summed(c: Call) -> str:
     """A sum that keeps the dtype."""
+    if c.p["axes"] and torch_is_short(c):
+        return f"slice_by_slice(torch.add, {c.a[0]}, {c.p['axes']})"
     return f"torch.sum({c.a[0]}, {c.p['axes']}, dtype={c.dtype})" if c.p["axes"] else c.a[0]
 
 
@@ -72,9 +93,15 @@ def torch_multiplied(c: Call) -> str:
     return text
 
 
-def torch_reduced(function: str) -> Spelling:
-    """A reduction that takes several axes."""
-    return lambda c: f"torch.{function}({c.a[0]}, {c.p['axes']})" if c.p["axes"] else c.a[0]
+def torch_reduced(function: str, pairs: str = "") -> Spelling:
+    """A reduction that takes several axes, and the function of pairs that does it slice by slice."""
+
+    def spelling(c: Call) -> str:
+        if c.p["axes"] and pairs and torch_is_short(c):
+            return f"slice_by_slice(torch.{pairs}, {c.a[0]}, {c.p['axes']})"
+        return f"torch.{function}({c.a[0]}, {c.p['axes']})" if c.p["axes"] else c.a[0]
+
+    return spelling
 
 
 def torch_accumulated(function: str) -> Spelling:
@@ -143,6 +170,47 @@ def torch_scanned(c: Call) -> str:
     return over_rows(c, listed(empty) if not c.p["length"] else "()")
 
 
+def torch_convolved(call: Call, c: ConvolvedProduct) -> str:
+    """A convolution, one of an array with zeros between its elements, or the gradient of a kernel."""
+    padding, groups, k = c.before, c.count(c.groups), len(c.kernel)
+    if c.of_kernel:
+        shape = (c.count((*c.groups, *c.features)), c.count(c.rows), *c.shape(c.places))
+        gradient = other_as_text(call, c, c.channels, (*c.groups, *c.features))
+        image = source_as_text(call, c, c.channels, (*c.groups, *c.rows))
+        return result_as_text(
+            call, c, f"kernel_gradient({image}, {gradient}, {shape}, "
+            f"{c.dilations}, {padding}, {c.strides}, {groups})", rows_first=False
+        )  # fmt: skip
+    if {*c.gaps} == {1}:
+        rest = f"{c.strides}, {padding}, {c.dilations}, False, {(0,) * k}, {groups}"
+        return result_as_text(
+            call, c, f"torch.convolution({images_as_text(call, c)}, {kernels_as_text(call, c)}, None, {rest})"
+        )
+    around, more = torch_transposed(c)
+    kernel = f"torch.flip({kernels_as_text(call, c, turned=True)}, {tuple(range(2, k + 2))})"
+    rest = f"{c.gaps}, {around}, {c.dilations}, True, {more}, {groups}"
+    return result_as_text(call, c, f"torch.convolution({images_as_text(call, c)}, {kernel}, None, {rest})")
+
+
+def torch_transposed(c: ConvolvedProduct) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The padding of a transposed convolution, which is cut off, and what it has more at the end."""
+    spans = [(c.sizes[q] - 1) * d for q, d in zip(c.kernel, c.dilations, strict=True)]
+    around = [span - n for span, n in zip(spans, c.before, strict=True)]
+    return tuple(around), tuple([a - b for a, b in zip(c.exact_after, c.before, strict=True)])
+
+
+def torch_convolves(c: ConvolvedProduct) -> bool:
+    """True for dtypes and padding that torch's convolutions have: as much on both sides, or less cut off behind."""
+    if c.source.dtype.name not in ("float32", "float64"):
+        return False
+    if {*c.gaps} == {1}:
+        return c.before == c.after and min(c.before) >= 0
+    around, more = torch_transposed(c)
+    larger = zip(more, c.gaps, c.dilations, strict=True)
+    whole = not c.of_kernel and {*c.strides} == {1} and min(around) >= 0
+    return whole and all([0 <= n < max(gap, d) for n, gap, d in larger])
+
+
 def torch_branched(c: Call) -> str:
     """One of several functions, which the host chooses."""
     branches = listed([c.names.function(g) for g in c.p["branches"]])
@@ -186,6 +254,7 @@ WORDS: dict[str, Spelling] = {
     "log_expit": "torch.nn.functional.logsigmoid({0})",
     "conj": "torch.conj_physical({0})",
     "select": "torch.where({0}, {1}, {2})",
+    "wins": "share_of_larger({0}, {1})",
     "make_complex": "torch.complex({0}, {1})",
     "cast": lambda c: f"{c.a[0]}.to({c.dtype})",
     "constant": lambda c: f"held_tensor({c.names.constant(c.p['value'])})",
@@ -201,8 +270,8 @@ WORDS: dict[str, Spelling] = {
     "window": "windows({0}, {size}, {stride}, {dilation})",
     "sum": torch_summed,
     "prod": torch_multiplied,
-    "max": torch_reduced("amax"),
-    "min": torch_reduced("amin"),
+    "max": torch_reduced("amax", "maximum"),
+    "min": torch_reduced("amin", "minimum"),
     "any": torch_reduced("any"),
     "all": torch_reduced("all"),
     "argmax": "first_place({0}, {axis}, True)",
@@ -255,6 +324,8 @@ def torch_holds(node: Node) -> bool:
     name, kinds = node.op.name, [t.dtype for t in node.types]
     if name == "cond":
         return not is_selectable(node)
+    if name == "wins":
+        return any([x is not None and bool(np.isfinite(x)) for x in map(number_of, node.inputs)])
     half = (name in HOST and name not in (*SPECIAL_ONE, *SPECIAL_TWO)) or name in NO_HALF
     lacking = [d for d in kinds if is_half(d) and (name != "partition" or d.kind == "V")]
     return not ((half and lacking) or (name in REAL_ALONE and any([d.kind == "c" for d in kinds])))
@@ -262,6 +333,7 @@ def torch_holds(node: Node) -> bool:
 
 TORCH = PythonTarget(
     name="torch",
+    frees=True,
     title="PyTorch",
     words=WORDS,
     imports=("import torch", "import scipy.linalg", "import scipy.special"),
@@ -269,9 +341,11 @@ TORCH = PythonTarget(
     broadcast=lambda text, shape, dtype: f"{text}.expand({tuple(shape)})",
     number=lambda text, dtype: f"torch.full((), {text}, dtype={dtype})",
     support="torch_support.py",
-    numbers_in=frozenset((*INFIX, "select")) - {"div"} - frozenset(("left_shift", "right_shift")),
+    numbers_in=frozenset((*INFIX, "select", "wins")) - {"div"} - frozenset(("left_shift", "right_shift")),
     decorated=lambda text, stateful: f"@torch.no_grad()\n@on_their_device\n{text}",
     outlined=frozenset(("random_bits", "random_blocks")),
+    convolved=torch_convolved,
+    has_convolution=torch_convolves,
     holds=torch_holds,
 )
 """PyTorch as a target."""

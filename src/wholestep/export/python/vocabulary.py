@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from wholestep import dtypes
+from wholestep.export.convolutions import ConvolvedProduct
 from wholestep.export.core import Rule
 from wholestep.export.rules.table import RULES
 from wholestep.ir.graph import Graph, NDArray, Node, Value
@@ -71,6 +72,11 @@ def anywhere(node: Node) -> bool:
     return True
 
 
+def any_convolution(c: ConvolvedProduct) -> bool:
+    """True: a spelling that holds for all convolutions."""
+    return True
+
+
 @dataclass(frozen=True)
 class PythonTarget:
     """An array library as a target: its words, and the text around them."""
@@ -95,9 +101,20 @@ class PythonTarget:
     """Lines after the imports."""
     outlined: frozenset[str] = frozenset()
     """Operations whose rules become functions of their own, since they are long."""
+    frees: bool = False
+    """True where each line runs by itself, so that an array is deleted after the last line that reads it."""
+    convolved: Callable[[Call, ConvolvedProduct], str] | None = None
+    """The spelling of a product with windows as a convolution of (source, other operand)."""
+    has_convolution: Callable[[ConvolvedProduct], bool] = any_convolution
+    """False for a convolution that the spelling does not hold for."""
     holds: Callable[[Node], bool] = anywhere
     """False for an operation whose word does not take its dtypes or parameters."""
     rules: Mapping[str, Rule] = field(default_factory=lambda: RULES)
+
+    @property
+    def convolves(self) -> bool:
+        """True if the library has convolutions."""
+        return self.convolved is not None
 
     def has(self, node: Node) -> bool:
         """True if there is a word for an operation with these parameters and dtypes."""

@@ -25,6 +25,15 @@ def loop_while(test, body, for_test, for_body, carry):
     return lax.while_loop(lambda c: test(*for_test, *c)[0], lambda c: body(*for_body, *c), carry)
 
 
+def windows(x, size, stride, dilation):
+    """Sliding windows over the last axes, read one axis after the other."""
+    lead = x.ndim - len(size)
+    for i, (m, s, d) in enumerate(zip(size, stride, dilation)):
+        places = np.arange(0, x.shape[lead + i] - (m - 1) * d, s)
+        x = jnp.moveaxis(jnp.take(x, places[:, None] + d * np.arange(m), lead + i), lead + i + 1, -1)
+    return x
+
+
 def sort_rows(x, axis):
     """Sorted values, and where each came from; equal ones stay in order."""
     order = jnp.argsort(x, axis=axis, stable=True)

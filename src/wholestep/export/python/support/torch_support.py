@@ -98,6 +98,27 @@ def windows(x, size, stride, dilation):
     return x
 
 
+def kernel_gradient(x, g, shape, stride, padding, dilation, groups):
+    """The gradient of a convolution's kernel of some shape, where that of its result is g."""
+    like, k = g.new_empty(()).expand(shape), len(stride)
+    rest = (stride, padding, dilation, False, (0,) * k, groups, (False, True, False))
+    return torch.ops.aten.convolution_backward(g, x, like, None, *rest)[1]
+
+
+def slice_by_slice(f, x, axes):
+    """A reduction over axes of few elements, by a function of pairs of slices."""
+    for done, axis in enumerate(sorted(axes)):
+        x = functools.reduce(f, x.unbind(axis - done))
+    return x
+
+
+def share_of_larger(x, y):
+    """1 where x is larger, 1/2 where both are equal, else 0, NaN for NaN; one of them is a finite number."""
+    d = x if isinstance(y, (int, float)) and y == 0 else x - y
+    bounded = d.clamp(-1, 1)  # its difference from itself is 0, and NaN for NaN alone
+    return torch.sign(d).add_(bounded.sub_(bounded)).mul_(0.5).add_(0.5)
+
+
 def first_place(x, axis, largest):
     """The first place of the largest or smallest element; NaN counts as both."""
     if x.numel() == 0:

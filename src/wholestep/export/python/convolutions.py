@@ -1,0 +1,88 @@
+"""Convolutions in Python sources: operands brought into the order of axes that a library's convolution has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from wholestep.export.convolutions import ConvolvedProduct, Ints, Letters
+from wholestep.export.python.vocabulary import Call, PythonTarget
+
+
+class MovedText(NamedTuple):
+    """An expression and the shape of what it is, moved without what would change nothing."""
+
+    target: PythonTarget
+    text: str
+    shape: Ints
+
+    def permute(self, axes: Sequence[int]) -> MovedText:
+        """The same with its axes in another order."""
+        if list(axes) == list(range(len(axes))):
+            return self
+        text = str(self.target.words["permute"]).format(self.text, axes=tuple(axes))
+        return self._replace(text=text, shape=tuple([self.shape[a] for a in axes]))
+
+    def reshape(self, shape: Ints) -> MovedText:
+        """The same elements in another shape."""
+        if tuple(shape) == self.shape:
+            return self
+        text = str(self.target.words["reshape"]).format(self.text, shape=tuple(shape))
+        return self._replace(text=text, shape=tuple(shape))
+
+
+def images_as_text(call: Call, c: ConvolvedProduct) -> str:
+    """The source as [rows, groups * channels, *spatial]."""
+    return source_as_text(call, c, c.rows, (*c.groups, *c.channels))
+
+
+def source_as_text(call: Call, c: ConvolvedProduct, first: Letters, second: Letters) -> str:
+    """The source with two axes before the windowed ones."""
+    k, lead = len(c.kernel), (*first, *second)
+    x = MovedText(call.target, call.a[0], c.source.shape)
+    orders = [c.lead.index(q) for q in lead], range(len(lead), len(lead) + k)
+    if len(c.lead) == len(c.axes) - k and x.permute(c.axes).shape[: len(c.lead)] == c.shape(c.lead):
+        x = x.permute([c.axes[a] for order in orders for a in order])
+    elif lead == c.lead:
+        x = x.permute(c.axes)
+    else:
+        x = x.permute(c.axes).reshape((*c.shape(c.lead), *c.spatial)).permute([a for order in orders for a in order])
+    return x.reshape((c.count(first), c.count(second), *c.spatial)).text
+
+
+def kernels_as_text(call: Call, c: ConvolvedProduct, turned: bool = False) -> str:
+    """The other operand as [groups * features, channels, *kernel]; `turned`, [groups * channels, features, *kernel]."""
+    first, second = (c.channels, c.features) if turned else (c.features, c.channels)
+    return other_as_text(call, c, (*c.groups, *first), second)
+
+
+def other_as_text(call: Call, c: ConvolvedProduct, first: Letters, second: Letters) -> str:
+    """The other operand with two axes before those of the kernel."""
+    y = MovedText(call.target, call.a[1], c.other.shape)
+    y = y.permute([c.other_letters.index(q) for q in (*first, *second, *c.kernel)])
+    return y.reshape((c.count(first), c.count(second), *c.shape(c.kernel))).text
+
+
+def result_as_text(call: Call, c: ConvolvedProduct, text: str, rows_first: bool = True) -> str:
+    """What a convolution makes, [rows, groups * features, *places], in the order of the product's axes.
+
+    The gradient of a kernel lies otherwise: [groups * features, rows, *places].
+    """
+    lead = (c.rows, (*c.groups, *c.features)) if rows_first else ((*c.groups, *c.features), c.rows)
+    made = MovedText(call.target, text, (*[c.count(part) for part in lead], *c.shape(c.places)))
+    letters = (*lead[0], *lead[1], *c.places)
+    return made.reshape(c.shape(letters)).permute([letters.index(q) for q in c.out]).text
+
+
+def axis_names(c: ConvolvedProduct) -> tuple[str, str, str] | None:
+    """The axes of both operands and of the result as JAX names them; None where one of them is several."""
+    if c.groups or [len(part) for part in (c.rows, c.channels, c.features)] != [1, 1, 1]:
+        return None
+    if len(c.lead) != 2 or len(c.axes) != len(c.kernel) + 2:
+        return None
+    names = {c.rows[0]: "N", c.channels[0]: "C"} | {q: str(i) for i, q in enumerate(c.kernel)}
+    ordered = [names[q] for q in (*c.lead, *c.kernel)]
+    own = "".join([ordered[c.axes.index(a)] for a in range(len(c.axes))])
+    kernel = "".join([{c.features[0]: "O", c.channels[0]: "I"}.get(q, names.get(q, "")) for q in c.other_letters])
+    made = {c.rows[0]: "N", c.features[0]: "C"} | {q: str(i) for i, q in enumerate(c.places)}
+    return own, kernel, "".join([made[q] for q in c.out])
