@@ -64,7 +64,7 @@ def other_as_text(call: Call, c: ConvolvedProduct, first: Letters, second: Lette
 
 
 def result_as_text(call: Call, c: ConvolvedProduct, text: str, rows_first: bool = True) -> str:
-    """What a convolution makes, [rows, groups * features, *places], in the order of the product's axes.
+    """The result of a convolution, [rows, groups * features, *places], in the order of the product's axes.
 
     The gradient of a kernel lies otherwise: [groups * features, rows, *places].
     """
