@@ -16,6 +16,8 @@ from wholestep.primitives.movement import broadcast, reshape
 
 NOTHING = -1e9
 """A score of this, or less, is one that nothing looks at where its row has others."""
+FAINT = -1e6
+"""The same once scores have been scaled: far below any other whose exponential is not 0 beside it."""
 MOST_STEPS = 40
 """The operations from constants that a known mask may be made of."""
 
@@ -148,8 +150,8 @@ class WrittenMasks(NamedTuple):
     """Numbers to add, and the factor of each."""
     terms: tuple[Value, ...]
     """These numbers as they stand in the sum, which may be what is differentiated."""
-    finite: bool
-    """True where what nothing looks at has a large negative score, not -inf."""
+    floor: float
+    """The largest score that stands for what a query may not look at; -inf where there is no other."""
 
 
 class KnownMasks(NamedTuple):
@@ -164,8 +166,11 @@ class KnownMasks(NamedTuple):
 
 
 def sorted_masks(shown: WrittenMasks, scores: tuple[int, ...]) -> KnownMasks | None:
-    """The masks of scores, known ones apart; None where a row may lose all its keys to scores that are not -inf."""
-    causal, finite, constants, dynamic, added = False, shown.finite, [], [], []
+    """The masks of scores, known ones apart; None where a row may lose all its keys to scores that are not -inf, or
+    where a number that came after has made what nobody looks at something to look at."""
+    if shown.floor > FAINT:
+        return None
+    causal, finite, constants, dynamic, added = False, shown.floor > -np.inf, [], [], []
     for part, positive in [*[(x, True) for x in shown.seen], *[(x, False) for x in shown.hidden]]:
         array = known_array(part.value)
         if array is None:

@@ -26,7 +26,7 @@ from wholestep.primitives.structure import composite
 
 SOFTMAX = "softmax"
 """The label of a softmax that is a composite."""
-NO_MASKS = WrittenMasks((), (), (), (), False)
+NO_MASKS = WrittenMasks((), (), (), (), float("-inf"))
 
 
 class Scores(NamedTuple):
@@ -44,7 +44,7 @@ class Scores(NamedTuple):
         if factor <= 0 and hides:
             return None
         added = tuple([(part, f * factor) for part, f in self.shown.added])
-        shown = self.shown._replace(added=added)
+        shown = self.shown._replace(added=added, floor=self.shown.floor * factor if hides else self.shown.floor)
         return Scores(self.node, self.scale * factor, shown, (*self.between, node))
 
     def shows(self, node: Node, shown: WrittenMasks) -> Scores:
@@ -55,7 +55,7 @@ class Scores(NamedTuple):
             own.hidden + shown.hidden,
             own.added + shown.added,
             own.terms + shown.terms,
-            own.finite or shown.finite,
+            max(own.floor, shown.floor),
         )
         return self._replace(shown=every, between=(*self.between, node))
 
@@ -180,11 +180,9 @@ def selected_scores(node: Node) -> Scores | None:
             found, axes = scores_of(part), tuple(range(seen.ndim))
             if found is None:
                 return None
-            finite = floor != float("-inf")
             masks = tuple(conjuncts(seen, axes)) if positive else (thinned(seen, axes),)
-            return found.shows(
-                node, WrittenMasks(masks, (), (), (), finite) if positive else WrittenMasks((), masks, (), (), finite)
-            )
+            both = (masks, ()) if positive else ((), masks)
+            return found.shows(node, WrittenMasks(*both, (), (), floor))
     return None
 
 
@@ -195,7 +193,7 @@ def added_scores(node: Node) -> Scores | None:
         found = scores_of(x)
         if found is not None:
             part = thinned(y, tuple(range(y.ndim)))
-            return found.shows(node, WrittenMasks((), (), ((part, sign),), (y,), False))
+            return found.shows(node, WrittenMasks((), (), ((part, sign),), (y,), NO_MASKS.floor))
     return None
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wholestep.errors import ParameterError, show
-from wholestep.ir.build import blame, build, current, emit
+from wholestep.ir.build import blame, build, current, emit, trim
 from wholestep.ir.graph import OPS, Graph, Node, Value
 from wholestep.passes.attention_pattern.masks import KnownMasks, emitted_mask, sorted_masks
 from wholestep.passes.attention_pattern.pattern import (
@@ -127,7 +127,8 @@ def replacements(nodes: Sequence[Node], held: Collection[Value]) -> list[Replace
     if not found:
         return []
     users: dict[Value, list[Node]] = {}
-    for node in nodes:
+    names = [v for node in nodes if node.op.named for v in node.outputs]
+    for node in trim(nodes, [*held, *names]):  # what nothing reads will not be in the program
         for v in node.inputs:
             users.setdefault(v, []).append(node)
     made = [blocked_form(item) for item in found if is_apart(item, users, held)]
