@@ -181,8 +181,8 @@ def selected_scores(node: Node) -> Scores | None:
             if found is None:
                 return None
             masks = tuple(conjuncts(seen, axes)) if positive else (thinned(seen, axes),)
-            both = (masks, ()) if positive else ((), masks)
-            return found.shows(node, WrittenMasks(*both, (), (), floor))
+            shown = NO_MASKS._replace(seen=masks) if positive else NO_MASKS._replace(hidden=masks)
+            return found.shows(node, shown._replace(floor=floor))
     return None
 
 
@@ -193,7 +193,7 @@ def added_scores(node: Node) -> Scores | None:
         found = scores_of(x)
         if found is not None:
             part = thinned(y, tuple(range(y.ndim)))
-            return found.shows(node, WrittenMasks((), (), ((part, sign),), (y,), NO_MASKS.floor))
+            return found.shows(node, NO_MASKS._replace(added=((part, sign),), terms=(y,)))
     return None
 
 
