@@ -398,6 +398,22 @@ def test_state_that_there_is_no_memory_for_is_said_by_its_name(monkeypatch: pyte
 
 
 @pytest.mark.usefixtures("adapter")
+def test_intermediate_values_that_there_is_no_memory_for_are_said_by_their_line() -> None:
+    """The largest of them and the user's line, from a program that was compiled and from one of the cache."""
+    driver: Any = BACKENDS["webgpu"]().memory.driver  # type: ignore[attr-defined]
+
+    def wide(x: Any, y: Any) -> Any:
+        return np.sort(np.tanh(x[:, None] * y), axis=0)[::2] @ y
+
+    size = int((driver.limit // 4) ** 0.5) + 50
+    for _ in range(2):
+        with pytest.raises(
+            DeviceError, match=r"largest is \w+ [fi]\d\d\[\d+, \d+\] at \S*test_webgpu.py:\d+:  return np.sort"
+        ):
+            ws.jit(wide, device="webgpu")(np.ones(size, "f"), np.ones(size, "f"))
+
+
+@pytest.mark.usefixtures("adapter")
 def test_bytes_that_share_words_are_moved() -> None:
     memory: Any = BACKENDS["webgpu"]().memory
     rows = np.arange(21, dtype=np.uint8).reshape(7, 3)

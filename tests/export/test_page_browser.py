@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -310,3 +311,43 @@ def test_a_narrow_screen_shows_the_whole_width(opened: Open) -> None:
     tab = opened(small_step(rows(8)), rows(8))
     tab.picture(360, 900, "dark")
     assert tab.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+LIMITED = """const asked = navigator.gpu.requestAdapter.bind(navigator.gpu);
+navigator.gpu.requestAdapter = async () => {
+    const found = await asked(), limits = { maxStorageBufferBindingSize: LIMIT, maxBufferSize: 9e9 };
+    return { info: found.info, limits, requestDevice: () => found.requestDevice() };
+};"""
+"""What makes the browser's adapter one that binds few bytes."""
+
+
+def sorted_loss(params: Any, batch: Any) -> Any:
+    return np.mean(np.sort(batch["x"] @ params["w"], axis=0)[::2] ** 2)
+
+
+def squared_loss(params: Any, batch: Any) -> Any:
+    return np.sum(params["w"] ** 2) * np.mean(batch["x"])
+
+
+@pytest.mark.parametrize(
+    ("limit", "width", "f", "said"),
+    [
+        (2000, 300, squared_loss, r"of the step, whose largest array is params\.w, f32\[3, 300\]\."),
+        (
+            2000,
+            300,
+            sorted_loss,
+            r"array is argsort i64\[300, 8\] at \S*test_page_browser.py:\d+:  return np\.mean\(np\.sort",
+        ),
+        (40_000, 1, sorted_loss, r"binds 40000 bytes at a time, not the 48000 of the rows of batch\.x\."),
+    ],
+)
+def test_memory_beyond_the_limit_of_an_adapter_is_said_by_name(
+    opened: Open, limit: int, width: int, f: Any, said: str
+) -> None:
+    data = {"x": rows(4000)["x"], "y": np.zeros((4000, 1), "f")}
+    batch = {k: v[:8] for k, v in data.items()}
+    step = ws.compile(f, {"w": np.ones((3, width), "f")}, optimizer=ws.optim.sgd(1e-2), batch=batch)
+    tab = opened(step, data, before=LIMITED.replace("LIMIT", str(limit)), shuffle=False)
+    tab.wait("one('status').className === 'bad'")
+    assert re.search(said, status(tab)), status(tab)

@@ -63,6 +63,18 @@ def unpack_sites(graph: Graph, packed: Sequence[Any]) -> tuple[ErrorSite, ...]:
     return tuple([unpack_site(kind, said, wheres[i] if i >= 0 else None) for kind, said, i in packed])
 
 
+def pack_largest(graph: Graph, plan: LoweredProgram) -> tuple[str, int] | None:
+    """The largest value in the arena of a program, and the number of its line among those of the graph."""
+    found, wheres = plan.largest, list(source_locations(graph))
+    return found and (found.what, wheres.index(found.where) if found.where in wheres else -1)
+
+
+def largest_text(graph: Graph, packed: tuple[str, int]) -> str:
+    """A value and its line, in words."""
+    what, i = packed
+    return f"{what} at {show(list(source_locations(graph))[i])}" if i >= 0 else what
+
+
 def unpack_site(kind: Any, facts: Sequence[str], where: Where) -> ErrorSite:
     """A point where a program may fail, with its message."""
     if kind == "index":

@@ -10,7 +10,11 @@ class Model extends Training {
     known(inputs, data);
     const counts = [...new Set(arrays.map((x, i) => x.byteLength / each[i]))];
     if (counts.length > 1 || counts[0] % 1 || counts[0] < size) throw new RangeError(`Rows, as many in each array and at least ${size}, are wanted, not ${counts.join(" and ")}.`);
-    return this.queued(() => { this.rows?.destroy(); this.rows = new Rows(this, { ...this.page.rows, count: counts[0] }, arrays.map(own)); });
+    return this.queued(() => {
+      const made = new Rows(this, { ...this.page.rows, count: counts[0] }, arrays.map(own));
+      this.rows?.destroy();
+      this.rows = made;
+    });
   }
   // A step on one batch, arrays by their paths: {loss, finite, captures}.
   step(batch) {

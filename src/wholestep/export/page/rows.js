@@ -43,6 +43,7 @@ class Rows {
     const filled = (x, usage) => { const made = room(x.byteLength, usage); card.device.queue.writeBuffer(made, 0, pad(x)); return made; };
     this.picked = room(4 * given.size);
     this.list = room(4 * given.size * MOST);
+    this.inputs.forEach(({ path }, i) => card.fits(data[i].length, `the rows of ${path}`));
     this.bound = this.inputs.map((x, i) => {
       const words = Uint32Array.from({ ...[x.address, x.nbytes / given.size, x.nbytes], length: card.orderWords });
       return card.bind(card.controls, filled(own(words), U.UNIFORM | U.COPY_DST), card.heap, filled(data[i]), this.picked);

@@ -22,7 +22,7 @@ ENTRY = re.compile(r"k\d+|main")
 """The name of a kernel, by which a page asks for it."""
 SHADER = re.compile(r"`\s*@group")
 """The beginning of a text in a script that is a module of WGSL."""
-SPACED = re.compile(r" ?(!?[=*,+<>&|{};:%^/]|->|(?<!- )-(?! ?-)) ?|(?<=[\w)]) (?=\()")
+SPACED = re.compile(r" ?(!?[=*,+<>&|{};:%^/]|->|(?<!- )-(?! ?-)) ?|(?<=[\w)]) (?=\()|(?<=\)) ")
 """Spaces of WGSL that mean nothing: around operators, but for two signs behind each other, and before brackets."""
 VECTOR = re.compile(r"\b(vec[234])<([fiu])32>")
 """The type of a vector, which has a shorter name."""
@@ -65,7 +65,7 @@ def compact_wgsl(text: str) -> str:
     """A module of WGSL without layout, spaces around operators included, with short names for all but its kernels.
 
     >>> compact_wgsl("@group(0) @binding(0) var<uniform> group: u32;\\n")
-    '@group(0) @binding(0) var<uniform>a:u32;'
+    '@group(0)@binding(0)var<uniform>a:u32;'
     >>> compact_wgsl("fn k0(at: f32) -> f32 {\\n    let sum = at + -at;\\n    return sum.x;\\n}\\n")
     'fn k0(a:f32)->f32{let b=a+-a;return b.x;}'
     """

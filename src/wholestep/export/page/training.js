@@ -20,26 +20,27 @@ class Training {
       adapter = await navigator.gpu.requestAdapter({ powerPreference: "high-performance" });
     }
     if (!adapter) throw new Error("This browser has WebGPU, and no graphics adapter for it: drivers may be missing or blocked. Chromium gives none to the worker of a page that is opened from the disk: serve it, as python -m http.server does.");
-    const most = Math.min(adapter.limits.maxStorageBufferBindingSize, adapter.limits.maxBufferSize);
-    if (page.bytes > most) throw new Error(`The step takes ${page.bytes} bytes, and the adapter binds ${most} at a time.`);
-    const wanted = ["maxStorageBufferBindingSize", "maxBufferSize", "maxComputeWorkgroupStorageSize"];
-    self.device = await adapter.requestDevice({ requiredLimits: Object.fromEntries(wanted.map((name) => [name, adapter.limits[name]])) });
+    const limits = ["maxStorageBufferBindingSize", "maxBufferSize", "maxComputeWorkgroupStorageSize"].map((name) => [name, adapter.limits[name]]);
+    self.most = Math.min(limits[0][1], limits[1][1]);
+    self.fits(page.bytes, `the step, whose largest array is ${page.largest}`);
+    self.device = await adapter.requestDevice({ requiredLimits: Object.fromEntries(limits) });
     self.device.lost.then((info) => { self.lost = `The device was lost: ${info.message || info.reason}. Load the last checkpoint.`; });
     self.name = [adapter.info?.vendor, adapter.info?.architecture, adapter.info?.description].filter(Boolean).join(" ");
     await self.build();
     await self.reset();
     return self;
   }
+  fits(size, what) { if (size > this.most) throw new RangeError(`The adapter binds ${this.most} bytes at a time, not the ${size} of ${what}.`); }
   buffer(size, usage) { return this.device.createBuffer({ size: Math.ceil(Math.max(size, 16) / 4) * 4, usage }); }
   async build() {
     const { device, page } = this, U = GPUBufferUsage, programs = Object.entries({ step: page.step, ...page.functions });
     this.heap = this.buffer(page.bytes, U.STORAGE | U.COPY_SRC | U.COPY_DST);
     this.orderWords = Math.max(...programs.map(([, spec]) => orderWords(spec)));
-    const entry = (binding, type, more = {}) => ({ binding, visibility: GPUShaderStage.COMPUTE, buffer: { type, ...more } });
+    const entry = (binding, type) => ({ binding, visibility: GPUShaderStage.COMPUTE, buffer: { type, hasDynamicOffset: !binding } });
     const layout = (...entries) => device.createBindGroupLayout({ entries });
     const pipeline = async (bound, code, name) => device.createComputePipelineAsync({ layout: device.createPipelineLayout({ bindGroupLayouts: [bound] }), compute: { module: code, entryPoint: name } });
-    this.kernels = layout(entry(0, "uniform", { hasDynamicOffset: true, minBindingSize: 1024 }), entry(1, "storage"));
-    this.controls = layout(entry(0, "uniform", { hasDynamicOffset: true, minBindingSize: 4 * this.orderWords }), ...[1, 2, 3].map((i) => entry(i, "storage")));
+    this.kernels = layout(entry(0, "uniform"), entry(1, "storage"));
+    this.controls = layout(entry(0, "uniform"), ...[1, 2, 3].map((i) => entry(i, "storage")));
     const module = device.createShaderModule({ code: page.wgsl }), control = device.createShaderModule({ code: CONTROL(this.orderWords) });
     for (const { type, lineNum, message } of (await module.getCompilationInfo()).messages) {
       if (type === "error") throw new Error(`The browser does not take the kernels: line ${lineNum}: ${message}`);

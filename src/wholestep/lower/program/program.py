@@ -92,6 +92,11 @@ class LoweredProgram:
         return live_at_peak(self.live_ranges)
 
     @property
+    def largest(self) -> LiveRange | None:
+        """The largest of the values in the arena, None where there are none."""
+        return max(self.live_ranges, key=lambda live: live.nbytes, default=None)
+
+    @property
     def names(self) -> list[str]:
         """The names of its symbolic sizes."""
         return sorted(frozenset().union(*[names(n) for slot in self.slots for n in slot.type.shape]))

@@ -32,7 +32,7 @@ from wholestep.lower.program.steps import (
     walk_steps,
 )
 from wholestep.runtime.cache.private_folder import CacheEntry
-from wholestep.runtime.error_sites import ErrorSite, pack_sites, unpack_sites
+from wholestep.runtime.error_sites import ErrorSite, pack_largest, pack_sites, unpack_sites
 from wholestep.runtime.gpu.conditions import (
     NUMBER,
     STOP_WORDS,
@@ -94,6 +94,8 @@ class CardProgram:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     arena: int
+    largest: tuple[str, int] | None
+    """The largest value in the arena, and the number of its line among those of the graph."""
     constants: NDArray
     """The bytes of the constants where the program expects them."""
     steps: tuple[Any, ...]
@@ -242,6 +244,7 @@ def pack_program(unit: CompilationUnit, plan: LoweredProgram, language: KernelLa
         "outputs": list(plan.outputs),
         "steps": module.steps,
         "arena": module.arena,
+        "largest": pack_largest(unit.graph, plan),
         "sites": pack_sites(unit.graph, plan),
         "undone": fails_late(plan.steps, {plan.inputs[i] for i, _ in unit.resident}),
         "stop": None if module.stop is None else pack_ref(module.stop),
@@ -260,6 +263,7 @@ def unpack_program(unit: CompilationUnit, entry: CacheEntry) -> CardProgram:
         inputs=tuple(facts["inputs"]),
         outputs=tuple(facts["outputs"]),
         arena=facts["arena"],
+        largest=facts["largest"] and (str(facts["largest"][0]), int(facts["largest"][1])),
         constants=np.frombuffer(constants, np.uint8),
         steps=unpack_steps(facts["steps"]),
         sites=unpack_sites(unit.graph, facts["sites"]),

@@ -17,6 +17,7 @@ from wholestep.ir.types import Type, array_type
 from wholestep.lower.compilation_unit import CompilationUnit
 from wholestep.lower.program.steps import ForLoop, MemRef, RoutineCall, StatusCheck, Switch, WhileLoop
 from wholestep.runtime.backend import AllocateBytes, LoadedCode
+from wholestep.runtime.error_sites import largest_text
 from wholestep.runtime.executable import BoundExecutable, Executable, UnfitArguments, fitting_array
 from wholestep.runtime.gpu.card_program import (
     CardProgram,
@@ -234,10 +235,12 @@ class CardInstance(BoundExecutable):
         transfers.send(list(host.values()))
 
     def allocated(self, slot: int, kind: Type) -> CardArray:
-        """Memory for a slot, the arena by 0; an error names what it was for."""
+        """Memory for a slot, the arena by 0; an error names what it was for, and of the arena the largest value."""
         inputs, outputs = self.code.program.inputs, self.code.program.outputs
         what = f"result {outputs.index(slot)}" if slot in outputs else "intermediate values"
         what = self.program.name(inputs.index(slot)) if slot in inputs else what
+        if slot == 0 and self.code.program.largest:
+            what += f" (the largest is {largest_text(self.program.graph, self.code.program.largest)})"
         with memory_for(what, kind):
             return self.memory.allocate(kind.shape, kind.dtype)
 

@@ -96,7 +96,8 @@ def page_kernels(block: MemoryBlock) -> dict[str, Any]:
         raise UnsupportedError(f"export to page: the loss is {loss.type}", hint="return a float32")
     step["outputs"] = [x for x in step["outputs"] if x["path"] not in NO_EXTRAS]
     return {
-        "bytes": -(-recorder.top // 256) * 256,
+        "bytes": in_multiples(recorder.top),
+        "largest": largest_array(block),
         "filled": [[at, encoded_differences(x)] for at, x in recorder.filled],
         "kernels": kernels,
         "step": step,
@@ -106,6 +107,21 @@ def page_kernels(block: MemoryBlock) -> dict[str, Any]:
         "finite": finite.offset,
         "wgsl": compact_wgsl(wgsl),  # last, beside the script's own kernels: what is alike is close together
     }
+
+
+def in_multiples(nbytes: int, of: int = 256) -> int:
+    """The bytes that an array takes, which begins at a multiple of so many."""
+    return -(-nbytes // of) * of
+
+
+def largest_array(block: MemoryBlock) -> str:
+    """The largest array in the memory of a page, in words: by its path, or by the operation and its line."""
+    arrays = sorted(block.state, key=lambda x: not x.path.startswith("params."))
+    arrays += [x for f in block.functions for x in (*f.inputs, *f.outputs)]
+    named = {f"{x.path}, {x.type}": in_multiples(int(x.type.nbytes)) for x in arrays}
+    inner = [live for f in block.functions if (live := f.program.plan.largest)]
+    named |= {f"{x.what} at {show(x.where)}" if x.where else x.what: in_multiples(x.nbytes) for x in inner}
+    return max(named, key=named.__getitem__)
 
 
 def page_function(found: Any, function: PlacedFunction) -> dict[str, Any]:
