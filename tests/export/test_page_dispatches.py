@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import runpy
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,8 @@ from wholestep.export.page.files import page_text
 from wholestep.runtime.gpu.card_program import CardModule
 from wholestep.train.step.native_export import step_plan
 from wholestep.train.step.page_export import page_program
+
+PAGES = Path(__file__).parents[2] / "examples" / "pages"
 
 
 def launches(steps: Sequence[Any]) -> int:
@@ -40,10 +44,27 @@ def test_a_page_without_weights_and_data_is_small() -> None:
     assert len(gzip.compress(page_text("a step", program).encode(), 9)) <= 20 * 1024
 
 
-@pytest.mark.parametrize(("name", "device", "page"), [("W1", 11, 11), ("W2", 20, 20), ("W3", 113, 110), ("W4", 2, 2)])
+def engine_of_page(name: str) -> Any:
+    """The engine of the step of one of the pages among the examples."""
+    step = runpy.run_path(str(PAGES / f"{name}.py"))["step"]
+    return step._engine
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "page"),
+    [
+        ("W1", 11, 11),
+        ("W2", 20, 20),
+        ("W3", 113, 110),
+        ("W4", 2, 2),
+        ("mlp_sine", 8, 8),
+        ("digits_cnn", 20, 20),
+        ("transformer", 57, 57),
+    ],
+)
 def test_a_step_takes_no_more_launches_than_it_did(name: str, device: int, page: int) -> None:
     """Both join small kernels; a page goes through no loops, and knows counters ahead."""
-    engine = engine_of(name)
+    engine = engine_of_page(name) if (PAGES / f"{name}.py").exists() else engine_of(name)
     steps = CardModule(step_plan(engine, "page", page_target()).plan, WGSL(), False).steps
     entries = page_program(engine, None, True, {})["step"]["entries"]
     found = launches(steps), sum(entry[0] == "launch" for entry in entries)

@@ -66,3 +66,24 @@ def test_values_in_one_place_are_tasks_apart(apart: int) -> None:
         touched |= {offset: at for offset, _ in own}
     assert again and min(again) >= apart, again
     assert (plan.arena > lowered(chain, x, target=SCALAR).arena) == (apart > 1)
+
+
+def read_twice(x: Any, w: Any) -> Any:
+    """Sums that a product reads, and soon after it a kernel that could write over them."""
+    sums = np.cumsum(x, axis=1)
+    return np.cumsum(np.exp(sums * (sums @ w)[:, None]), axis=0)
+
+
+@pytest.mark.parametrize("apart", [1, 2, 3, 5])
+def test_what_another_task_has_just_read_is_not_written_over(apart: int) -> None:
+    """In place the kernel would wait for the product, beside which it can run."""
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(8, 12)).astype(np.float32), rng.normal(size=12).astype(np.float32) / 100
+    plan = lowered(read_twice, x, w, target=replace(SCALAR, reuse=ReuseLimits(apart=apart)))
+    in_place = 0
+    for step in plan.launches():
+        own = [(int(ref.offset), b) for ref, b in zip(step.refs, step.kernel.buffers, strict=True) if not ref.slot]
+        in_place += bool({at for at, b in own if b.written} & {at for at, b in own if not b.written})
+    assert in_place == (apart <= 2), "the copy that the product reads is made two tasks before"
+    (found,) = ProgramInterpreter(plan)([x, w])
+    np.testing.assert_allclose(found, read_twice(x, w), rtol=1e-5)

@@ -28,7 +28,7 @@ def assign_buffers(
     """An offset in the arena or file of a task graph for every temporary allocation of `tasks`, its own or those that
     recompute or spill values; `layout` has the sizes of the arenas of nested graphs, and `reuse` limits which
     allocations share memory."""
-    placements = reuse_in_place(tasks, found.outside, layout)
+    placements = reuse_in_place(tasks, found.outside, layout, reuse)
     reused = layout.extended(placements)
     alive = [kept_apart(life, len(tasks), reuse) for life in live_intervals(tasks, found.outside, reused)]
     sizes: dict[Allocation, Size] = {}
@@ -82,10 +82,21 @@ def live_intervals(tasks: Sequence[Task], outside: Set[Allocation], layout: Memo
     return [LiveInterval(p, first[p], last[p], layout.size(p)) for p in first]
 
 
+def reading_tasks(tasks: Sequence[Task], layout: MemoryLayout) -> Mapping[Allocation, Sequence[int]]:
+    """The numbers of the tasks that read each root allocation."""
+    found: dict[Allocation, list[int]] = {}
+    for t, task in enumerate(tasks):
+        for p in task.reads:
+            found.setdefault(layout.root(p), []).append(t)
+    return found
+
+
 def reuse_in_place(
-    tasks: Sequence[Task], outside: Set[Allocation], layout: MemoryLayout
+    tasks: Sequence[Task], outside: Set[Allocation], layout: MemoryLayout, reuse: ReuseLimits = FREE_REUSE
 ) -> dict[Allocation, Placement]:
-    """The results of kernels that are written over an operand of the same size that is dead afterwards."""
+    """The results of kernels that are written over an operand of the same size that is dead afterwards, and that no
+    other task reads so shortly before that the kernel would wait for it."""
+    read = reading_tasks(tasks, layout)
     alive = {life.place: life for life in live_intervals(tasks, outside, layout)}
     reused = MemoryLayoutBuilder(dict(layout.placements))
     found: dict[Allocation, Placement] = {}
@@ -100,6 +111,8 @@ def reuse_in_place(
                 root = reused.root(old)
                 ends_here = root in alive and alive[root].end == t and root is not new
                 if not ends_here or old.size != new.size or root.size != new.size or old in task.writes:
+                    continue
+                if any(t - reuse.apart < other < t for other in read[layout.root(old)]):
                     continue
                 alone = all(p is new or reused.root(p) is not root for p in task.writes)
                 if alone and runs_in_place(task.bound.kernel, names[old], names[new]):
