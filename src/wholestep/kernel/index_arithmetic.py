@@ -77,7 +77,34 @@ def linear_index(at: Coordinates, strides: Sequence[Size], offset: int = 0) -> I
         const += index.const * stride
         for k, c in index.terms.items():
             terms[k] = terms.get(k, 0) + c * stride
-    return Index(const, terms)
+    return rejoin_index(Index(const, terms))
+
+
+def rejoin_index(index: Index) -> Index:
+    """The same expression with what `divide_index` took apart whole again: n * (i / n) + i % n is i.
+
+    Elements side by side are then read as such where an axis was split on the way, and not gathered one by one.
+    """
+    for rest, c in index.terms.items():
+        found = divided_index(rest)
+        if found is not None and index.coefficient(found[1]) == c * found[2]:
+            whole, quotient, _ = found
+            others = {k: x for k, x in index.terms.items() if k not in (rest, quotient)}
+            return rejoin_index(Index(index.const, others) + whole * c)
+    return index
+
+
+def divided_index(rest: Axis | Var) -> tuple[Index, Var, int] | None:
+    """The expression, its quotient and the divisor whose remainder, made by `divide_index`, this value is."""
+    if not isinstance(rest, Var) or rest.op != "sub":
+        return None
+    value, product = rest.args
+    if value.op != "index" or product.op != "mul":
+        return None
+    quotient, n = product.args
+    if quotient.op != "quotient" or quotient.args != (value, n) or n.op != "const":
+        return None
+    return value.attr, quotient, int(n.attr)
 
 
 def reshape_coordinates(
