@@ -106,6 +106,18 @@ def test_every_optimizer_is_in_the_file(name: str, tmp_path: Path) -> None:
     check_trains_alike("numpy", *dense(OPTIMIZERS[name]()), tmp_path)
 
 
+def test_a_file_of_torch_is_compiled_whole(tmp_path: Path) -> None:
+    """A device that is entered, and one that is asked for by its name, would break the graph."""
+    torch = pytest.importorskip("torch", reason="PyTorch is an outside oracle; not installed")
+    step, batch = dense()
+    files = step.export(tmp_path / "whole.py", to="torch")
+    module = imported(files[0])
+    given = {f"batch.{name}": torch.tensor(x) for name, x in batch.items()}
+    run = torch.compile(module.step, fullgraph=True, backend="eager")
+    _, results = run(module.load(files[1]), given)
+    assert float(results["loss"]) == pytest.approx(float(step(batch).loss), rel=1e-5)
+
+
 def guarded(rate: float) -> tuple[Any, Any]:
     """A step whose second call overflows at a large rate, and is then skipped."""
     batch = np.array([1e3, 2.0], np.float32)

@@ -47,15 +47,23 @@ class ExportedSource:
         spec = importlib.util.spec_from_file_location(path.stem, path)
         assert spec is not None and spec.loader is not None
         self.module = importlib.util.module_from_spec(spec)
+        sys.modules[path.stem] = self.module  # torch.compile looks functions up in the module that has them
         spec.loader.exec_module(self.module)
         self.state = self.module.load(path.with_suffix(".safetensors"))
         array = self.module.torch.tensor if target == "torch" else self.module.jnp.asarray
         arrays = zip(tree.paths(ours.batch, "batch"), tree.leaves(ours.batch), strict=True)
         self.batch = {name: array(x) for name, x in arrays}
+        self.step = self.module.step
 
     def __call__(self) -> float:
-        self.state, results = self.module.step(self.state, self.batch)
+        self.state, results = self.step(self.state, self.batch)
         return float(results["loss"])
+
+
+def compiled(source: ExportedSource) -> ExportedSource:
+    """A step of a source of PyTorch as `torch.compile` makes it."""
+    source.step = source.module.torch.compile(source.step, fullgraph=True, dynamic=False)
+    return source
 
 
 class ExportedModel:
@@ -150,6 +158,9 @@ def contestants(name: str, folder: Path) -> dict[str, Call]:
         if importlib.util.find_spec(library) is not None:
             found[library] = ExportedSource(library, ours, folder)
             found[f"{library} by hand"] = by_hand(library, name)
+            if library == "torch":
+                found["torch.compile"] = compiled(ExportedSource(library, ours, folder))
+                found["torch.compile by hand"] = by_hand("torch.compile", name)
     if importlib.util.find_spec("onnxruntime") is not None:
         found["onnx"] = ExportedModel(ours, folder)
     return found

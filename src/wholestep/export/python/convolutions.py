@@ -74,15 +74,27 @@ def result_as_text(call: Call, c: ConvolvedProduct, text: str, rows_first: bool 
     return made.reshape(c.shape(letters)).permute([letters.index(q) for q in c.out]).text
 
 
-def axis_names(c: ConvolvedProduct) -> tuple[str, str, str] | None:
-    """The axes of both operands and of the result as JAX names them; None where one of them is several."""
+def named_axes(call: Call, c: ConvolvedProduct) -> tuple[str, str, tuple[str, str, str], Ints] | None:
+    """Both operands with their channels last, as XLA's convolution of a CPU has them, the names of their axes and of
+    the result's, and the order that brings the result's back; None where one of them is several axes.
+
+    The gradient of a kernel sums over what are rows otherwise, which come first.
+    """
     if c.groups or [len(part) for part in (c.rows, c.channels, c.features)] != [1, 1, 1]:
         return None
-    if len(c.lead) != 2 or len(c.axes) != len(c.kernel) + 2:
+    k = len(c.kernel)
+    if len(c.lead) != 2 or len(c.axes) != k + 2:
         return None
-    names = {c.rows[0]: "N", c.channels[0]: "C"} | {q: str(i) for i, q in enumerate(c.kernel)}
-    ordered = [names[q] for q in (*c.lead, *c.kernel)]
-    own = "".join([ordered[c.axes.index(a)] for a in range(len(c.axes))])
-    kernel = "".join([{c.features[0]: "O", c.channels[0]: "I"}.get(q, names.get(q, "")) for q in c.other_letters])
-    made = {c.rows[0]: "N", c.features[0]: "C"} | {q: str(i) for i, q in enumerate(c.places)}
-    return own, kernel, "".join([made[q] for q in c.out])
+    first, last = (c.channels, c.rows) if c.of_kernel else (c.rows, c.channels)
+    spatial = "".join(map(str, range(k)))
+    lead = [c.axes[c.lead.index(q)] for q in (*first, *last)]
+    x = MovedText(call.target, call.a[0], c.source.shape).permute([lead[0], *c.axes[2:], lead[1]])
+    y = MovedText(call.target, call.a[1], c.other.shape)
+    inner = {c.features[0]: "O", c.channels[0]: "I"} | {q: str(i) for i, q in enumerate(c.kernel)}
+    letters = (*c.channels, *c.kernel, *c.features) if c.of_kernel else tuple(c.other_letters)
+    y = y.permute([c.other_letters.index(q) for q in letters])
+    outer = {c.rows[0]: "N", c.features[0]: "C"} | {q: str(i) for i, q in enumerate(c.places)}
+    made = tuple(c.out) if c.of_kernel else (*c.rows, *c.places, *c.features)
+    kernel, out = "".join([inner[q] for q in letters]), "".join([outer[q] for q in made])
+    source = f"C{spatial}N" if c.of_kernel else f"N{spatial}C"
+    return x.text, y.text, (source, kernel, out), tuple([made.index(q) for q in c.out])

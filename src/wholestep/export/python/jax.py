@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from wholestep.export.convolutions import ConvolvedProduct
-from wholestep.export.python.convolutions import axis_names, images_as_text, kernels_as_text, result_as_text
+from wholestep.export.python.convolutions import images_as_text, kernels_as_text, named_axes, result_as_text
 from wholestep.export.python.vocabulary import (
     Call,
     PythonTarget,
@@ -16,6 +16,7 @@ from wholestep.export.python.vocabulary import (
     front_order,
     host_words,
     is_half,
+    is_over_short_axes,
     over_rows,
     unless_complex,
     while_it_holds,
@@ -48,6 +49,17 @@ def jax_repeated(text: str, shape: Sequence[int], dtype: str) -> str:
 def jax_reduced(function: str) -> Spelling:
     """A reduction that keeps the dtype."""
     return lambda c: f"jnp.{function}({c.a[0]}, axis={c.p['axes']}, dtype={c.dtype})"
+
+
+def jax_by_slices(function: str, whole: Spelling) -> Spelling:
+    """A reduction over short axes by a function of pairs, which XLA joins with what goes before and after."""
+
+    def spelling(c: Call) -> str:
+        if is_over_short_axes(c):
+            return f"slice_by_slice(jnp.{function}, {c.a[0]}, {c.p['axes']})"
+        return whole.format(*c.a, **c.p) if isinstance(whole, str) else whole(c)
+
+    return spelling
 
 
 def jax_slices(c: Call) -> str:
@@ -100,12 +112,11 @@ def jax_fourier(c: Call) -> str:
 
 
 def jax_convolved(call: Call, c: ConvolvedProduct) -> str:
-    """A convolution whose axes lie as they are, or are moved where one of them is several."""
-    names = axis_names(c)
-    x, kernel = call.a if names is not None else (images_as_text(call, c), kernels_as_text(call, c))
-    axes = list(range(len(c.kernel)))
+    """A convolution with channels last, or in PyTorch's order where one axis of it is several here."""
+    named, axes = named_axes(call, c), list(range(len(c.kernel)))
+    x, kernel, names, back = named or (images_as_text(call, c), kernels_as_text(call, c), None, ())
     if names is not None:  # JAX takes strides in the order of the kernel's axes
-        axes.sort(key=lambda i: c.other_letters.index(c.kernel[i]))
+        axes.sort(key=lambda i: names[1].index(str(i)))
     padding = tuple(zip(c.before, c.exact_after, strict=True))
     settings = {
         "window_strides": tuple([c.strides[i] for i in axes]),
@@ -117,7 +128,9 @@ def jax_convolved(call: Call, c: ConvolvedProduct) -> str:
     }
     told = ", ".join([f"{name}={value!r}" for name, value in settings.items()])
     text = f"lax.conv_general_dilated({x}, {kernel}, {told}, precision='highest')"
-    return text if names is not None else result_as_text(call, c, text)
+    if names is None:
+        return result_as_text(call, c, text)
+    return text if list(back) == list(range(len(back))) else f"{text}.transpose({back})"
 
 
 def jax_convolves(c: ConvolvedProduct) -> bool:
@@ -165,9 +178,10 @@ WORDS: dict[str, Spelling] = {
     "update_slice": lambda c: f"{jax_operand(c)}.at[{jax_slices(c)}].set({c.a[1]})",
     "contract": "jnp.einsum({spec!r}, {0}, {1}, precision='highest')",
     "window": "windows({0}, {size}, {stride}, {dilation})",
-    "sum": jax_reduced("sum"),
+    "sum": jax_by_slices("add", jax_reduced("sum")),
     "prod": jax_reduced("prod"),
-    **{name: f"jnp.{name}({{0}}, axis={{axes}})" for name in ("max", "min", "any", "all")},
+    **{name: jax_by_slices(f"{name}imum", f"jnp.{name}({{0}}, axis={{axes}})") for name in ("max", "min")},
+    **{name: f"jnp.{name}({{0}}, axis={{axes}})" for name in ("any", "all")},
     **{name: f"jnp.{name}({{0}}, axis={{axis}}).astype(jnp.int64)" for name in ("argmax", "argmin")},
     **{name: f"lax.{name}({{0}}, {{axis}}, reverse={{reverse}})" for name in ("cumsum", "cumprod")},
     "gather": jax_read,

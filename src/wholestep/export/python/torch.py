@@ -22,6 +22,7 @@ from wholestep.export.python.vocabulary import (
     front_order,
     host_words,
     is_half,
+    is_over_short_axes,
     listed,
     over_rows,
     unless_complex,
@@ -68,19 +69,9 @@ def torch_padded(c: Call) -> str:
     return f"torch.nn.functional.pad({c.a[0]}, {tuple(widths)})" if widths else c.a[0]
 
 
-SHORT = 4
-"""The longest axis that is reduced slice by slice: torch reduces inner axes of few elements one element at a time."""
-
-
-def torch_is_short(c: Call) -> bool:
-    """True for a reduction of floats over short axes alone."""
-    sizes = [c.types[0].shape[axis] for axis in c.p["axes"]]
-    return c.types[0].dtype.kind == "f" and all([isinstance(n, int) and 0 < n <= SHORT for n in sizes])
-
-
 def torch_summed(c: Call) -> str:
     """A sum that keeps the dtype."""
-    if c.p["axes"] and torch_is_short(c):
+    if is_over_short_axes(c):
         return f"slice_by_slice(torch.add, {c.a[0]}, {c.p['axes']})"
     return f"torch.sum({c.a[0]}, {c.p['axes']}, dtype={c.dtype})" if c.p["axes"] else c.a[0]
 
@@ -97,7 +88,7 @@ def torch_reduced(function: str, pairs: str = "") -> Spelling:
     """A reduction that takes several axes, and the function of pairs that does it slice by slice."""
 
     def spelling(c: Call) -> str:
-        if c.p["axes"] and pairs and torch_is_short(c):
+        if pairs and is_over_short_axes(c):
             return f"slice_by_slice(torch.{pairs}, {c.a[0]}, {c.p['axes']})"
         return f"torch.{function}({c.a[0]}, {c.p['axes']})" if c.p["axes"] else c.a[0]
 

@@ -185,6 +185,17 @@ def on_host(function: str, arity: int) -> Spelling:
     return f"on_host({function}, None, {', '.join([f'{{{i}}}' for i in range(arity)])})"
 
 
+SHORT = 4
+"""The longest axis that is reduced slice by slice."""
+
+
+def is_over_short_axes(c: Call) -> bool:
+    """True for a reduction of floats over short axes alone, which libraries do one element after another."""
+    sizes = [c.types[0].shape[axis] for axis in c.p["axes"]]
+    short = all([isinstance(n, int) and 0 < n <= SHORT for n in sizes])
+    return bool(sizes) and short and c.types[0].dtype.kind == "f" and c.types[0].dtype.itemsize > 2
+
+
 def host_call(c: Call, function: str) -> str:
     """A call of a function that runs on the host, whose results have the types of the operation."""
     kinds = listed([f"({t.shape}, {c.target.dtype(t.dtype)})" for t in c.outs])

@@ -1,5 +1,7 @@
 """Functions of JAX arrays that printed sources use: loops, orders, and what NumPy defines otherwise."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -31,6 +33,14 @@ def windows(x, size, stride, dilation):
     for i, (m, s, d) in enumerate(zip(size, stride, dilation)):
         places = np.arange(0, x.shape[lead + i] - (m - 1) * d, s)
         x = jnp.moveaxis(jnp.take(x, places[:, None] + d * np.arange(m), lead + i), lead + i + 1, -1)
+    return x
+
+
+def slice_by_slice(f, x, axes):
+    """A reduction over axes of few elements, by a function of pairs of slices."""
+    for done, axis in enumerate(sorted(axes)):
+        parts = [lax.index_in_dim(x, i, axis - done, keepdims=False) for i in range(x.shape[axis - done])]
+        x = functools.reduce(f, parts)
     return x
 
 
