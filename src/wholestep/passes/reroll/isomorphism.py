@@ -27,19 +27,24 @@ class Isomorphism:
         """A number for each code object, by its identity: it would be hashed by all of its contents."""
         self.applied: dict[tuple[int, int], tuple[int, int]] = {}
         """The numbers of an operation with its parameters, as what it computes and as it is written; by the identities
-        of both, which copies of a node share."""
+        of both, which copies of a node share, and 0 for no parameters."""
         self.same = self.representatives(graph)
 
     def representatives(self, graph: Graph) -> dict[Value, Value]:
-        """For each value that is computed twice, the one that is computed first."""
+        """For each value that is computed twice, the one that is computed first; classes of plain nodes on the way."""
         same: dict[Value, Value] = {}
         again, first, applied = same.keys(), dict[Any, Node](), self.applied
+        known, number, numbers = self.known, self.numbers.setdefault, self.numbers
         for node in graph.nodes:
-            which = (id(node.op), id(node.params))
+            params = node.params
+            which = (id(node.op), id(params) if params else 0)
             found = applied.get(which)
             if found is None:
                 found = applied[which] = self.applications(node)
             inputs = node.inputs
+            if not node.op.nested:
+                # The operation and its parameters, with the types of operands, say what the types of results are.
+                known[node] = number((found[1], *[v.type for v in inputs]), len(numbers))
             if not again.isdisjoint(inputs):
                 inputs = tuple([same.get(v, v) for v in inputs])
             twin = first.setdefault((found[0], ordered_operands(node, inputs)), node)
@@ -56,24 +61,24 @@ class Isomorphism:
         return computes, self.numbers.setdefault(written, len(self.numbers))
 
     def of(self, node: Node) -> int:
-        """The class number of an operation."""
+        """The class number of an operation of the graph."""
         found = self.known.get(node)
         if found is None:
-            # The operation and its parameters, with the types of operands, say what the types of results are.
-            key = (self.nested(node) if node.op.nested else self.application(node), *[v.type for v in node.inputs])
+            key = (self.nested(node), *[v.type for v in node.inputs])
             found = self.known[node] = self.numbers.setdefault(key, len(self.numbers))
         return found
 
     def placed(self, nodes: Sequence[Node]) -> list[int]:
         """The class numbers of operations, each at its line of the user's code."""
-        numbers, places = self.numbers, dict[int, Any]()
+        number, numbers, known, places = self.numbers.setdefault, self.numbers, self.known, dict[int, int]()
         found = []
         for node in nodes:
             where = node.where
             place = places.get(id(where))
-            if place is None and where is not None:
-                place = places[id(where)] = (self.code(where[0]), where[1])
-            found.append(numbers.setdefault((self.of(node), place), len(numbers)))
+            if place is None:
+                at = None if where is None else (self.code(where[0]), where[1])
+                place = places[id(where)] = number(("place", at), len(numbers))
+            found.append(number((known.get(node) or self.of(node), place), len(numbers)))
         return found
 
     def code(self, code: Any) -> int:
@@ -82,13 +87,6 @@ class Isomorphism:
         if found is None:
             found = self.lines[id(code)] = (code, self.numbers.setdefault(code, len(self.numbers)))
         return found[1]
-
-    def application(self, node: Node) -> int:
-        """The number of an operation with its parameters."""
-        which = (id(node.op), id(node.params))
-        if which not in self.applied:
-            self.applied[which] = self.applications(node)
-        return self.applied[which][1]
 
     def nested(self, node: Node) -> Any:
         """An operation with nested graphs as a comparable key, the graphs by their text."""
