@@ -135,8 +135,11 @@ CASES["numpy.maximum"] += [
     Case(lambda x: np.maximum.reduce(x, axis=1), X),
     Case(lambda x: np.maximum.accumulate(x, axis=1), X),
     Case(written(lambda y, z: np.maximum.at(y, [0, 0, 2], z)), X, Y),
+    Case(written(lambda y, z: np.maximum.at(y, np.argsort(z[:, 0]), z)), X, Y),
+    Case(written(lambda y, z: np.maximum.at(y, (slice(0, 2), 1), z[:2, 0])), X, Y),
 ]
 CASES["numpy.minimum"] += [Case(lambda x: np.minimum.accumulate(x), X), Case(lambda x: np.minimum.reduce(x), X)]
+CASES["numpy.minimum"] += [Case(written(lambda y, z: np.minimum.at(y, np.argsort(z[:, 0]) // 2, z)), X, Y)]
 CASES["numpy.logaddexp"] += [
     Case(lambda x: np.logaddexp.reduce(x, axis=1), X),
     Case(lambda x: np.logaddexp.reduce(x, axis=None, keepdims=True), X),

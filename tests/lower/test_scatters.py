@@ -46,7 +46,8 @@ def draw_scatter(seed: int) -> tuple[Graph, list[Array]]:
     rest = [n for a, n in enumerate(shape) if a not in axes]
     x, u = [(10 * rng.normal(size=s)).astype(kind) for s in (shape, (*places, *rest))]
     zero, held = seed % 3 == 0, seed % 4 == 1
-    name = ("scatter_add", "scatter")[rng.integers(2)]
+    names = ("scatter_add", "scatter", *(("scatter_max", "scatter_min") if kind.kind != "c" else ()))
+    name = names[rng.integers(len(names))]
 
     def written(*given: Any) -> Any:
         base = OPS["full"](value=0, shape=shape, dtype=kind) if zero else given[0]

@@ -101,3 +101,9 @@ def test_a_number_outside_is_refused_in_programs_too(name, bad):
 def test_what_does_not_fit_is_refused(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+def test_extremes_are_one_pass():
+    x, at = np.ones((50, 2), np.float32), np.zeros(50, int)
+    assert str(ws.trace(lambda x, at: nn.segment_max(x, at, 40))(x, at)).count("scatter_max(") == 1
+    assert str(ws.trace(lambda x, at: nn.segment_min(x, at, 40))(x, at)).count("scatter_min(") == 1

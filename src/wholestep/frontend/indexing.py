@@ -22,8 +22,8 @@ from wholestep.frontend.promotion import (
     wrap,
 )
 from wholestep.frontend.selection import Selection, put, widen_mask
-from wholestep.ir.graph import Value
-from wholestep.primitives.indexing import gather, scatter, scatter_add
+from wholestep.ir.graph import OPS, Value
+from wholestep.primitives.indexing import Scatter, gather, scatter, scatter_add, scatter_max, scatter_min
 from wholestep.primitives.logic import select
 from wholestep.primitives.movement import flip, permute, reshape, slice_, steps_between, update_slice
 
@@ -314,16 +314,19 @@ def read_at_index(x: Value, where: IndexExpression) -> Value:
     return permute(out, axes=tuple(order))
 
 
-def write_at_index(x: Value, where: IndexExpression, new: Value, add: bool) -> Value:
-    """x with `new` at the index."""
+WRITERS: dict[str, Scatter] = {op.combiner: op for op in (scatter, scatter_add, scatter_max, scatter_min)}
+"""The writer for each operation that joins what is there with what is written, and without one."""
+
+
+def write_at_index(x: Value, where: IndexExpression, new: Value, join: str) -> Value:
+    """x with `new` at the index, or joined with what is there."""
     if not where.arrays:
-        return where.basic.put(x, where.basic.get(x) + new if add else new)
+        return where.basic.put(x, OPS[join](where.basic.get(x), new) if join else new)
     k = where.arrays[0].ndim
     if where.place:
         order = [*range(where.place, where.place + k), *range(where.place), *range(where.place + k, new.ndim)]
         new = permute(new, axes=tuple(order))
-    writer = scatter_add if add else scatter
-    return where.basic.put(x, writer(where.basic.get(x), new, *where.arrays, axes=where.axes))
+    return where.basic.put(x, WRITERS[join](where.basic.get(x), new, *where.arrays, axes=where.axes))
 
 
 def result_shape(where: IndexExpression) -> tuple[Any, ...]:
@@ -334,25 +337,25 @@ def result_shape(where: IndexExpression) -> tuple[Any, ...]:
     return (*rest[: where.place], *where.arrays[0].shape, *rest[where.place :])
 
 
-def setitem(x: Array, index: Any, new: Any, add: bool = False) -> None:
-    """Write into x, and so into everything that shares its memory."""
+def setitem(x: Array, index: Any, new: Any, join: str = "") -> None:
+    """Write into x, and so into everything that shares its memory; what it holds may be joined with what is written."""
     found = unknown_mask(x, index)
     if found is not None:
         mask, tail = found
-        put(x[Selection(x.value, mask).behind((slice(None), *tail))] if tail else x, mask, new, add)
+        put(x[Selection(x.value, mask).behind((slice(None), *tail))] if tail else x, mask, new, join)
         return
     if isinstance(new, Selection):
         new.refuse("assignment of chosen elements", "read and write with one mask: y[m] = f(x[m])")
     v = full_of(new, (), x.dtype) if type(new) in WEAK else cast_to(lift(new).value, x.dtype)
     plain = lone_mask(x, index)
-    if plain is not None and not add and v.ndim <= x.ndim - plain.ndim:
+    if plain is not None and not join and v.ndim <= x.ndim - plain.ndim:
         x.write(select(widen_mask(plain.value, x.shape), broadcast_to(v, x.shape), x.value))
         return
     where = parse_index(x, index)
     if is_same_view(x, where, new):
         return
     shape = result_shape(where)
-    x.write(write_at_index(x.value, where, fitted(v, shape, x), add))
+    x.write(write_at_index(x.value, where, fitted(v, shape, x), join))
 
 
 def is_same_view(x: Array, where: IndexExpression, new: Any) -> bool:

@@ -15,7 +15,7 @@ from wholestep.frontend import ufuncs
 from wholestep.frontend.array import KNOWN, METHODS, Array
 from wholestep.frontend.dispatch import FUNCTIONS
 from wholestep.frontend.promotion import WEAK, assignable, broadcast_shapes, broadcast_to, cast_to, full_of, lift
-from wholestep.ir.graph import Value
+from wholestep.ir.graph import OPS, Value
 from wholestep.primitives.logic import select
 from wholestep.primitives.movement import reshape
 
@@ -211,10 +211,10 @@ class Selection(np.lib.mixins.NDArrayOperatorsMixin):
     def __setitem__(self, index: Any, new: Any) -> None:
         if isinstance(index, Selection) and index.dtype.kind == "b":
             mask = self._narrowed(index)
-            put(self.full, mask, new, False)
+            put(self.full, mask, new, "")
             return
         target = self.full[self.behind(index)]
-        put(target, self.mask, new, False)
+        put(target, self.mask, new, "")
 
     def _narrowed(self, index: Selection) -> Value:
         """The mask of those chosen elements that another mask chooses again."""
@@ -325,7 +325,7 @@ def first(args: Any, kwargs: Any) -> Selection:
     raise TypeError("no selection among the arguments")
 
 
-def put(x: Array, mask: Value, new: Any, add: bool) -> None:
+def put(x: Array, mask: Value, new: Any, join: str) -> None:
     """Write to the elements of x that a mask over its leading axes chooses, whose number is not known."""
     rest = x.shape[mask.ndim :]
     if isinstance(new, Selection):
@@ -346,4 +346,4 @@ def put(x: Array, mask: Value, new: Any, add: bool) -> None:
     if isinstance(new, Selection):
         v = reshape(v, shape=(*mask.shape, *[1] * (len(rest) - len(own)), *own))
     v = broadcast_to(v, x.shape)
-    x.write(select(widen_mask(mask, x.shape), x.value + v if add else v, x.value))
+    x.write(select(widen_mask(mask, x.shape), OPS[join](x.value, v) if join else v, x.value))

@@ -57,8 +57,7 @@ def segment_mean(x: Any, segments: Any, count: int) -> Any:
 def segment_max(x: Any, segments: Any, count: int) -> Any:
     """The largest elements of the rows of x with each number; rows that tie share the gradient evenly.
 
-    A segment without rows has -inf, or the least number of an integer dtype. nan is larger than anything. The rows are
-    sorted by their segments and joined in about 2 log2(n) passes, where a sum takes one: it costs many times a sum.
+    A segment without rows has -inf, or the least number of an integer dtype. nan is larger than anything.
 
     Shapes: as `segment_sum`, with x real.
     Raises: as `segment_sum` does, and DtypeError for a complex x.
@@ -68,14 +67,13 @@ def segment_max(x: Any, segments: Any, count: int) -> Any:
     >>> ws.nn.segment_max(np.array([1.0, 2.0, 4.0]), np.array([2, 0, 2]), 3).tolist()
     [2.0, -inf, 4.0]
     """
-    return extreme("segment_max", x, segments, count, wnp.maximum)
+    return extreme("segment_max", x, segments, count, np.maximum)
 
 
 def segment_min(x: Any, segments: Any, count: int) -> Any:
     """The smallest elements of the rows of x with each number; rows that tie share the gradient evenly.
 
-    A segment without rows has inf, or the largest number of an integer dtype. nan is smaller than anything. It costs
-    what `segment_max` does.
+    A segment without rows has inf, or the largest number of an integer dtype. nan is smaller than anything.
 
     Shapes: as `segment_max`.
     Raises: as `segment_max` does.
@@ -85,13 +83,14 @@ def segment_min(x: Any, segments: Any, count: int) -> Any:
     >>> ws.nn.segment_min(np.array([1.0, 2.0, 4.0]), np.array([2, 0, 2]), 3).tolist()
     [2.0, inf, 1.0]
     """
-    return extreme("segment_min", x, segments, count, wnp.minimum)
+    return extreme("segment_min", x, segments, count, np.minimum)
 
 
 def segment_prod(x: Any, segments: Any, count: int) -> Any:
     """The product of the rows of x with each number, 1 for a segment without rows.
 
-    It costs what `segment_max` does.
+    The rows are sorted by their segments and joined in about 2 log2(n) passes, where a sum takes one: it costs many
+    times a sum.
 
     Shapes: as `segment_sum`.
     Raises: as `segment_sum` does.
@@ -117,7 +116,7 @@ def segment_softmax(x: Any, segments: Any, count: int) -> Any:
     [0.5, 1.0, 0.5]
     """
     rows, at = rows_and_segments("segment_softmax", x, segments, count)
-    top = stop_gradient(extreme("segment_softmax", rows, at, count, wnp.maximum))
+    top = stop_gradient(extreme("segment_softmax", rows, at, count, np.maximum))
     raised = wnp.exp(rows - wnp.take(top, at, axis=0))
     return raised / wnp.take(segment_sum(raised, at, count), at, axis=0)
 
@@ -139,20 +138,16 @@ def rows_and_segments(name: str, x: Any, segments: Any, count: Any) -> tuple[Any
         blame(before)
 
 
-def extreme(name: str, x: Any, segments: Any, count: int, better: Callable[[Any, Any], Any]) -> Any:
+def extreme(name: str, x: Any, segments: Any, count: int, better: np.ufunc) -> Any:
     """The largest or smallest elements of each segment."""
     rows, at = rows_and_segments(name, x, segments, count)
     if dtypes.is_complex(rows.dtype):
         raise DtypeError(f"{name}: x is {type_text(rows)}, which has no order")
     low, high = least_and_largest(rows.dtype)
-    found = join_segments(stop_gradient(rows), at, count, better, low if better is wnp.maximum else high)
-    if not dtypes.is_float(rows.dtype):
-        return found
-    hit = (rows == wnp.take(found, at, axis=0)) & wnp.isfinite(rows)
-    number = wnp.take(segment_sum(hit.astype(rows.dtype), at, count), at, axis=0)
-    shared = segment_sum(wnp.where(hit, rows / wnp.where(hit, number, 1), 0), at, count)
-    # The value is exact, and the slope that of the mean of those that tie.
-    return found + (shared - stop_gradient(shared))
+    made = wnp.full((count, *rows.shape[1:]), low if better is np.maximum else high, rows.dtype)
+    with np.errstate(invalid="ignore"):  # which NumPy sets where it meets nan
+        better.at(made, at, rows)
+    return made
 
 
 def least_and_largest(dtype: Any) -> tuple[Any, Any]:

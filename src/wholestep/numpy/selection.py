@@ -144,7 +144,7 @@ def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Ar
             made[...] = where(condition, lift(function).astype(a.dtype), made)
         elif is_traced(condition) and data_of(condition.value) is None:
             mask = broadcast_to(condition.value, a.shape)
-            put(made, mask, function(Selection(a.value, mask), *args, **kw), False)
+            put(made, mask, function(Selection(a.value, mask), *args, **kw), "")
         else:
             mask = np.broadcast_to(known_of("piecewise", condition), a.shape)
             if mask.any():

@@ -127,21 +127,25 @@ def reduceat(ufunc: np.ufunc, x: Any, indices: Any, axis: Any = 0, dtype: Any = 
     return ufuncs.assign_out(ufunc.__name__, out, concatenate(parts, place))
 
 
+AT_ONCE = {np.add: "add", np.subtract: "add", np.maximum: "maximum", np.minimum: "minimum"}
+"""The ufuncs whose `at` is one operation, each with what joins."""
+
+
 def at(ufunc: np.ufunc, x: Any, index: Any, *operands: Any) -> None:
-    """`ufunc.at`: unbuffered; what meets at one place adds up, or takes its turn, one layer after the other."""
+    """`ufunc.at`: unbuffered; what meets at one place is joined, or takes its turn, one layer after the other."""
     if not isinstance(x, Array):
         raise UnsupportedError(
             f"{ufunc.__name__}.at: a plain array cannot take traced values",
             hint="make it inside the traced function with wholestep.numpy",
         )
-    if ufunc.__name__ in ("add", "subtract"):
+    if ufunc in AT_ONCE:
         (operand,) = operands
-        HOOKS.setitem(x, index, operand if ufunc is np.add else -lift(operand), add=True)
+        HOOKS.setitem(x, index, -lift(operand) if ufunc is np.subtract else operand, join=AT_ONCE[ufunc])
         return
     if is_traced(index):
         raise UnsupportedError(
             f"{ufunc.__name__}.at: a traced index is not covered, since its repetitions are not known",
-            hint="np.add.at takes one; or make the index a plain array",
+            hint="np.add.at, np.maximum.at and np.minimum.at take one; or make the index a plain array",
         )
     places = np.arange(x.size).reshape(x.shape)[index]
     given = [lift(v) for v in operands]

@@ -11,11 +11,23 @@ from wholestep import dtypes
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.ir.graph import NDArray, Node, Value
 from wholestep.ir.types import Type, array_type
-from wholestep.primitives.creation import iota
-from wholestep.primitives.family import LinearPrimitive, Loops, Maybe, Sample, axis_inside, expand, zeros
+from wholestep.primitives.arithmetic import maximum
+from wholestep.primitives.creation import cast, full, iota
+from wholestep.primitives.family import (
+    LinearPrimitive,
+    Loops,
+    Maybe,
+    Primitive,
+    Sample,
+    axis_inside,
+    expand,
+    instantiate,
+    zeros,
+)
 from wholestep.primitives.logic import select
 from wholestep.primitives.movement import broadcast, permute, reshape
 from wholestep.primitives.precision import FOLLOWS, WIDE
+from wholestep.primitives.samples import dtype_kind
 
 Axes = tuple[int, ...]
 
@@ -97,14 +109,16 @@ class Gather(Loops, LinearPrimitive):
         yield Sample((x, np.zeros((0,), np.int64)), {"axes": (1,)})
 
 
-class Scatter(Loops, LinearPrimitive):
-    """A writer at index arrays: operands (x, u, *indices), u shaped as `gather` would read there."""
+class Scatter(Loops, Primitive):
+    """A writer at index arrays: operands (x, u, *indices), u shaped as `gather` would read there.
+
+    `combiner` is the operation that joins what is there with what is written, in row-major order of the indices; none
+    where the last stays.
+    """
 
     kind = "indexing"
     precision = FOLLOWS
-
-    def linear(self, node: Node) -> range:
-        return range(2)
+    combiner = ""
 
     def type(self, x: Type, u: Type, *indices: Type, axes: Axes) -> Type:
         shape = picked(self.name, x, indices, axes)
@@ -127,24 +141,72 @@ class Scatter(Loops, LinearPrimitive):
         yield Sample((x, rng.normal(size=(0, 4, 2)), np.zeros((0,), np.int64)), {"axes": (1,)})
 
 
-class ScatterAdd(Scatter):
+def joined_at(join: np.ufunc, x: NDArray, u: NDArray, indices: Sequence[NDArray], axes: Axes) -> NDArray:
+    """x with the rows of u joined to it one after the other."""
+    out = x.copy()
+    # One axis of indices: those of more than 32 axes crash NumPy's `at`.
+    rows = u.reshape(indices[0].size, *u.shape[indices[0].ndim :])
+    join.at(fronted(out, axes), tuple([i.reshape(-1) for i in indices]), rows)
+    return out
+
+
+class LinearScatter(LinearPrimitive, Scatter):
+    """A writer that is linear in what it writes over and in what it writes."""
+
+    kind = "indexing"
+
+    def linear(self, node: Node) -> range:
+        return range(2)
+
+
+class ScatterAdd(LinearScatter):
     """x with u added at the indices; what meets at one place adds up. The dual of `gather`."""
 
     precision = WIDE
+    combiner = "add"
 
     def ref(self, x: NDArray, u: NDArray, *indices: NDArray, axes: Axes) -> NDArray:
         wide = dtypes.compute_dtype(x.dtype) if x.dtype != object else x.dtype
-        out = x.astype(wide)
-        # One axis of indices: those of more than 32 axes crash NumPy's `at`.
-        rows = u.astype(wide).reshape(indices[0].size, *u.shape[indices[0].ndim :])
-        np.add.at(fronted(out, axes), tuple([i.reshape(-1) for i in indices]), rows)
-        return out.astype(x.dtype, copy=False)
+        return joined_at(np.add, x.astype(wide), u.astype(wide), indices, axes).astype(x.dtype, copy=False)
 
     def transpose(self, gy: Value, node: Node, wrt: Sequence[bool], *, axes: Axes) -> Sequence[Maybe]:
         return (gy if wrt[0] else None, gather(gy, *node.inputs[2:], axes=axes) if wrt[1] else None)
 
 
-class ScatterSet(Scatter):
+class ScatterExtremum(Scatter):
+    """x with the larger or smaller of itself and u at the indices; ties share the derivative evenly."""
+
+    def __init__(self, name: str, join: np.ufunc) -> None:
+        super().__init__(name)
+        self.join, self.combiner = join, join.__name__
+
+    def type(self, x: Type, u: Type, *indices: Type, axes: Axes) -> Type:
+        if dtype_kind(x.dtype) not in "bif":
+            raise DtypeError(f"{self.name}: {x} has no order")
+        return super().type(x, u, *indices, axes=axes)
+
+    def ref(self, x: NDArray, u: NDArray, *indices: NDArray, axes: Axes) -> NDArray:
+        return joined_at(self.join, x, u, indices, axes)
+
+    def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
+        (x, u, *indices), (y,), axes = node.inputs, node.outputs, node.params["axes"]
+        here = cast(x.equals(y), dtype=x.dtype)
+        written = cast(u.equals(gather(y, *indices, axes=axes)), dtype=x.dtype)
+        dx, du = [instantiate(v, d) for v, d in zip((x, u), dxs[:2], strict=True)]
+        moved = scatter_add(dx * here, du * written, *indices, axes=axes)
+        ties = scatter_add(here, written, *indices, axes=axes)
+        return (moved / maximum(ties, full(value=1, shape=x.shape, dtype=x.dtype)),)  # nothing ties with nan
+
+    def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
+        yield from super().samples(rng)
+        i = np.array([2, 0, 2, -1])
+        for dtype in (np.bool_, np.int32, np.float16):
+            x, u = [(4 * rng.normal(size=n)).astype(dtype) for n in (3, 4)]
+            yield Sample((x, u, i), {"axes": (0,)})
+        yield Sample((np.array([1.0, 2.0, 2.0]), np.array([2.0, 1.0, 2.0, 3.0]), i), {"axes": (0,)}, smooth=False)
+
+
+class ScatterSet(LinearScatter):
     """x with u written at the indices; where several meet at one place, the last in row-major order stays."""
 
     def ref(self, x: NDArray, u: NDArray, *indices: NDArray, axes: Axes) -> NDArray:
@@ -185,4 +247,6 @@ def take_along(x: Value, index: Value, axis: int) -> Value:
 
 gather = Gather()
 scatter_add = ScatterAdd("scatter_add")
+scatter_max = ScatterExtremum("scatter_max", np.maximum)
+scatter_min = ScatterExtremum("scatter_min", np.minimum)
 scatter = ScatterSet("scatter")

@@ -187,6 +187,8 @@ WORDS: dict[str, Spelling] = {
     "gather": jax_read,
     "scatter_add": jax_written("add"),
     "scatter": jax_written("set"),
+    "scatter_max": jax_written("max"),
+    "scatter_min": jax_written("min"),
     "sort": "sort_rows({0}, {axis})",
     "top_k": "largest({0}, {axis}, {k})",
     "cummax": "running({0}, {axis}, True)",

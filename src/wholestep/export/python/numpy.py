@@ -102,12 +102,12 @@ def numpy_read(c: Call) -> str:
     return f"{x}[{', '.join(c.a[1:])}]"
 
 
-def numpy_write(function: str) -> Spelling:
-    """A scatter, of the operand with the indexed axes first."""
+def numpy_write(function: str, *given: str) -> Spelling:
+    """A scatter, of the operand with the indexed axes first, by a function that may be given more."""
 
     def spelling(c: Call) -> str:
         order = front_order(c.p["axes"], c.types[0].ndim)
-        return f"{function}({c.a[0]}, {c.a[1]}, {listed(c.a[2:])}, {order})"
+        return f"{function}({', '.join([*given, *c.a[:2]])}, {listed(c.a[2:])}, {order})"
 
     return spelling
 
@@ -156,8 +156,10 @@ WORDS: dict[str, Spelling] = {
     "cumsum": accumulated_in_wide("cumsum"),
     "cumprod": accumulated_in_wide("cumprod"),
     "gather": numpy_read,
-    "scatter_add": numpy_write("add_at"),
+    "scatter_add": numpy_write("join_at", "np.add"),
     "scatter": numpy_write("write_at"),
+    "scatter_max": numpy_write("join_at", "np.maximum"),
+    "scatter_min": numpy_write("join_at", "np.minimum"),
     "sort": "sort_rows({0}, {axis})",
     "top_k": "largest({0}, {axis}, {k})",
     "partition": "around_places({0}, {axis}, {kth})",

@@ -129,6 +129,17 @@ def torch_written(add: bool) -> Spelling:
     return spelling
 
 
+def torch_extreme(kind: str) -> Spelling:
+    """A scatter that keeps the larger or the smaller."""
+
+    def spelling(c: Call) -> str:
+        x, back = torch_in_front(c)
+        text = f"extreme_at({x}, {c.a[1]}, {listed(c.a[2:])}, {kind!r})"
+        return f"{text}.permute({back})" if back else text
+
+    return spelling
+
+
 def torch_counted(c: Call) -> str:
     """0, 1, 2, … along an axis."""
     axis, shape = c.p["axis"], c.out.shape
@@ -272,6 +283,8 @@ WORDS: dict[str, Spelling] = {
     "gather": torch_read,
     "scatter_add": torch_written(True),
     "scatter": torch_written(False),
+    "scatter_max": torch_extreme("amax"),
+    "scatter_min": torch_extreme("amin"),
     "sort": "torch.sort({0}, dim={axis}, stable=True)",
     "top_k": "largest({0}, {axis}, {k})",
     "cummax": "running({0}, {axis}, True)",

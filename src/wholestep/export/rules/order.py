@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
+from wholestep import dtypes
 from wholestep.export.core import Rule
 from wholestep.export.rules.elementwise import is_complex_value
 from wholestep.ir.graph import OPS, Value
 from wholestep.lower.legalize.sort import boolean_extreme, complex_argument_extreme, complex_product
 from wholestep.primitives.arithmetic import imag, make_complex, neg, real
-from wholestep.primitives.indexing import take_along
+from wholestep.primitives.creation import cast, iota
+from wholestep.primitives.family import zeros
+from wholestep.primitives.indexing import gather, scatter, take_along
 from wholestep.primitives.logic import bitwise_not, equal, less, rint
+from wholestep.primitives.movement import concat, permute, reshape
 from wholestep.primitives.order import sort
+
+INTEGER = np.dtype(np.int64)
 
 
 def complex_comparison(name: str) -> Rule:
@@ -47,9 +56,56 @@ def complex_sort(x: Value, *, axis: int) -> Sequence[Value] | None:
 
 def smallest_place(x: Value, *, axis: int) -> Value:
     """The place of the largest of the negatives, or of the complements of integers."""
-    turned = bitwise_not(x) if x.dtype.kind in "biu" else neg(x)
-    found: Value = OPS["argmax"](turned, axis=axis)
+    found: Value = OPS["argmax"](in_other_order(x), axis=axis)
     return found
+
+
+def in_other_order(x: Value) -> Value:
+    """The same numbers in the other order."""
+    found: Value = bitwise_not(x) if x.dtype.kind in "biu" else neg(x)
+    return found
+
+
+def largest_written(x: Value, u: Value, *indices: Value, axes: tuple[int, ...]) -> Value:
+    """Old and new elements, sorted and written in that order: the last, which stays, is the largest."""
+    if u.type.size == 0:
+        return x
+    front = (*axes, *[a for a in range(x.ndim) if a not in axes])
+    shape = tuple([x.shape[a] for a in front])
+    places, count = math.prod(shape[: len(axes)]), indices[0].type.size
+    rest = math.prod(shape[len(axes) :])
+    held = reshape(permute(x, axes=front), shape=(places, rest))
+    rows: Value = concat(held, reshape(u, shape=(count, rest)), axis=0)
+    written = reshape(flat_place_numbers(indices, shape), shape=(count,))
+    at = concat(iota(shape=(places,), axis=0, dtype=INTEGER), written, axis=0)
+    ordered, order = sort(rows, axis=0)
+    column = iota(shape=rows.shape, axis=1, dtype=INTEGER)
+    made = scatter(zeros(held.type), ordered, gather(at, order, axes=(0,)), column, axes=(0, 1))
+    back: Value = permute(reshape(made, shape=shape), axes=tuple(np.argsort(front).tolist()))
+    return back
+
+
+def smallest_written(x: Value, u: Value, *indices: Value, axes: tuple[int, ...]) -> Value:
+    """The largest of the numbers in the other order."""
+    return in_other_order(largest_written(in_other_order(x), in_other_order(u), *indices, axes=axes))
+
+
+def flat_place_numbers(indices: Sequence[Value], sizes: Sequence[int]) -> Value:
+    """Indices of the first axes as one in row-major order, all of them counted from the front."""
+    found: Value | None = None
+    for index, n in zip(indices, sizes, strict=False):
+        at: Value = cast(index, dtype=INTEGER)
+        if dtypes.counts_back(index.dtype):
+            at = OPS["select"](less(at, integers_like(0, at)), at + integers_like(n, at), at)
+        found = at if found is None else found * integers_like(n, at) + at
+    assert found is not None, "a scatter has an index"
+    return found
+
+
+def integers_like(value: int, like: Value) -> Value:
+    """One integer in the shape of an array."""
+    made: Value = OPS["full"](value=value, shape=like.shape, dtype=INTEGER)
+    return made
 
 
 def first_of(first: Callable[..., Sequence[Value] | None], other: Rule) -> Rule:
@@ -72,5 +128,7 @@ ORDER_RULES: dict[str, Rule] = {
     "max": boolean_extreme("any"),
     "min": boolean_extreme("all"),
     "prod": complex_product,
+    "scatter_max": largest_written,
+    "scatter_min": smallest_written,
 }
 """Rules of orders and extrema."""

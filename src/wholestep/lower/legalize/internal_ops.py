@@ -53,12 +53,12 @@ class CollectOp(InternalOp):
     """A scatter of rows in runs: operands (x, u, order, starts).
 
     The rows of u that are written at place number p, of the places along `axes` of x, are those at `order[starts[p]]`
-    to `order[starts[p + 1] - 1]`. They are added where it `adds`, else the last stays.
+    to `order[starts[p + 1] - 1]`. `combiner` is that of the scatter: without one the last stays.
     """
 
     kind = "order"
 
-    def type(self, x: Type, u: Type, order: Type, starts: Type, *, axes: tuple[int, ...], adds: bool) -> Type:
+    def type(self, x: Type, u: Type, order: Type, starts: Type, *, axes: tuple[int, ...], combiner: str) -> Type:
         return x
 
 

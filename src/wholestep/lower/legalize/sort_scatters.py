@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wholestep import dtypes
-from wholestep.ir.graph import Graph, Node, Value
+from wholestep.ir.graph import OPS, Graph, Node, Value
 from wholestep.lower.legalize.internal_ops import InternalOp, argsort, collect, run_starts
 from wholestep.lower.legalize.scatter_places import scatter_way
 from wholestep.lower.legalize.written_places import PlaceRuns, written_runs
@@ -16,7 +16,7 @@ from wholestep.lower.target import LookLimits
 from wholestep.passes.named_pass import Pass
 from wholestep.passes.rewrite import at_roots, defining_node, new_value, rewrite
 from wholestep.primitives.family import number_of
-from wholestep.primitives.indexing import ScatterAdd
+from wholestep.primitives.indexing import Scatter
 
 
 def sort_scatters(graph: Graph, limits: LookLimits | None) -> Graph:
@@ -47,7 +47,7 @@ def sort_scatters(graph: Graph, limits: LookLimits | None) -> Graph:
             known[key] = sorted_places(node) if runs is None else held_places(node, runs)
         return sorted_scatter(node, known[key])
 
-    return rewrite(graph, at_roots({"scatter": rule, "scatter_add": rule}))
+    return rewrite(graph, at_roots({name: rule for name, op in OPS.items() if isinstance(op, Scatter)}))
 
 
 class SortedPlaces(NamedTuple):
@@ -61,8 +61,8 @@ def sorted_scatter(node: Node, places: SortedPlaces) -> Value:
     """A scatter by the runs of equal places."""
     x, u, index = node.inputs[:3]
     rows = new_value(node, "reshape", u, shape=(index.type.size, *u.shape[index.ndim :]))
-    adds = isinstance(node.op, ScatterAdd)
-    return internal_value(node, collect, x, rows, *places, axes=node.params["axes"], adds=adds)
+    options = {"axes": node.params["axes"], "combiner": node.op.combiner}
+    return internal_value(node, collect, x, rows, *places, **options)
 
 
 def sorted_places(node: Node) -> SortedPlaces:

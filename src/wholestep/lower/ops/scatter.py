@@ -13,9 +13,8 @@ from wholestep.lower.kernels.op_rules import wrap_index
 from wholestep.lower.kernels.scalar_codegen import ElementReader, Location, components_of
 from wholestep.lower.legalize.scatter_places import scatter_way
 from wholestep.lower.ops.loop_templates import KernelTemplate, axes_of_shape, copy_kernel_task
-from wholestep.lower.ops.scatter_elements import added, elements_task
+from wholestep.lower.ops.scatter_elements import combined_components, elements_task
 from wholestep.lower.program.steps import Step
-from wholestep.primitives.indexing import ScatterSet
 
 
 def scatter_tasks(low: Materializer, node: Node) -> list[Task]:
@@ -69,9 +68,9 @@ def copy_unless_in_place(low: Materializer, x: Value, location: Location) -> Tas
 
 
 def scatter_element(reader: ElementReader, node: Node, location: Location, place: Coordinates, value: Any) -> None:
-    """Store or add one element."""
-    out = node.outputs[0]
-    if isinstance(node.op, ScatterSet):
+    """Store one element, or join it with what is there."""
+    out, combiner = node.outputs[0], node.op.combiner
+    if not combiner:
         reader.store(out, location, place, value)
         return
     buffer, line = reader.home_buffer(out, location), linear_index(place, location.strides)
@@ -79,5 +78,5 @@ def scatter_element(reader: ElementReader, node: Node, location: Location, place
     for i, part in enumerate(parts):
         at = line * len(parts) + i
         old = reader.builder.convert(reader.builder.load(buffer, at, here=True), part.dtype)
-        new = added(reader, old, part)
+        new = combined_components(reader, combiner, old, part)
         reader.builder.store(buffer, at, reader.builder.convert(new, buffer.dtype))

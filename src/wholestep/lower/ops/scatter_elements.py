@@ -16,6 +16,7 @@ import numpy as np
 from wholestep import dtypes
 from wholestep.dims import Size
 from wholestep.ir.graph import Node
+from wholestep.kernel import maths
 from wholestep.kernel.index_arithmetic import Coordinates
 from wholestep.kernel.lang import BOOL, I32, I64, Axis, Index, Var
 from wholestep.lower.buffers.materialize import Materializer
@@ -24,11 +25,11 @@ from wholestep.lower.kernels.op_rules import counted_index
 from wholestep.lower.kernels.scalar_codegen import ElementReader, ScalarValue, components_of, scalar_of
 from wholestep.lower.legalize.scatter_places import own_places
 from wholestep.lower.ops.loop_templates import KernelTemplate, axes_of_shape
-from wholestep.primitives.indexing import ScatterSet
 
 U32 = np.dtype(np.uint32)
 ASKED = 32
 """The most places that are asked at a time."""
+EXTREMA = {"maximum": maths.maximum, "minimum": maths.minimum}
 
 
 def elements_task(low: Materializer, node: Node) -> Task:
@@ -109,7 +110,8 @@ class PlaceSearch:
         reader, hit, u = self.reader, self.hit(), self.node.inputs[1]
         rest = [index for a, index in enumerate(self.place) if a not in self.node.params["axes"]]
         update = reader.read_guarded(u, (*self.at, *rest), hit, reader.number(0, u.dtype))
-        after = update if isinstance(self.node.op, ScatterSet) else sum_of(reader, before, update)
+        combiner = self.node.op.combiner
+        after = combined_elements(reader, combiner, before, update) if combiner else update
         return after if hit is None else reader.choose(hit, after, before)
 
 
@@ -126,11 +128,14 @@ def is_at_place(reader: ElementReader, index: Var, place: Index, n: Size) -> Var
     return found
 
 
-def sum_of(reader: ElementReader, x: ScalarValue, y: ScalarValue) -> ScalarValue:
-    """The sum of two elements."""
-    return scalar_of([added(reader, *parts) for parts in zip(components_of(x), components_of(y), strict=True)])
+def combined_elements(reader: ElementReader, combiner: str, x: ScalarValue, y: ScalarValue) -> ScalarValue:
+    """Two elements joined as a scatter does."""
+    parts = zip(components_of(x), components_of(y), strict=True)
+    return scalar_of([combined_components(reader, combiner, *pair) for pair in parts])
 
 
-def added(reader: ElementReader, x: Any, y: Any) -> Any:
-    """The sum of two components; that of truth values is true where either is."""
-    return reader.builder.op("add" if x.dtype.kind != "b" else "or", x, y)
+def combined_components(reader: ElementReader, combiner: str, x: Any, y: Any) -> Any:
+    """Two components joined; the sum of truth values is true where either is."""
+    if combiner == "add":
+        return reader.builder.op("add" if x.dtype.kind != "b" else "or", x, y)
+    return EXTREMA[combiner](x, y)

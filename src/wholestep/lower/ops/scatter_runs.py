@@ -18,7 +18,7 @@ from wholestep.lower.buffers.tasks import Task
 from wholestep.lower.kernels.scalar_codegen import ElementReader, ScalarValue, components_of, scalar_of
 from wholestep.lower.ops.loop_templates import KernelTemplate, axes_of_shape
 from wholestep.lower.ops.scatter import copy_unless_in_place
-from wholestep.lower.ops.scatter_elements import sum_of
+from wholestep.lower.ops.scatter_elements import combined_elements
 from wholestep.primitives.family import number_of
 
 STEPS = (8, 8, 8)
@@ -60,8 +60,8 @@ def collect_task(low: Materializer, node: Node, whole: bool) -> Task:
     """A kernel of the whole result, or over a copy of the operand of those elements that have a run: most places have
     none, and one work item finds that out for some neighbours."""
     x, u, order, starts = node.inputs
-    out, axes, adds = node.outputs[0], node.params["axes"], node.params["adds"]
-    location, few = low.locations[out], 1 if whole or adds else NEIGHBOURS  # since runs that are added up are loops
+    out, axes, combiner = node.outputs[0], node.params["axes"], node.params["combiner"]
+    location, few = low.locations[out], 1 if whole or combiner else NEIGHBOURS  # since runs that are joined are loops
     with KernelTemplate(low, node.op.name) as reader:
         grid, inner, place = neighbours_apart(x.shape, axes, few)
         number = linear_index(tuple([place[a] for a in axes]), row_major_strides([x.shape[a] for a in axes]))
@@ -70,10 +70,10 @@ def collect_task(low: Materializer, node: Node, whole: bool) -> Task:
             first, end = [reader.builder.convert(reader.read(starts, (i,)), I64) for i in (number, number + 1)]
             met = first < end
             with reader.builder.loop(inner, guard=None if whole else met) if inner else nullcontext():
-                run = PlaceRun(reader, order, u, rest, end)
+                run = PlaceRun(reader, order, u, rest, end, combiner)
                 before = reader.read(x, place) if whole else reader.fetch(out, location, place, met)
-                if adds:
-                    after = run.added_to(before, first)
+                if combiner:
+                    after = run.joined_to(before, first)
                 else:
                     after = reader.choose(met, run.row(end - 1, met), before)
                 reader.store(out, location, place, after, None if whole else met)
@@ -99,10 +99,12 @@ def neighbours_apart(
 
 
 class PlaceRun:
-    """The run of one element: its rows of u in their order, up to `end`."""
+    """The run of one element: its rows of u in their order, up to `end`, and what joins them."""
 
-    def __init__(self, reader: ElementReader, order: Value, u: Value, rest: Coordinates, end: Var) -> None:
-        self.reader, self.b = reader, reader.builder
+    def __init__(
+        self, reader: ElementReader, order: Value, u: Value, rest: Coordinates, end: Var, combiner: str
+    ) -> None:
+        self.reader, self.b, self.combiner = reader, reader.builder, combiner
         self.order, self.u, self.rest, self.end = order, u, rest, end
 
     def row(self, k: Var, inside: Var) -> ScalarValue:
@@ -112,18 +114,20 @@ class PlaceRun:
         nothing = self.reader.number(0, self.u.dtype)
         return self.reader.read_guarded(self.u, (Index(0, {row: 1}), *self.rest), inside, nothing)
 
-    def added_to(self, before: ScalarValue, first: Var) -> ScalarValue:
-        """An element with its run added, the first row without a loop: a longer run is the rare case."""
+    def joined_to(self, before: ScalarValue, first: Var) -> ScalarValue:
+        """An element joined with its run, the first row without a loop: a longer run is the rare case."""
         outer = -(-self.order.type.size // math.prod(STEPS))
         return self.nest(first + 1, (1, outer, *STEPS), self.one(first, before))
 
     def one(self, k: Var, before: ScalarValue) -> ScalarValue:
-        """A sum with one row more, where that is inside the run."""
+        """An element joined with one row more, where that is inside the run."""
         inside = k < self.end
-        return self.reader.choose(inside, sum_of(self.reader, before, self.row(k, inside)), before)
+        return self.reader.choose(
+            inside, combined_elements(self.reader, self.combiner, before, self.row(k, inside)), before
+        )
 
     def nest(self, start: Var, steps: Sequence[int], before: ScalarValue) -> ScalarValue:
-        """A sum with the rows from `start` on that loops of these extents reach."""
+        """An element joined with the rows from `start` on that loops of these extents reach."""
         if not steps:
             return self.one(start, before)
         axis = Axis(f"k{len(steps)}", steps[0])

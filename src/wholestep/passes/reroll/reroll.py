@@ -24,13 +24,13 @@ from wholestep.passes.reroll.stash_or_recompute import StashOrRecompute
 from wholestep.passes.rewrite import at_roots, rewrite
 from wholestep.primitives.contraction import Contract, Window
 from wholestep.primitives.fft import FFT
-from wholestep.primitives.indexing import ScatterAdd
+from wholestep.primitives.indexing import ScatterAdd, ScatterExtremum
 from wholestep.primitives.loops import Scan
 
 Groups = tuple[tuple[int, ...], ...]
 MayStack = Callable[[tuple[int, ...]], bool]
 
-UNFUSABLE = (Contract, Window, ScatterAdd, FFT)
+UNFUSABLE = (Contract, Window, ScatterAdd, ScatterExtremum, FFT)
 """Operations that fuse with little: a layer that has one is no slower in a loop."""
 MIN_SAVED = 40
 """The fewest operations that a loop must save."""

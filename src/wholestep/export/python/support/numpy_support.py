@@ -65,12 +65,12 @@ def write_at(x, u, indices, order):
     return out
 
 
-def add_at(x, u, indices, order):
-    """A copy with values added at indices of its first axes in this order."""
+def join_at(join, x, u, indices, order):
+    """A copy with values joined to it at indices of its first axes in this order; halves are joined in float32."""
     half = x.dtype.kind == "V" or x.dtype == np.float16
     out = np.array(x, np.float32 if half else x.dtype)
     rows = np.asarray(u, out.dtype).reshape(indices[0].size, *u.shape[indices[0].ndim :])
-    np.add.at(out.transpose(order), tuple(i.reshape(-1) for i in indices), rows)
+    join.at(out.transpose(order), tuple(i.reshape(-1) for i in indices), rows)
     return out.astype(x.dtype)
 
 

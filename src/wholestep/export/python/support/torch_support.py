@@ -85,6 +85,19 @@ def write_slices(x, u, at):
     return x
 
 
+def extreme_at(x, u, indices, kind):
+    """A copy with the larger or the smaller of what is there and other values at indices of the first axes."""
+    at = 0
+    for index, n in zip(indices, x.shape):
+        at = at * n + torch.where(index.long() < 0, index.long() + n, index.long())
+    rest = x.shape[len(indices) :]
+    held, rows = x.reshape(x.shape[: len(indices)].numel(), *rest), u.reshape(at.numel(), *rest)
+    if x.dtype is torch.bool:
+        held, rows = held.to(torch.uint8), rows.to(torch.uint8)
+    found = held.index_reduce(0, at.reshape(-1), rows, kind) if rows.numel() else x
+    return found.reshape(x.shape).to(x.dtype)
+
+
 def pad_between(x, before, after, interior):
     """Zeros before, after and between elements."""
     spans = [max((n - 1) * (i + 1) + 1, 0) for n, i in zip(x.shape, interior)]
