@@ -282,7 +282,40 @@ def prodigy(p, t, state):
     return p - rate * m / (np.sqrt(v) + new * 1e-8) - 0.1 * rate * p
 
 
+def adopt(p, t, state):
+    """The authors' code, whose first gradient begins the second moment."""
+    g = slope_at(p, t)
+    if t == 0:
+        state.update(v=g**2, m=0.0)
+        return p
+    ratio = np.clip(g / np.maximum(np.sqrt(state["v"]), 1e-6), -(t**0.25), t**0.25)
+    m = 0.8 * state["m"] + 0.2 * ratio
+    state.update(m=m, v=0.95 * state["v"] + 0.05 * g**2)
+    return p - 0.01 * 0.3 * p - 0.01 * m
+
+
+def madgrad(p, t, state):
+    start, g = state.setdefault("start", p), slope_at(p, t) + 0.1 * p
+    weight = 0.02 * np.sqrt(t + 1)
+    s, v = state.get("s", 0.0) + weight * g, state.get("v", 0.0) + weight * g**2
+    state.update(s=s, v=v)
+    return 0.8 * p + 0.2 * (start - s / (np.cbrt(v) + 1e-4))
+
+
+def dog(p, t, state):
+    """The paper's rate for one parameter."""
+    start, g = state.setdefault("start", p), slope_at(p, t)
+    far = max(state.get("far", 0.0), 1e-2 * (1 + np.linalg.norm(start)), np.linalg.norm(p - start))
+    size = state.get("size", 0.0) + np.sum(g**2)
+    state.update(far=far, size=size)
+    rate = 0.9 * far / np.sqrt(size + 1e-8)
+    return p - rate * 0.1 * p - rate * g
+
+
 PAPERS = {
+    "adopt": (lambda: optim.adopt(0.01, 0.8, 0.95, weight_decay=0.3), adopt),
+    "madgrad": (lambda: optim.madgrad(0.02, 0.8, 1e-4, weight_decay=0.1), madgrad),
+    "dog": (lambda: OnlyW(optim.dog(0.9, first=1e-2, weight_decay=0.1)), dog),
     "sm3": (lambda: optim.sm3(0.05, 0.8), sm3),
     "ademamix": (
         lambda: optim.ademamix(0.01, b2=0.95, b3=0.99, alpha=optim.linear(0.0, 2.0, 100), weight_decay=0.3),

@@ -1,4 +1,4 @@
-"""RMSProp, AdaGrad and Adadelta: gradients divided by the size that gradients of their parameter have had."""
+"""RMSProp, AdaGrad, Adadelta and MADGRAD: gradients divided by the size that gradients of their parameter have had."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from dataclasses import KW_ONLY, field
 from typing import Any
 
 from wholestep import numpy as wnp
-from wholestep.optim.hyper import Rate, number_in, number_or_schedule
-from wholestep.optim.leafwise import Leafwise, add_weight_decay
+from wholestep.optim.averaging import working_copy
+from wholestep.optim.hyper import Rate, number_in, number_or_schedule, rate_at
+from wholestep.optim.leafwise import Leafwise, add_weight_decay, increment_count
 from wholestep.optim.paths import Choice
 from wholestep.optim.protocol import real_zeros, running_mean, scalar_like, squared_magnitude, working_zeros
 
@@ -122,3 +123,46 @@ class Adadelta(Leafwise):
         v, d = running_mean(kept["v"], squared_magnitude(g), self.keep), kept["d"]
         step = wnp.sqrt(d + scalar_like(self.eps, d)) / wnp.sqrt(v + scalar_like(self.eps, v)) * g
         return p - scalar_like(numbers, p) * step, {"v": v, "d": running_mean(d, squared_magnitude(step), self.keep)}
+
+
+class Madgrad(Leafwise):
+    """MADGRAD: dual averaging, the sum of all gradients over the cube root of the sum of their squares, with momentum.
+
+    Gradient number k counts lr * sqrt(k) in both sums. A parameter goes (1 - momentum) of the way from where it is to
+    its beginning less that quotient. `weight_decay` is added to the gradients of the parameters that `decay` means.
+
+    Shapes: trees of floating or complex arrays; the state has three arrays like each.
+    Raises: as `sgd` does.
+    Source: Defazio and Jelassi, "Adaptivity without compromise: a momentumized, adaptive, dual averaged gradient method
+    for stochastic optimization", 2021, algorithm 1.
+
+    >>> import numpy as np, wholestep as ws
+    >>> optimizer, p = ws.optim.madgrad(1.0, 0.0, 0.0), np.ones(1)
+    >>> optimizer.update(np.full(1, 8.0), optimizer.init(p), p)[0].round(6).tolist()
+    [-1.0]
+    """
+
+    lr: Rate = field(default=0.01, metadata=number_or_schedule())
+    momentum: float = field(default=0.9, metadata=number_in(0.0, 1.0))
+    eps: float = field(default=1e-6, metadata=number_in())
+    _: KW_ONLY
+    weight_decay: float | None = field(default=0.0, metadata=number_in(off=0.0))
+    decay: Choice = None
+
+    def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """The weight of the gradient."""
+        new = increment_count(common)
+        return rate_at(self.lr, common["count"]) * wnp.sqrt(new["count"]), new
+
+    def kept(self, p: Any) -> dict[str, Any]:
+        """The parameter at the beginning, and the sums of gradients and of their squares."""
+        return {"start": working_copy(p), "sum": working_zeros(p), "v": real_zeros(p)}
+
+    def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
+        g = add_weight_decay(p, g, decay)
+        total = kept["sum"] + scalar_like(numbers, p) * g
+        v = kept["v"] + scalar_like(numbers, kept["v"]) * squared_magnitude(g)
+        root = wnp.cbrt(v)
+        # Where nothing but zeros has come, the sum is 0 too.
+        aim = kept["start"] - total / wnp.where(v > 0, root + scalar_like(self.eps, v), scalar_like(1.0, v))
+        return running_mean(p, aim, self.momentum), {"start": kept["start"], "sum": total, "v": v}

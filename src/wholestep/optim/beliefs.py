@@ -1,11 +1,11 @@
-"""AdaBelief, Yogi, Adan and AdEMAMix: relatives of Adam with other moments."""
+"""AdaBelief, Yogi, Adan, AdEMAMix and ADOPT: relatives of Adam with other moments."""
 
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, field
 from typing import Any
 
-from wholestep import numpy as wnp
+from wholestep import dtypes, numpy as wnp
 from wholestep.optim.hyper import Rate, number_in, number_or_schedule, rate_at
 from wholestep.optim.leafwise import Leafwise, decay_parameter, increment_count
 from wholestep.optim.moments import WithMoments
@@ -167,3 +167,54 @@ class Ademamix(WithMoments):
         root = wnp.sqrt(v) * scalar_like(shrink, v) + scalar_like(self.eps, v)
         step = (scalar_like(size, v) * m + scalar_like(share, v) * slow) / root
         return decay_parameter(p, rate, decay) - step, {"m": m, "v": v, "slow": slow}
+
+
+class Adopt(WithMoments):
+    """ADOPT: momentum of gradients over the root of the second moment before them, which lets any b2 converge.
+
+    The first gradient only begins the second moment. What a gradient is divided into is cut to count**0.25 in size,
+    which grows with the number of updates, unless `clip` is False. Weight decay goes beside it, as in `adamw`.
+
+    Shapes: trees of floating or complex arrays; the state has two arrays like each.
+    Raises: as `adamw` does.
+    Source: Taniguchi et al., "ADOPT: modified Adam can converge with any b2 with the optimal rate", 2024, algorithm 2,
+    with the clipping of the authors' code.
+
+    >>> import numpy as np, wholestep as ws
+    >>> optimizer, p = ws.optim.adopt(0.1, 0.0), np.ones(1)
+    >>> p, state = optimizer.update(np.full(1, 2.0), optimizer.init(p), p)
+    >>> optimizer.update(np.full(1, 1.0), state, p)[0].round(4).tolist()
+    [0.95]
+    """
+
+    b2: float = field(default=0.9999, metadata=number_in(0.0, 1.0))
+    eps: float = field(default=1e-6, metadata=number_in())
+    _: KW_ONLY
+    clip: bool = True
+    weight_decay: float | None = field(default=0.0, metadata=number_in(off=0.0))
+    decay: Choice = None
+
+    def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """(the rate, 0 at first; what b1 and b2 are, 1 and 0 at first; the largest size)."""
+        count, later = common["count"], common["count"] > 0
+        b1, b2 = wnp.where(later, self.b1, 1.0), wnp.where(later, self.b2, 0.0)
+        rate = wnp.where(later, rate_at(self.lr, count), 0.0)
+        return (rate, b1, b2, wnp.maximum(count, 1) ** 0.25), increment_count(common)
+
+    def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
+        rate, b1, b2, most = numbers
+        root = wnp.maximum(wnp.sqrt(kept["v"]), scalar_like(self.eps, kept["v"]))
+        ratio = g / root
+        if self.clip:
+            ratio = cut_to(ratio, scalar_like(most, root))
+        m = running_mean(kept["m"], ratio, b1)
+        v = running_mean(kept["v"], squared_magnitude(g), b2)
+        return decay_parameter(p, rate, decay) - scalar_like(rate, p) * m, {"m": m, "v": v}
+
+
+def cut_to(x: Any, most: Any) -> Any:
+    """Numbers whose absolute values are at most so large."""
+    if not dtypes.is_complex(x.dtype):
+        return wnp.clip(x, -most, most)
+    size = abs(x)
+    return x * (most / wnp.maximum(size, most))

@@ -1,4 +1,4 @@
-"""Prodigy: AdamW that finds its own rate from how far the parameters have gone."""
+"""Prodigy and DoG: AdamW and plain descent that find their own rate from how far the parameters have gone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from wholestep import dtypes, numpy as wnp, tree
 from wholestep.optim.averaging import working_copy
 from wholestep.optim.hyper import Rate, number_in, number_or_schedule, rate_at
-from wholestep.optim.leafwise import decay_parameter
+from wholestep.optim.leafwise import Leafwise, decay_parameter, increment_count
 from wholestep.optim.moments import WithMoments
 from wholestep.optim.paths import Choice
 from wholestep.optim.protocol import scalar_like, working_array, working_zeros
@@ -91,6 +91,63 @@ class Prodigy(WithMoments):
         m, v = self.moments(kept, scalar_like(before, p) * g)
         root = wnp.sqrt(v) + scalar_like(distance * self.eps, v)
         return decay_parameter(p, rate, decay) - scalar_like(rate, v) * m / root, {**kept, "m": m, "v": v}
+
+
+class Dog(Leafwise):
+    """DoG: gradient descent whose rate is the largest distance from the beginning over the norm of all gradients.
+
+    Norms are those of all parameters together; each part of `groups` has its own. The distance begins at
+    `first` * (1 + the norm of the parameters). `lr` is best left at 1, and the mean of the parameters is better than
+    the last of them: `ema` keeps one.
+
+    Shapes: trees of floating or complex arrays; the state has one array like each, and two numbers.
+    Raises: as `adamw` does.
+    Source: Ivgi, Hinder and Carmon, "DoG is SGD's best friend: a parameter-free dynamic step size schedule", 2023.
+
+    >>> import numpy as np, wholestep as ws
+    >>> optimizer, p = ws.optim.dog(), np.array([3.0])
+    >>> state = optimizer.init(p)
+    >>> for _ in range(200):
+    ...     p, state = optimizer.update(2 * p, state, p)
+    >>> bool(abs(p[0]) < 0.1)
+    True
+    """
+
+    lr: Rate = field(default=1.0, metadata=number_or_schedule())
+    first: float = field(default=1e-6, metadata=number_in(strictly=True))
+    eps: float = field(default=1e-8, metadata=number_in())
+    _: KW_ONLY
+    weight_decay: float | None = field(default=0.0, metadata=number_in(off=0.0))
+    decay: Choice = None
+
+    def common(self) -> dict[str, Any]:
+        """The number of updates, the largest distance, and the sum of the squared norms of gradients."""
+        return {**super().common(), "distance": np.zeros(()), "size": np.zeros(())}
+
+    def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """The rate."""
+        ratio = common["distance"] / wnp.sqrt(common["size"] + self.eps)
+        return rate_at(self.lr, common["count"]) * ratio, {**common, **increment_count(common)}
+
+    def kept(self, p: Any) -> dict[str, Any]:
+        """The parameter at the beginning."""
+        return {"start": working_copy(p)}
+
+    def update(self, grads: Any, state: Any, params: Any) -> tuple[Any, Any]:
+        """New parameters and a new state, whose distance and size these have a part in."""
+        leaves, structure = tree.flatten(params)
+        ps, gs, starts = [
+            [working_array(x) for x in xs]
+            for xs in (leaves, tree.below(structure, grads), tree.below(structure, state["start"]))
+        ]
+        begin = self.first * (1 + wnp.sqrt(double_sum(wnp.sum(real_product(s, s)) for s in starts)))
+        gone = double_sum(wnp.sum(real_product(p - s, p - s)) for p, s in zip(ps, starts, strict=True))
+        distance = wnp.maximum(wnp.maximum(state["distance"], begin), wnp.sqrt(gone))
+        size = state["size"] + double_sum(wnp.sum(real_product(g, g)) for g in gs)
+        return super().update(grads, {**state, "distance": distance, "size": size}, params)
+
+    def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
+        return decay_parameter(p, numbers, decay) - scalar_like(numbers, p) * g, kept
 
 
 def real_product(a: Any, b: Any) -> Any:

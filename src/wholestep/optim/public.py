@@ -2,9 +2,20 @@
 
 from wholestep.optim.accumulation import Accumulate as Accumulate
 from wholestep.optim.adam_kin import Adamax as Adamax, Lamb as Lamb, Lion as Lion, Nadam as Nadam, Radam as Radam
-from wholestep.optim.adaptive import Adadelta as Adadelta, Adagrad as Adagrad, Rmsprop as Rmsprop
+from wholestep.optim.adaptive import (
+    Adadelta as Adadelta,
+    Adagrad as Adagrad,
+    Madgrad as Madgrad,
+    Rmsprop as Rmsprop,
+)
 from wholestep.optim.averaging import Ema as Ema, Lookahead as Lookahead, average as average
-from wholestep.optim.beliefs import Adabelief as Adabelief, Adan as Adan, Ademamix as Ademamix, Yogi as Yogi
+from wholestep.optim.beliefs import (
+    Adabelief as Adabelief,
+    Adan as Adan,
+    Ademamix as Ademamix,
+    Adopt as Adopt,
+    Yogi as Yogi,
+)
 from wholestep.optim.chaining import (
     AddDecayedWeights as AddDecayedWeights,
     Chain as Chain,
@@ -22,7 +33,7 @@ from wholestep.optim.conditioning import (
     ZeroNans as ZeroNans,
 )
 from wholestep.optim.descent import Asgd as Asgd, Sgd as Sgd
-from wholestep.optim.distance import Prodigy as Prodigy
+from wholestep.optim.distance import Dog as Dog, Prodigy as Prodigy
 from wholestep.optim.factored import Adafactor as Adafactor, Sm3 as Sm3
 from wholestep.optim.grouping import Groups as Groups, groups as groups
 from wholestep.optim.hyper import public_function as _checked
@@ -63,6 +74,7 @@ adan = _checked(Adan)
 adaptive_clip = _checked(AdaptiveClip)
 add_decayed_weights = _checked(AddDecayedWeights)
 ademamix = _checked(Ademamix)
+adopt = _checked(Adopt)
 asgd = _checked(Asgd)
 centralize = _checked(Centralize)
 clip_by_block_rms = _checked(ClipByBlockRms)
@@ -72,6 +84,7 @@ constant = _checked(Constant)
 cosine = _checked(Cosine)
 cosine_restarts = _checked(CosineRestarts)
 cyclic = _checked(Cyclic)
+dog = _checked(Dog)
 ema = _checked(Ema)
 exponential = _checked(Exponential)
 inverse_sqrt = _checked(InverseSqrt)
@@ -82,6 +95,7 @@ lbfgs = _checked(Lbfgs)
 linear = _checked(LinearSchedule)
 lion = _checked(Lion)
 lookahead = _checked(Lookahead)
+madgrad = _checked(Madgrad)
 multi_step = _checked(MultiStep)
 nadam = _checked(Nadam)
 normalize = _checked(Normalize)
