@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.nn.beside_torch import agree, torch
+from tests.nn.beside_torch import agree, close, torch
 
 import wholestep as ws
 from wholestep import nn
@@ -143,6 +143,39 @@ def test_a_decoder_layer_with_the_tensors_of_torch(norm_first):
     causal = torch.nn.Transformer.generate_square_subsequent_mask(5)
     expected = there(torch.tensor(x), torch.tensor(context), tgt_mask=causal, tgt_is_causal=True)
     np.testing.assert_allclose(block(x, context), expected.detach().numpy(), atol=2e-5)
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_a_transformer_with_the_tensors_of_torch(norm_first):
+    there = torch.nn.Transformer(12, 3, 2, 3, 24, dropout=0.0, batch_first=True, norm_first=norm_first)
+    model = nn.Transformer(12, 3, key=0, encoder_layers=2, decoder_layers=3, hidden=24, norm_first=norm_first)
+    model = nn.from_torch(model, there)
+    x, y = RNG.normal(size=(2, 7, 12)).astype(np.float32), RNG.normal(size=(2, 5, 12)).astype(np.float32)
+    causal = torch.nn.Transformer.generate_square_subsequent_mask(5)
+    expected = there(torch.tensor(x), torch.tensor(y), tgt_mask=causal, tgt_is_causal=True).detach().numpy()
+    np.testing.assert_allclose(model(x, y), expected, atol=2e-5)
+    np.testing.assert_allclose(model.decode(y, model.encode(x)), expected, atol=2e-5)
+
+
+def test_a_batch_norm_over_a_named_axis_is_that_of_the_whole_batch():
+    x, weights = RNG.normal(size=(3, 4, 2, 5)), RNG.normal(size=(3, 4, 2, 5))
+
+    def normed(x, axis_name=None):
+        norm = nn.BatchNorm(2, axis_name=axis_name, dtype=np.float64)
+        return norm(x), norm.mean, norm.var
+
+    def apart(x):
+        made, means, variances = ws.vmap(lambda x: normed(x, "i"), axis_name="i")(x)
+        return np.sum(made * weights), (made, means[0], variances[0])
+
+    def whole(x):
+        made, mean, var = normed(x.reshape(12, 2, 5))
+        return np.sum(made.reshape(x.shape) * weights), (made.reshape(x.shape), mean, var)
+
+    (_, ours), slope = ws.value_and_grad(apart, has_aux=True)(x)
+    (_, wanted), expected = ws.value_and_grad(whole, has_aux=True)(x)
+    close([*ours, slope], [*wanted, expected], 1e-12)
 
 
 @pytest.mark.parametrize("make", [lambda t: t.Linear(5, 3), lambda t: t.Conv2d(2, 3, 3)])

@@ -162,6 +162,26 @@ def test_initial_values_have_the_variance_they_should(layout):
         assert f(0, shape, a=3.0).var() == pytest.approx(0.2 / inputs, rel=0.03)
 
 
+@pytest.mark.parametrize("distribution", ["truncated_normal", "normal", "uniform"])
+def test_variance_scaling_has_the_variance_of_its_mode(distribution):
+    for mode, fan in (("fan_in", 300), ("fan_out", 200), ("fan_avg", 250)):
+        w = INIT.variance_scaling(0, (300, 200), 3.0, mode=mode, distribution=distribution)
+        assert w.var() == pytest.approx(3 / fan, rel=0.03) and w.dtype == np.float32
+    for wrong in ({"mode": "fan"}, {"distribution": "cauchy"}, {"scale": 0.0}):
+        with pytest.raises(ws.errors.ParameterError, match="variance_scaling"):
+            INIT.variance_scaling(0, (3, 2), **wrong)
+
+
+def test_a_delta_orthogonal_convolution_keeps_lengths():
+    w = INIT.delta_orthogonal(1, (6, 4, 3, 3), dtype="float64")
+    x = np.random.default_rng(0).normal(size=(2, 4, 5, 5))
+    y = ws.nn.conv2d(x, w, padding="same")
+    np.testing.assert_allclose(np.linalg.norm(y, axis=1), np.linalg.norm(x, axis=1))
+    for shape in ((3, 4, 3), (4, 3)):
+        with pytest.raises(ws.errors.ShapeError, match="delta_orthogonal"):
+            INIT.delta_orthogonal(0, shape)
+
+
 def test_gains_are_those_of_torch():
     for name in ("linear", "sigmoid", "tanh", "relu", "selu"):
         assert INIT.gain_of(name) == pytest.approx(torch.nn.init.calculate_gain(name))

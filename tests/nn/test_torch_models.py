@@ -48,6 +48,7 @@ LAYERS = {
     "FeedForward": lambda k: nn.FeedForward(8, 12, key=k),
     "TransformerBlock": block,
     "TransformerDecoderBlock": lambda k: nn.TransformerDecoderBlock(8, 2, key=k),
+    "Transformer": lambda k: nn.Transformer(8, 2, key=k, encoder_layers=2, decoder_layers=3),
     "MLP": lambda k: nn.MLP([3, 4, 2], key=k),
     "Sequential": lambda k: nn.Sequential(nn.Linear(3, 4, key=k), nn.relu, nn.BatchNorm(4), nn.Linear(4, 1, key=k + 1)),
     "Stack": lambda k: nn.Stack(lambda key: block(key), 3, key=k),

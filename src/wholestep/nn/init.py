@@ -289,6 +289,75 @@ def orthogonal(key: Any, shape: Sequence[int], gain: float = 1.0, *, dtype: Any 
     return (gain * (q.T if rows < columns else q)).reshape(shape).astype(dtypes.check(dtype))
 
 
+def delta_orthogonal(key: Any, shape: Sequence[int], gain: float = 1.0, *, dtype: Any = dtypes.DRAWN) -> Any:
+    """A weight [out, in, *size] of a convolution: an orthogonal matrix in the middle of the window, and 0 elsewhere.
+
+    As many outputs as inputs or more are asked for: the convolution then keeps the length of what it reads.
+
+    Shapes: floats of `shape`, of three to five sizes, and `dtype`.
+    Raises: ShapeError for another number of axes, and for fewer outputs than inputs.
+    Source: Xiao et al., "Dynamical isometry and a mean field theory of CNNs", 2018.
+
+    >>> import numpy as np, wholestep as ws
+    >>> w = ws.nn.init.delta_orthogonal(0, (4, 2, 3), dtype="float64")
+    >>> bool(np.allclose(w[:, :, 1].T @ w[:, :, 1], np.eye(2))), float(abs(w[:, :, ::2]).max())
+    (True, 0.0)
+    """
+    shape = shape_of("delta_orthogonal", shape)
+    if not 3 <= len(shape) <= 5 or shape[0] < shape[1]:
+        raise ShapeError(
+            f"delta_orthogonal: shape {shape} must be [out, in, *size] of three to five sizes",
+            hint="with at least as many outputs as inputs",
+        )
+    made = wnp.zeros(shape, dtypes.check(dtype))
+    middle = (slice(None), slice(None), *[(n - 1) // 2 for n in shape[2:]])
+    made[middle] = orthogonal(key, shape[:2], gain, dtype=dtype)
+    return made
+
+
+SPREADS = {"truncated_normal": 0.87962566103423978, "normal": 1.0, "uniform": 1.0}
+"""The distributions of `variance_scaling`, each with the standard deviation that its numbers have of the one given."""
+
+
+def variance_scaling(
+    key: Any,
+    shape: Sequence[int],
+    scale: float = 1.0,
+    *,
+    mode: str = "fan_in",
+    distribution: str = "truncated_normal",
+    layout: str | None = None,
+    dtype: Any = dtypes.DRAWN,
+) -> Any:
+    """Numbers of variance scale / fan: "fan_in", "fan_out" or "fan_avg", the mean of both; layouts as in `fans`.
+
+    The distribution is "truncated_normal", of two standard deviations, "normal" or "uniform".
+
+    Shapes: floats of `shape`, of two sizes or more, and `dtype`.
+    Raises: ParameterError for another mode or distribution and for a scale that is not positive, and as `fans` does.
+    Source: `jax.nn.initializers.variance_scaling`; `keras.initializers.VarianceScaling`.
+
+    >>> import wholestep as ws
+    >>> bool(0.13 < ws.nn.init.variance_scaling(0, (100, 100), 2.0).std() < 0.15)
+    True
+    """
+    if distribution not in SPREADS:
+        raise ParameterError(
+            f"variance_scaling: distribution is {distribution!r}", hint=f"{', '.join(SPREADS)} are known"
+        )
+    if mode not in ("fan_in", "fan_out", "fan_avg"):
+        raise ParameterError(f"variance_scaling: mode is {mode!r}", hint="fan_in, fan_out and fan_avg are known")
+    if not scale > 0:
+        raise ParameterError(f"variance_scaling: scale is {scale}; it must be positive")
+    inputs, outputs = fans(shape, layout)
+    fan = {"fan_in": inputs, "fan_out": outputs, "fan_avg": (inputs + outputs) / 2}[mode]
+    deviation = math.sqrt(scale / fan)
+    if distribution == "uniform":
+        return symmetric(key, shape, math.sqrt(3) * deviation, dtype)
+    drawn = normal if distribution == "normal" else truncated_normal
+    return drawn(key, shape, deviation / SPREADS[distribution], dtype=dtype)
+
+
 def symmetric(key: Any, shape: Sequence[int], bound: float, dtype: Any) -> Any:
     """Uniform numbers from [-bound, bound)."""
     return uniform(key, shape, -bound, bound, dtype)

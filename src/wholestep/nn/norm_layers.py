@@ -9,6 +9,7 @@ import numpy as np
 
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
+from wholestep.frontend.batching import pmean, psum
 from wholestep.frontend.marks import stop_gradient
 from wholestep.nn import init, normalization
 from wholestep.nn.annotations import buffer
@@ -86,8 +87,12 @@ class BatchNorm(Normalization):
     In training `mean` and `var` move towards those of the batch by `momentum` of the way, the variance being the
     unbiased one there, and the biased one in the forward; of a single number per channel both are 0.
 
+    `axis_name` names an axis of `vmap` or of a mesh: the batch is then that of all its elements or processes together,
+    each of which has as many samples.
+
     Shapes: x floats [n, channels, ...]; the same. `gain`, `bias` and the buffers `mean` and `var` are [channels].
-    Raises: ParameterError for a momentum outside [0, 1], ShapeError for another number of channels.
+    Raises: ParameterError for a momentum outside [0, 1], ShapeError for another number of channels, and as `ws.psum`
+    does for an axis that is not there.
     Source: as `batch_norm`.
 
     >>> import numpy as np, wholestep as ws
@@ -107,6 +112,7 @@ class BatchNorm(Normalization):
         momentum: float = 0.1,
         eps: float = 1e-5,
         affine: bool = True,
+        axis_name: str | None = None,
         dtype: Any = np.float32,
     ) -> None:
         sized("BatchNorm", channels=channels)
@@ -115,7 +121,7 @@ class BatchNorm(Normalization):
         self.begin((channels,), dtype, gain=affine, bias=affine)
         self.mean: Any = buffer(init.zeros((channels,), dtype))
         self.var: Any = buffer(init.ones((channels,), dtype))
-        self.momentum, self.eps = momentum, eps
+        self.momentum, self.eps, self.axis_name = momentum, eps, axis_name
 
     def __call__(self, x: Any) -> Any:
         x, channels = wnp.asarray(x), len(self.mean)
@@ -123,18 +129,21 @@ class BatchNorm(Normalization):
             raise ShapeError(f"BatchNorm: x is {type_text(x)}; axis 1 must be the {channels} channels")
         if not self.training:
             return normalization.batch_norm(x, self.gain, self.bias, mean=self.mean, var=self.var, eps=self.eps)
-        self.follow(x)
-        return normalization.batch_norm(x, self.gain, self.bias, eps=self.eps)
+        count, wide, axes = x.size // x.shape[1], normalization.in_wide(x), normalization.but_channels(x)
+        if self.axis_name is None:
+            self.follow(*normalization.mean_and_variance(wide, axes), count)
+            return normalization.batch_norm(x, self.gain, self.bias, eps=self.eps)
+        mean = pmean(wnp.mean(wide, axis=axes), self.axis_name)
+        centred = wide - mean.reshape(-1, *[1] * (x.ndim - 2))
+        var = pmean(wnp.mean(centred * centred, axis=axes), self.axis_name)
+        self.follow(mean, var, psum(np.float64(1.0), self.axis_name) * count)
+        return normalization.batch_norm(x, self.gain, self.bias, mean=mean, var=var, eps=self.eps)
 
-    def follow(self, x: Any) -> None:
-        """Move the running statistics towards those of a batch."""
-        axes = normalization.but_channels(x)
-        count = x.size // x.shape[1]
-        mean, var = [
-            stop_gradient(m).reshape(-1) for m in normalization.mean_and_variance(normalization.in_wide(x), axes)
-        ]
-        self.mean = self.toward(self.mean, mean)
-        self.var = self.toward(self.var, unbiased(var, count))
+    def follow(self, mean: Any, var: Any, count: Any) -> None:
+        """Move the running statistics towards those of so many numbers of each channel."""
+        found_mean, found_var = [stop_gradient(m).reshape(-1) for m in (mean, var)]
+        self.mean = self.toward(self.mean, found_mean)
+        self.var = self.toward(self.var, unbiased(found_var, count))
 
     def toward(self, held: Any, found: Any) -> Any:
         """A running statistic after one more batch, in its own dtype."""

@@ -71,6 +71,7 @@ from wholestep.nn.embeddings import (
     embedding as embedding,
     embedding_bag as embedding_bag,
 )
+from wholestep.nn.encoder_decoder import Transformer as Transformer
 from wholestep.nn.exponentials import (
     log_softmax as log_softmax,
     logsumexp as logsumexp,

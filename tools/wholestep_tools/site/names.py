@@ -36,8 +36,9 @@ specialize averaged flush"""
 """The methods of a compiled step."""
 
 MODULES = {
-    "wholestep.nn.init": """constant fans gain_of kaiming_normal kaiming_uniform lecun_normal lecun_uniform normal ones
-        orthogonal truncated_normal uniform xavier_normal xavier_uniform zeros""",
+    "wholestep.nn.init": """constant delta_orthogonal fans gain_of kaiming_normal kaiming_uniform lecun_normal
+        lecun_uniform normal ones orthogonal truncated_normal uniform variance_scaling xavier_normal
+        xavier_uniform zeros""",
     "wholestep.nn.metrics": """Accuracy ConfusionMatrix Mean R2 accuracy confusion_matrix f1 precision r2 recall
         top_k_accuracy""",
     "wholestep.nn.models": "GPT2 Llama BERT DistilBERT ResNet ViT ConvNeXt MobileNetV3 load_folder save_folder",
