@@ -17,7 +17,7 @@ with without_garbage_collection(lasting=True):  # what modules hold stays
     from wholestep.frontend.custom import composite, custom_jvp, custom_vjp
     from wholestep.frontend.derivatives import jvp, linearize, vjp
     from wholestep.frontend.dispatch import HOOKS
-    from wholestep.frontend.exchanges import pmax, pmin, ppermute
+    from wholestep.frontend.exchanges import all_to_all, pmax, pmin, ppermute
     from wholestep.frontend.frontier import frontier_grad
     from wholestep.frontend.gradients import grad, trace_gradients, value_and_grad
     from wholestep.frontend.implicit import custom_linear_solve, custom_root
@@ -54,6 +54,7 @@ __all__ = [
     "WholestepError",
     "WholestepRegressor",
     "all_gather",
+    "all_to_all",
     "associative_scan",
     "autocast",
     "axis_index",

@@ -1,4 +1,4 @@
-"""`pmax`, `pmin` and `ppermute`: elements of a vmap and processes exchange the same arrays."""
+"""`pmax`, `pmin`, `ppermute` and `all_to_all`: elements of a vmap and processes exchange the same arrays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.mesh import programs
 from tests.mesh.processes import run_processes
 
 import wholestep as ws
-from wholestep.errors import ParameterError, UnsupportedError
+from wholestep.errors import ParameterError, ShapeError, UnsupportedError
 
 X = np.random.default_rng(5).normal(size=(4, 3))
 
@@ -35,6 +35,30 @@ def test_what_is_sent_over_a_vmap(perm: list[tuple[int, int]]) -> None:
         np.testing.assert_array_equal(found["x"], wanted)
         np.testing.assert_array_equal(found["flag"], wanted > 0)
     ws.gradcheck(lambda x: (over(x)["x"] ** 2 * np.arange(12.0).reshape(4, 3)).sum(), X)
+
+
+@pytest.mark.parametrize(("split", "join"), [(0, 0), (0, 1), (1, 0), (-1, 1), (2, 0)])
+def test_parts_of_each_go_to_all(split: int, join: int) -> None:
+    x = np.random.default_rng(6).normal(size=(2, 4, 6, 2))
+    over = ws.vmap(lambda x: ws.all_to_all(x, "i", split, join), axis_name="i")
+    parts = [np.split(element, 2, split) for element in x]
+    wanted = np.stack([np.concatenate([part[k] for part in parts], join) for k in range(2)])
+    for found in (over(x), ws.jit(over)(x)):
+        np.testing.assert_array_equal(found, wanted)
+    ws.gradcheck(lambda x: (over(x) ** 2 * np.arange(wanted.size).reshape(wanted.shape)).sum(), x)
+
+
+def test_parts_of_each_are_those_of_jax() -> None:
+    jax = pytest.importorskip("jax", reason="JAX is an outside oracle; not installed")
+    x = np.arange(4 * 8 * 3, dtype=np.float32).reshape(4, 8, 3)
+    there = jax.vmap(lambda x: jax.lax.all_to_all(x, "i", 0, 1, tiled=True), axis_name="i")(x)
+    np.testing.assert_array_equal(ws.vmap(lambda x: ws.all_to_all(x, "i", 0, 1), axis_name="i")(x), there)
+
+
+@pytest.mark.parametrize(("split", "join", "words"), [(0, 0, "4 elements do not divide"), (1, 0, "axis 1 of an")])
+def test_parts_that_are_none_are_refused(split: int, join: int, words: str) -> None:
+    with pytest.raises(ShapeError, match=words):
+        ws.vmap(lambda x: ws.all_to_all(x, "i", split, join), axis_name="i")(X)
 
 
 @pytest.mark.parametrize("size", [2, 3])

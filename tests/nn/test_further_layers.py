@@ -237,3 +237,21 @@ def test_the_margins_of_several_labels(reduction):
         scores,
         compiled=True,
     )
+
+
+def test_a_randomized_leaky_relu_beside_torch():
+    x = RNG.normal(size=(5, 4000))
+    there = torch.nn.RReLU(0.1, 0.4)
+    layer = nn.RReLU(0.1, 0.4)
+    agree(layer.eval(), there.eval(), x)
+    drawn = layer.train()(x, key=3)
+    slopes = (drawn / x)[x < 0]
+    np.testing.assert_array_equal(drawn[x > 0], x[x > 0])
+    assert 0.1 <= slopes.min() and slopes.max() <= 0.4 and abs(slopes.mean() - 0.25) < 0.003
+    assert abs(slopes.std() - 0.3 / 12**0.5) < 0.003
+    slope = ws.grad(lambda x: np.sum(layer(x, key=3)))(x)
+    np.testing.assert_allclose(slope * x, drawn, rtol=1e-6)
+    with pytest.raises(ParameterError, match="rrelu: no key"):
+        layer(x)
+    with pytest.raises(ParameterError, match="are not in order"):
+        nn.RReLU(0.5, 0.1)

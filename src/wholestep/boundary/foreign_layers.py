@@ -21,6 +21,7 @@ NN: dict[str, Ours] = {
         celu="CELU",
         leaky_relu="LeakyReLU",
         prelu="PReLU",
+        RReLU="RandomizedLeakyReLU",
         sigmoid="Sigmoid",
         tanh="Tanh",
         softmax="Softmax",

@@ -176,6 +176,7 @@ from wholestep.nn.probabilities import (
     binary_focal as binary_focal,
     kl_div as kl_div,
 )
+from wholestep.nn.random_slopes import RReLU as RReLU, rrelu as rrelu
 from wholestep.nn.ranking_losses import (
     cosine_loss as cosine_loss,
     cosine_similarity as cosine_similarity,

@@ -26,7 +26,7 @@ TOPICS = {
         """compile fit Loader ImageFolder params lr_find mean_over encode_labels unroll stacked estimate calibrate
         WholestepClassifier WholestepRegressor""",
     ),
-    "processes": ("Several processes", "psum pmean pmax pmin all_gather ppermute axis_index"),
+    "processes": ("Several processes", "psum pmean pmax pmin all_gather ppermute all_to_all axis_index"),
     "libraries": ("Other libraries", "from_torch_export from_jax from_onnx to_torch to_jax to_tensorflow to_file"),
 }
 """Each page of names of `wholestep` itself: its title, and the names in the order in which it shows them."""
