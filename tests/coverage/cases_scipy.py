@@ -181,6 +181,7 @@ def counts():
     fixed = {"poisson": ("mu", lambda f: lambda k, mu: f(k, mu, loc=1), 2.3)}
     fixed["binom"] = ("p", lambda f: lambda k, p: f(k, 3, p), 0.35)
     fixed["nbinom"] = ("p", lambda f: lambda k, p: f(k, 2.5, p), 0.35)
+    fixed["geom"] = ("p", lambda f: lambda k, p: f(k, p), 0.35)
     fixed["bernoulli"] = ("p", lambda f: lambda k, p: f(k, p), 0.35)
     for name, (_, bind, value) in fixed.items():
         for method in "pmf logpmf cdf sf logcdf logsf".split():

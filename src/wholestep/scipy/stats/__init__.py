@@ -10,7 +10,7 @@ from wholestep.scipy.stats.continuous import (
     logistic as logistic, lognorm as lognorm, norm as norm, t as t, uniform as uniform,
 )
 from wholestep.scipy.stats.discrete import (
-    bernoulli as bernoulli, binom as binom, nbinom as nbinom, poisson as poisson,
+    bernoulli as bernoulli, binom as binom, geom as geom, nbinom as nbinom, poisson as poisson,
 )
 from wholestep.scipy.stats.extremes import (
     gumbel_l as gumbel_l, gumbel_r as gumbel_r, halfnorm as halfnorm, pareto as pareto, rayleigh as rayleigh,

@@ -61,3 +61,14 @@ nbinom = Discrete(
     above=lambda k, n, p: special.betaincc(n, k + 1, p),
     moments=lambda n, p: (n * (1 - p) / p, n * (1 - p) / (p * p)),
 )
+
+geom = Discrete(
+    "geom",
+    "The number of trials up to the first success.",
+    first=1,
+    valid=lambda p: (p > 0) & (p <= 1),
+    log_mass=lambda k, p: special.xlog1py(k - 1, -p) + np.log(p),
+    below=lambda k, p: -np.expm1(special.xlog1py(k, -p)),
+    above=lambda k, p: np.exp(special.xlog1py(k, -p)),
+    moments=lambda p: (1 / p, (1 - p) / (p * p)),
+)

@@ -214,12 +214,14 @@ class Symmetric(Continuous):
 class Discrete(Family):
     """Probabilities of whole numbers; loc is added here."""
 
+    first = 0
+    """The smallest number that can occur."""
     valid: Rule
     """A mask, true where the shape parameters have a meaning."""
     log_mass: Rule
     """The logarithm of the probability of k."""
     below: Rule
-    """The probability of k or less, for k from 0 to before the last."""
+    """The probability of k or less, for k from the first to before the last."""
     moments: Rule
     """The mean and the variance."""
     standard_entropy: Rule | None = None
@@ -229,7 +231,7 @@ class Discrete(Family):
         return math.inf
 
     def above(self, k: Any, *shapes: Any) -> Any:
-        """The probability of more than k, for k from 0 to before the last."""
+        """The probability of more than k, for k from the first to before the last."""
         return 1 - self.below(k, *shapes)
 
     def rules(self) -> dict[str, Callable[..., Any]]:
@@ -252,13 +254,14 @@ class Discrete(Family):
     def _log_mass(self, x: Any, *params: Any) -> Any:
         *shapes, loc = params
         k = stop_gradient(x - loc)
-        inside = (k >= 0) & (k <= self.last(*shapes)) & (np.floor(k) == k)
-        made = self.log_mass(np.where(inside, k, 0.0), *shapes)
+        inside = (k >= self.first) & (k <= self.last(*shapes)) & (np.floor(k) == k)
+        made = self.log_mass(np.where(inside, k, float(self.first)), *shapes)
         return self._known(np.where(inside, made, np.where(np.isnan(k), k, -math.inf)), shapes)
 
     def _probability(self, rule: Any, before: float, after: float, x: Any, *params: Any) -> Any:
         *shapes, loc = params
         k = np.floor(stop_gradient(x - loc))
-        inside = (k >= 0) & (k < self.last(*shapes))
-        made = rule(np.where(inside, k, 0.0), *shapes)
-        return self._known(np.where(inside, made, np.where(np.isnan(k), k, np.where(k < 0, before, after))), shapes)
+        inside = (k >= self.first) & (k < self.last(*shapes))
+        made = rule(np.where(inside, k, float(self.first)), *shapes)
+        outside = np.where(k < self.first, before, after)
+        return self._known(np.where(inside, made, np.where(np.isnan(k), k, outside)), shapes)
