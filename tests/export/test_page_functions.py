@@ -165,6 +165,25 @@ def test_the_functions_of_a_page_fit_a_narrow_screen(page: Tab) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
+def pictured(params: Any, x: Any) -> Any:
+    return np.stack([x * params["w"][0], -x])
+
+
+def test_images_that_a_function_gives_are_pictures(opened: Open, made: Any) -> None:
+    """The least number of all is black and the largest white; the numbers stand below."""
+    step, data = made
+    tab = opened(step, data, attach={"see": step.attach(pictured, batch=ws.ShapeDtype((4, 5), np.float32))})
+    typed(tab, "see", " ".join(map(str, range(20))))
+    (found,) = values(tab, "see")
+    np.testing.assert_allclose(found, np.ravel(pictured(step.params, np.arange(20.0))), rtol=SHOWN)
+    grey = "(x) => Array.from(x.getContext('2d').getImageData(0, 0, 5, 4).data).filter((_, i) => i % 4 === 0)"
+    shown = tab.evaluate(f"Array.from(document.querySelectorAll('#function-see .picture'), {grey})")
+    wanted = 255 * (np.array(found).reshape(2, 20) + 19) / (9.5 + 19)
+    np.testing.assert_allclose(shown, wanted, atol=1)
+    label = tab.evaluate("document.querySelector('#function-see .picture').getAttribute('aria-label')")
+    assert label == "output, image 0: black is -19, and white 9.5000"
+
+
 def brightness(params: Any, image: Any) -> Any:
     """The parameters beside what is drawn in each quarter of an image."""
     quarters = image.reshape(2, 4, 2, 4).mean((1, 3)).reshape(4)

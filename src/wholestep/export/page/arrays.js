@@ -37,10 +37,24 @@ function rowsOf(x, numbers) {
   return Array.from({ length: cast.length / n }, (_, i) => Kind.from(cast.slice(n * i, n * i + n)));
 }
 const short = (x) => (typeof x === "bigint" || Number.isInteger(x) ? String(x) : Number(x).toPrecision(5));
-// Results as elements: bars for a few numbers, a line for each row of more.
+// Pictures of an array whose last two axes are those of images, one for each image; black is the least number of all.
+function pictures({ path, shape }, row) {
+  const [height, width] = shape.slice(-2), kept = Array.from(row).filter(Number.isFinite), low = Math.min(...kept), high = Math.max(...kept);
+  return Array.from({ length: row.length / (height * width) }, (_, k) => {
+    const canvas = made("canvas", "", { width, height, className: "picture" }), pen = canvas.getContext("2d"), image = pen.createImageData(width, height);
+    image.data.forEach((_, i, data) => { data[i] = i % 4 === 3 ? 255 : (255 * (row[height * width * k + (i >> 2)] - low)) / (high - low || 1); });
+    pen.putImageData(image, 0, 0);
+    canvas.setAttribute("role", "img");
+    canvas.setAttribute("aria-label", `${path}, image ${k}: black is ${short(low)}, and white ${short(high)}`);
+    return canvas;
+  });
+}
+const isPictures = (x) => x.kind === "Float32Array" && x.shape.length > 1 && x.shape.slice(-2).every((n) => n >= 4) && size(x) <= 16 * x.shape.at(-1) * x.shape.at(-2);
+// Results as elements: bars for a few numbers, a line for each row of more; pictures where they are images.
 function shown(outputs, found) {
   return outputs.flatMap((x) => {
-    const rows = found.map((one) => one[x.path]), [row] = rows, head = made("h3", titled(x));
+    const rows = found.map((one) => one[x.path]), [row] = rows, head = made("div");
+    head.append(made("h3", titled(x)), ...(rows.length === 1 && isPictures(x) ? pictures(x, row) : []));
     if (rows.length > 1 || row.length > MOST_BARS) {
       const lines = rows.map((one) => Array.from(one.subarray(0, MOST_BARS), short).join(" ") + (one.length > MOST_BARS ? ` … ${one.length} in all` : ""));
       return [head, made("pre", lines.join("\n"), { tabIndex: 0 })];
