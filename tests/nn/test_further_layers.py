@@ -6,7 +6,7 @@ from tests.nn.beside_torch import agree, close, torch
 
 import wholestep as ws
 from wholestep import nn
-from wholestep.errors import BoundsError, ParameterError
+from wholestep.errors import BoundsError, ParameterError, ShapeError
 
 F = torch.nn.functional
 RNG = np.random.default_rng(8)
@@ -255,3 +255,26 @@ def test_a_randomized_leaky_relu_beside_torch():
         layer(x)
     with pytest.raises(ParameterError, match="are not in order"):
         nn.RReLU(0.5, 0.1)
+
+
+@pytest.mark.parametrize(("size", "counts"), [(2, (4, 5)), ((3, 2), (6, 1)), (1, (9, 8)), (2, (8, 7))])
+def test_a_fractional_pool_at_the_draws_of_torch(size, counts):
+    x, draws = RNG.normal(size=(2, 3, 9, 8)), RNG.uniform(size=(2, 3, 2))
+    given = torch.tensor(draws[:, :, ::-1].copy())  # which has that of the columns first
+    agree(
+        lambda x: nn.fractional_max_pool2d(x, size, counts, draws=draws),
+        lambda x: F.fractional_max_pool2d(x, size, counts, _random_samples=given),
+        x,
+    )
+    found = nn.FractionalMaxPool2d(size, output_size=counts)(x, key=1)
+    assert found.shape == (2, 3, *counts) and np.isin(found, x).all()
+
+
+def test_fractional_pools_that_cannot_be_are_refused():
+    x = np.ones((1, 1, 4, 4))
+    with pytest.raises(ShapeError, match="4 windows of 2 do not fit 4"):
+        nn.fractional_max_pool2d(x, 2, 4, ws.random.key(0))
+    with pytest.raises(ParameterError, match="no key"):
+        nn.fractional_max_pool2d(x, 2, 2)
+    with pytest.raises(ParameterError, match="FractionalMaxPool2d: output_ratio"):
+        nn.FractionalMaxPool2d(2, output_ratio=1.5)

@@ -80,6 +80,10 @@ from wholestep.nn.exponentials import (
     safe_sqrt as safe_sqrt,
     softmax as softmax,
 )
+from wholestep.nn.fractional_pooling import (
+    FractionalMaxPool2d as FractionalMaxPool2d,
+    fractional_max_pool2d as fractional_max_pool2d,
+)
 from wholestep.nn.gates import gated_act as gated_act, geglu as geglu, glu as glu, swiglu as swiglu
 from wholestep.nn.generation import generate as generate
 from wholestep.nn.grid_sampling import affine_grid as affine_grid, grid_sample as grid_sample

@@ -1,0 +1,88 @@
+"""Fractional max pooling: windows that begin at random places, so that sizes shrink by any factor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wholestep import numpy as wnp
+from wholestep.errors import ParameterError, ShapeError
+from wholestep.nn.keys import key_needed
+from wholestep.nn.module import Module
+from wholestep.nn.pooling import floats
+from wholestep.nn.windows import Ints, per_axis, rank_is, type_text
+from wholestep.random import uniform
+
+
+def fractional_max_pool2d(x: Any, size: Ints, output_size: Ints, key: Any = None, *, draws: Any = None) -> Any:
+    """The largest elements of overlapping windows whose beginnings rise by random steps, for each channel anew.
+
+    Windows of `size` begin at floor((i + u) * a) - floor(u * a), where a is (length - size) / (output - 1) and u is
+    drawn evenly from [0, 1) for each sample, channel and axis; the last ends where the image does. `draws` are these
+    numbers in the place of drawn ones.
+
+    Shapes: x floats [n, c, height, width], draws floats [n, c, 2]; [n, c, *output_size].
+    Raises: ParameterError for a missing key and for sizes that are no positive integers, ShapeError for an x of another
+    rank, for windows that do not fit, and for draws of another shape.
+    Source: Graham, "Fractional max-pooling", 2014; torch.nn.functional.fractional_max_pool2d.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.fractional_max_pool2d(np.ones((1, 2, 7, 7)), 2, 4, ws.random.key(0)).shape
+    (1, 2, 4, 4)
+    """
+    name = "fractional_max_pool2d"
+    a = floats(name, x)
+    rank_is(name, a, 4, "[n, channels, height, width]")
+    sizes, counts = per_axis(name, "size", size, 2), per_axis(name, "output_size", output_size, 2)
+    for length, window, count in zip(a.shape[2:], sizes, counts, strict=True):
+        if window + count - 1 > length:
+            raise ShapeError(f"{name}: {count} windows of {window} do not fit {length} elements of {type_text(a)}")
+    shape = (*a.shape[:2], 2)
+    u = uniform(key_needed(name, key), shape, np.float32) if draws is None else wnp.asarray(draws)
+    if u.shape != shape:
+        raise ShapeError(f"{name}: the draws are {type_text(u)}; their shape must be {shape}")
+    rows, columns = [
+        window_places(u[:, :, axis, None], length, window, count)
+        for axis, (length, window, count) in enumerate(zip(a.shape[2:], sizes, counts, strict=True))
+    ]
+    sample, channel = np.ogrid[: a.shape[0], : a.shape[1]]
+    lead = [i.reshape(*i.shape, 1, 1, 1, 1) for i in (sample, channel)]
+    windows = a[(*lead, rows[:, :, :, None, :, None], columns[:, :, None, :, None, :])]
+    return wnp.max(windows, axis=(4, 5))
+
+
+def window_places(u: Any, length: int, window: int, count: int) -> Any:
+    """The places along an axis that each window covers: integers [n, c, count, window]."""
+    steps = np.arange(count - 1) if count > 1 else np.zeros(0, np.int64)
+    ratio = (length - window) / max(count - 1, 1)
+    begins = wnp.floor((u + steps.astype(u.dtype)) * ratio) - wnp.floor(u * ratio)
+    last = wnp.zeros(u.shape, u.dtype) + (length - window)
+    whole = wnp.concatenate([begins, last], axis=2).astype(np.int64)
+    return whole[..., None] + np.arange(window)
+
+
+class FractionalMaxPool2d(Module):
+    """`fractional_max_pool2d` as a layer, which draws in evaluation too and needs a key.
+
+    `output_size` is the number of windows; if not given, it is `output_ratio` times the sizes of the image.
+
+    Shapes: x floats [n, c, height, width]; [n, c, ...].
+    Raises: ParameterError for a ratio outside (0, 1); in the call as `fractional_max_pool2d` does.
+    Source: as `fractional_max_pool2d`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> ws.nn.FractionalMaxPool2d(2, output_ratio=0.6)(np.ones((1, 2, 10, 10)), key=0).shape
+    (1, 2, 6, 6)
+    """
+
+    def __init__(self, size: Ints, *, output_size: Ints | None = None, output_ratio: float = 0.5) -> None:
+        if not 0 < output_ratio < 1:
+            raise ParameterError(f"FractionalMaxPool2d: output_ratio is {output_ratio}; it must be between 0 and 1")
+        self.size, self.output_size, self.output_ratio = size, output_size, output_ratio
+
+    def __call__(self, x: Any, *, key: Any = None) -> Any:
+        counts = self.output_size
+        if counts is None:
+            counts = [int(n * self.output_ratio) for n in wnp.asarray(x).shape[2:]]
+        return fractional_max_pool2d(x, self.size, counts, key)
