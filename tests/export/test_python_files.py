@@ -1,6 +1,7 @@
 """Exported Python files: they train as the step does, and what they have trained is loaded back."""
 
 import importlib.util
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -106,13 +107,14 @@ def test_every_optimizer_is_in_the_file(name: str, tmp_path: Path) -> None:
     check_trains_alike("numpy", *dense(OPTIMIZERS[name]()), tmp_path)
 
 
-def test_a_file_of_torch_is_compiled_whole(tmp_path: Path) -> None:
+def test_a_file_of_torch_is_compiled_whole(tmp_path: Path, monkeypatch: Any) -> None:
     """A device that is entered, and one that is asked for by its name, would break the graph."""
     torch = pytest.importorskip("torch", reason="PyTorch is an outside oracle; not installed")
     step, batch = dense()
     files = step.export(tmp_path / "whole.py", to="torch")
     module = imported(files[0])
     given = {f"batch.{name}": torch.tensor(x) for name, x in batch.items()}
+    monkeypatch.setitem(sys.modules, module.__name__, module)  # as an import leaves it
     run = torch.compile(module.step, fullgraph=True, backend="eager")
     _, results = run(module.load(files[1]), given)
     assert float(results["loss"]) == pytest.approx(float(step(batch).loss), rel=1e-5)
