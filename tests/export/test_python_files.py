@@ -110,7 +110,10 @@ def test_every_optimizer_is_in_the_file(name: str, tmp_path: Path) -> None:
 def test_a_file_of_torch_is_compiled_whole(tmp_path: Path, monkeypatch: Any) -> None:
     """A device that is entered, and one that is asked for by its name, would break the graph."""
     torch = pytest.importorskip("torch", reason="PyTorch is an outside oracle; not installed")
-    step, batch = dense()
+    rng = np.random.default_rng(0)
+    held, batch = rng.normal(size=(3, 4)), {"x": rng.normal(size=(5, 3))}
+    loss = lambda p, batch: np.mean(np.tanh(batch["x"] @ held * p) ** 2)  # noqa: E731
+    step = ws.compile(loss, np.ones(4), optimizer=ws.optim.adam(0.1), batch=batch)
     files = step.export(tmp_path / "whole.py", to="torch")
     module = imported(files[0])
     given = {f"batch.{name}": torch.tensor(x) for name, x in batch.items()}

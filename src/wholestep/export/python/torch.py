@@ -140,6 +140,11 @@ def torch_extreme(kind: str) -> Spelling:
     return spelling
 
 
+def torch_held(c: Call) -> str:
+    """An array that the program holds, which `torch.compile` takes for a constant by its place alone."""
+    return f"held_tensor({c.names.constant(c.p['value']).partition('[')[2][:-1]})"
+
+
 def torch_counted(c: Call) -> str:
     """0, 1, 2, … along an axis."""
     axis, shape = c.p["axis"], c.out.shape
@@ -259,7 +264,7 @@ WORDS: dict[str, Spelling] = {
     "wins": "share_of_larger({0}, {1})",
     "make_complex": "torch.complex({0}, {1})",
     "cast": lambda c: f"{c.a[0]}.to({c.dtype})",
-    "constant": lambda c: f"held_tensor({c.names.constant(c.p['value'])})",
+    "constant": torch_held,
     "iota": torch_counted,
     "reshape": "{0}.reshape({shape})",
     "permute": "{0}.permute({axes})",

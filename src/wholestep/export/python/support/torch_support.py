@@ -8,11 +8,15 @@ import torch
 from wholestep.export.python.support.checkpoint_file import checkpoint_header, read_checkpoint, write_checkpoint
 
 
-def held_tensor(x):
-    """An array that the program holds, as a tensor."""
+def tensor_in_place(i):
+    """An array that the program holds, by its place among these, as a tensor."""
+    x = CONSTANTS[i]  # noqa: F821  (the program's own)
     if x.dtype.name == "bfloat16":
         return torch.tensor(x.view(np.int16)).view(torch.bfloat16)
     return torch.tensor(x)
+
+
+held_tensor = torch.compiler.assume_constant_result(tensor_in_place)
 
 
 def on_their_device(f):
