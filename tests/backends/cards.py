@@ -53,10 +53,12 @@ class CardKernels:
         backend = BACKENDS[device]()
         assert isinstance(backend, CardBackend)
         self.driver, language = backend.driver, backend.language
-        codes = [write_kernel(kernel, f"k{i}", language) for i, kernel in enumerate(kernels)]
+        codes = [
+            write_kernel(kernel, f"k{i}", language, (), range(len(kernel.buffers))) for i, kernel in enumerate(kernels)
+        ]
         self.text = language.module([code.text for code in codes])
         self.ready = self.driver.build(
-            self.driver.compile(self.text), [KernelShape(c.name, c.groups, c.threads) for c in codes]
+            self.driver.compile(self.text), [KernelShape(c.name, c.groups, c.threads, c.shared) for c in codes]
         )
 
     def run(self, n: int, arrays: Sequence[Array]) -> None:

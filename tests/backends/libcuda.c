@@ -10,9 +10,9 @@
 
 enum { SUCCESS, INVALID_VALUE, OUT_OF_MEMORY, INVALID_IMAGE = 200, INVALID_CONTEXT, INVALID_HANDLE = 400,
        NOT_FOUND = 500, LAUNCH_FAILED = 719, CAPTURE_UNSUPPORTED = 900 };
-enum { MAJOR = 75, MINOR = 76, RELAXED = 2, NON_BLOCKING = 1 };
+enum { MAJOR = 75, MINOR = 76, RELAXED = 2, NON_BLOCKING = 1, MOST_SHARED = 8 };
 
-typedef struct { int (*run)(void **, unsigned, unsigned, int); int count; } Function;
+typedef struct { int (*run)(void **, unsigned, unsigned, int); int count; unsigned shared; } Function;
 typedef struct { Function *function; unsigned groups, threads; void **given; void *to; const void *from; size_t n; } Work;
 typedef struct { Work *work; int count; } Graph;
 
@@ -112,12 +112,18 @@ int cuModuleGetFunction(void **made, void *module, const char *name) {
     int *count = dlsym(module, text);
     if (!function->run || !count) return NOT_FOUND;
     function->count = *count;
+    function->shared = 0;
     *made = function;
+    return SUCCESS;
+}
+int cuFuncSetAttribute(Function *function, int attribute, int value) {
+    if (attribute != MOST_SHARED || value <= 48 << 10 || value > 227 << 10) return INVALID_VALUE;
+    function->shared = value;
     return SUCCESS;
 }
 int cuLaunchKernel(Function *function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned wide, unsigned high,
                    unsigned shared, void *given, void **values, void **extra) {
-    if (!x || y != 1 || z != 1 || !threads || wide != 1 || high != 1 || shared || extra) return INVALID_VALUE;
+    if (!x || y != 1 || z != 1 || !threads || wide != 1 || high != 1 || shared > function->shared || extra) return INVALID_VALUE;
     void **kept = malloc((function->count + 1) * sizeof *kept);
     for (int i = 0; i < function->count; i++) kept[i] = *(void **)values[i];
     return enqueued(given, (Work){.function = function, .groups = x, .threads = threads, .given = kept});

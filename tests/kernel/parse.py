@@ -110,7 +110,8 @@ class KernelParser:
                 raise self.wrong(f"`{word}` stands in a loop")
             getattr(self, word)(said, body)
         elif said != "pass":
-            body.made.append(Barrier() if said == "barrier" else self.assignment(said))
+            late = re.fullmatch(r"barrier(?: late (\d+))?", said)
+            body.made.append(Barrier(int(late[1] or 0)) if late else self.assignment(said))
         self.at += 1
 
     def loop(self, said: str, indent: int) -> Loop:

@@ -167,9 +167,9 @@ class KernelBuilder:
         buffer.written = True
         self.frames[-1].body.append(Store(buffer, index, value, guard))
 
-    def barrier(self) -> None:
+    def barrier(self, late: int = 0) -> None:
         """Wait for the other threads of the workgroup. What is loaded again after it says `here`."""
-        self.frames[-1].body.append(Barrier())
+        self.frames[-1].body.append(Barrier(late))
 
     @contextmanager
     def at(self, depth: int) -> Iterator[None]:

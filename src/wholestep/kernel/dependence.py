@@ -10,7 +10,7 @@ import numpy as np
 
 from wholestep.kernel.accesses import MemoryAccess
 from wholestep.kernel.build import named_by
-from wholestep.kernel.lang import Axis, Index, Kernel, Loop, Store, Var, walk
+from wholestep.kernel.lang import Axis, Barrier, Index, Kernel, Loop, Store, Var, walk
 from wholestep.kernel.workgroups import barrier_intervals, find_workgroup
 
 
@@ -144,7 +144,7 @@ def find_conflict(
     Threads do so at the same time only where no barrier parts them.
     """
     group = find_workgroup(kernel)
-    intervals = barrier_intervals(group.body) if group.threads else {}
+    intervals = barrier_intervals(group.body).of if group.threads else {}
     for a, first in enumerate(accesses):
         if not isinstance(first.source, Store):
             continue
@@ -166,6 +166,22 @@ def find_conflict(
                     way = "part them by a barrier" if loop.axis.thread else "order the loop"
                     problem = f"steps of the loop over {loop.axis} may store to what is {what} in others: {way}"
                     return DependenceFault(f"{first.buffer}: {problem}", first.source)
+    return None
+
+
+def find_late_copy(kernel: Kernel, accesses: list[MemoryAccess]) -> DependenceFault | None:
+    """A load from shared memory to which a vector has been copied that may not have arrived."""
+    group = find_workgroup(kernel)
+    if not any(isinstance(s, Barrier) and s.late for s in walk(kernel.body)):
+        return None
+    intervals = barrier_intervals(group.body)
+    copies = [a for a in accesses if isinstance(a.source, Store) and a.path[-1].axis.lanes > 1]
+    for load in [a for a in accesses if not isinstance(a.source, Store)]:
+        for copy in [a for a in copies if a.buffer is load.buffer and a.buffer.space == "shared"]:
+            pairs = [(c, r) for c in intervals.of[id(copy.source)] for r in intervals.of[id(load.source)] if c <= r]
+            if not all(intervals.has_arrived(*pair) for pair in pairs):
+                problem = "is loaded from where a vector may still be on its way: a barrier before it is too late"
+                return DependenceFault(f"{load.buffer} {problem}", load.source)
     return None
 
 

@@ -246,9 +246,14 @@ class Store(NamedTuple):
 
 
 class Barrier:
-    """All threads of a workgroup get here before any goes on, and what they wrote is there for all of them."""
+    """All threads of a workgroup get here before any goes on, and what they wrote is there for all of them, but for
+    vectors copied to shared memory after the `late` barriers before this one: those may still be on their way.
+    """
 
-    __slots__ = ()
+    __slots__ = ("late",)
+
+    def __init__(self, late: int = 0) -> None:
+        self.late = late
 
 
 class Fold(NamedTuple):

@@ -12,8 +12,9 @@
                 y[10*i + j] = v4
 
 `mut` marks the buffers that are written; those in scratch memory stand in lines of their own, `shared t: f32[72]` and
-`private r: f32[4]`, before all else. `for i in 8 thread:` runs over threads, and `barrier` waits for all of them. A
-guard follows the load, store or loop that it guards (`y[i] = v4 if v5`, `for i in 8 if v5:`). `across(add, v1, j)`
+`private r: f32[4]`, before all else. `for i in 8 thread:` runs over threads, and `barrier` waits for all of them,
+`barrier late 1` not for the vectors copied since the barrier before it. A guard follows the load, store or loop that it
+guards (`y[i] = v4 if v5`, `for i in 8 if v5:`). `across(add, v1, j)`
 reduces over an axis around it, and `f64(v1)` converts. An ordered loop hands values on:
 
         for i in 128 ordered:
@@ -54,7 +55,7 @@ INFIX = {
 """The operations that are written between their operands; the others are written as functions."""
 
 WORDS = set(
-    "after barrier carry fold for from if in kernel lanes mut next ordered private shared thread tile".split(" ")
+    "after barrier carry fold for from if in kernel lanes late mut next ordered private shared thread tile".split(" ")
 )
 INDENT = "    "
 NUMBERED = re.compile(r"v\d+")
@@ -133,7 +134,7 @@ class KernelPrinter:
                 place = f"{self.names[s.buffer]}[{self.index(s.index)}]"
                 self.lines.append(Line(f"{indent}{place} = {self.names[s.value]}{self.guard(s.guard)}", s))
             elif isinstance(s, Barrier):
-                self.lines.append(Line(f"{indent}barrier", s))
+                self.lines.append(Line(f"{indent}barrier{f' late {s.late}' if s.late else ''}", s))
             else:
                 said = self.expression(s)
                 self.lines.append(Line(f"{indent}{self.new(s)} = {said}", s))

@@ -12,7 +12,7 @@ import numpy as np
 from wholestep.dims import Dim
 from wholestep.errors import KernelError
 from wholestep.kernel.accesses import MemoryAccess
-from wholestep.kernel.dependence import find_conflict, index_range, varying_axes
+from wholestep.kernel.dependence import find_conflict, find_late_copy, index_range, varying_axes
 from wholestep.kernel.lang import BOOL, I64, Axis, Carry, DType, Fold, Index, Kernel, Loop, Statement, Store, Var, walk
 from wholestep.kernel.ops import FOLDS, OPS
 from wholestep.kernel.text import KernelPrinter
@@ -32,7 +32,7 @@ def verify_kernel(kernel: Kernel) -> None:
     for a in checker.accesses:
         if not a.path and kernel.outer is not None and a.buffer in stored:
             raise checker.wrong(f"{a.buffer} is loaded before a loop that may be shared out and stores to it", a.source)
-    fault = find_conflict(kernel, checker.accesses, checker.varies)
+    fault = find_conflict(kernel, checker.accesses, checker.varies) or find_late_copy(kernel, checker.accesses)
     if fault is not None:
         raise checker.wrong(fault.problem, fault.source)
 

@@ -6,7 +6,6 @@ for g in 4: for i in 8 thread: t[i] = x[8*g + i]; barrier; y[8*g + i] = t[7 - i]
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import count
 from typing import NamedTuple
 
 from wholestep.kernel.lang import Axis, Barrier, Buffer, Kernel, Loop, Space, Statement, Var, walk
@@ -44,19 +43,32 @@ def has_barrier(kernel: Kernel) -> bool:
     return any(isinstance(s, Barrier) for s in walk(kernel.body))
 
 
-def barrier_intervals(body: Sequence[Statement]) -> dict[int, set[int]]:
-    """The intervals between barriers in which each statement of a thread may run, by the statement's `id`.
+class Intervals(NamedTuple):
+    """The intervals between barriers in which each statement of a thread may run, by the statement's `id`, and the last
+    interval whose copies of vectors have arrived as each begins."""
+
+    of: dict[int, set[int]]
+    arrived: list[int]
+
+    def has_arrived(self, copied: int, read: int) -> bool:
+        """Test whether a vector copied in an interval is there for what is read in another."""
+        return copied < read and max(self.arrived[: read + 1]) >= copied
+
+
+def barrier_intervals(body: Sequence[Statement]) -> Intervals:
+    """The intervals between the barriers of a thread.
 
     Two threads are never at statements that have no interval in common at the same time. Each loop is gone through
     twice: what comes last in a step has an interval in common with what comes first in the next.
     """
     found: dict[int, set[int]] = {}
-    fresh = count(1)
+    arrived = [-1]
 
     def visit(body: Sequence[Statement], here: set[int]) -> set[int]:
         for s in body:
             if isinstance(s, Barrier):
-                here = {next(fresh)}
+                here = {len(arrived)}
+                arrived.append(len(arrived) - 1 - s.late)
             elif isinstance(s, Loop):
                 taken = visit(s.body, visit(s.body, here))
                 here = taken if s.guard is None and not s.axis.symbolic and s.axis.extent else taken | here
@@ -65,7 +77,7 @@ def barrier_intervals(body: Sequence[Statement]) -> dict[int, set[int]]:
         return here
 
     visit(body, {0})
-    return found
+    return Intervals(found, arrived)
 
 
 def item_trips(kernel: Kernel) -> int:

@@ -73,6 +73,23 @@ class LookLimits(NamedTuple):
         return isinstance(line * results, int) and line <= self.line and line * results <= self.total
 
 
+class AttentionLimits(NamedTuple):
+    """The blocks of attention: steps take so many leading axes that they have up to `scores` scores, and
+    blocks are of at least `block` queries and keys.
+
+    With `narrow`, products are of operands in the dtype that attention is given, as matrix units take them; elsewhere
+    they are of the dtype that arithmetic is carried out in.
+    """
+
+    scores: int = 1 << 18
+    block: int = 0
+    narrow: bool = False
+
+
+CORE_ATTENTION = AttentionLimits()
+"""Scores of 1 MiB of float32, of which each core has its share in its second cache."""
+
+
 class ReuseLimits(NamedTuple):
     """The values that share memory with no other one, those of up to `unshared` bytes, and how many tasks apart others
     are at least that lie in one place: what is written where something else lay waits until nobody reads that.
@@ -95,7 +112,7 @@ class Target:
     beside each other, and `reuse` limits how values share memory for that. `index_bits` is the width of the integers
     that indices are computed in, `doubles` whether there is float64 at all, and `split` says which reductions run in
     two stages, since threads share the first. `operands` limits the orders in which
-    contractions read, and `rates` are assumed where none are measured.
+    contractions read, `attention` the blocks of attention, and `rates` are assumed where none are measured.
     """
 
     name: str = "scalar"
@@ -111,6 +128,7 @@ class Target:
     split: SplitLimits | None = None
     looks: LookLimits | None = None
     operands: OperandLimits = DEFAULT_OPERANDS
+    attention: AttentionLimits = CORE_ATTENTION
     rates: Rates = DEFAULT_RATES
 
     def check_kernel(self, kernel: Kernel) -> None:

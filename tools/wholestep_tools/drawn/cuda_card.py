@@ -37,6 +37,8 @@ class CardCalls:
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR="major", CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR="minor"
     )
 
+    CUfunction_attribute = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES="shared")
+
     CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_RELAXED="relaxed")
 
     def __init__(self, backward: bool = False) -> None:
@@ -229,10 +231,15 @@ class CardCalls:
     def on_cuModuleGetFunction(self, module: dict[str, KernelFunction], name: bytes) -> KernelFunction:
         return module[name.decode()]
 
+    def on_cuFuncSetAttribute(self, function: KernelFunction, attribute: str, nbytes: int) -> None:
+        assert attribute == "shared" and 48 << 10 < nbytes <= 227 << 10
+        function.shared = nbytes
+
     def on_cuLaunchKernel(self, function: KernelFunction, *args: Any) -> None:
         x, y, z, threads, wide, high, shared, stream, given, extra = args
         self.ordered(stream)
-        assert 0 < x < 1 << 31 and (y, z, wide, high, shared, extra) == (1, 1, 1, 1, 0, 0)
+        assert 0 < x < 1 << 31 and (y, z, wide, high, extra) == (1, 1, 1, 1, 0)
+        assert shared == function.shared
         assert threads == function.threads
         count = len(function.parameters)
         values = [ctypes.c_uint64.from_address(at).value for at in (ctypes.c_uint64 * count).from_address(given)]

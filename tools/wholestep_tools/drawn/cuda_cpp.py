@@ -16,10 +16,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from wholestep.backends.gpu.cuda import ASKED_MEMORY, MATRIX_FUNCTIONS
+
 HEAD = """\
 #include <ucontext.h>
 namespace module {
 struct Number { unsigned x; };
+struct float4 { float x, y, z, w; };
+struct int4 { int x, y, z, w; };
+struct uint4 { unsigned x, y, z, w; };
+static float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+static int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
+static uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 static Number blockIdx, threadIdx;
 static ucontext_t scheduler, fibers[1024];
 static char stacks[1024][1 << 16];
@@ -82,6 +90,52 @@ static bool group(unsigned threads, bool barriers, bool backward) {
     return true;
 }
 """
+MEMORY = "static __align__(16) uint8_t ws_memory[1 << 18]"
+MATRICES = """\
+static const uint16_t *named[1024];
+static uint32_t left[1024][6];
+static void ws_copy(uint16_t *to, const uint16_t *from, bool here) {
+    for (int i = 0; i < 8; i++) to[i] = here ? from[i] : 0;
+}
+template <int late> static void ws_arrived() {}
+static inline float ws_half_of(uint32_t two, int high) { return ws_from_bf16((uint16_t)(two >> 16 * high)); }
+static void ws_four(uint32_t *x, const uint16_t *from, bool turned) {
+    const unsigned me = threadIdx.x, warp = me / 32 * 32, lane = me % 32;
+    named[me] = from;
+    __syncthreads();
+    for (unsigned i = 0; i < 4; i++) {
+        uint32_t two = 0;
+        for (unsigned j = 0; j < 2; j++) {
+            const unsigned near = lane / 4, far = lane % 4 * 2 + j;
+            const uint16_t *row = named[warp + 8 * i + (turned ? far : near)];
+            two |= (uint32_t)row[turned ? near : far] << 16 * j;
+        }
+        x[i] = two;
+    }
+    __syncthreads();
+}
+static void ws_matrices(uint32_t *x, const uint16_t *from) { ws_four(x, from, false); }
+static void ws_turned_matrices(uint32_t *x, const uint16_t *from) { ws_four(x, from, true); }
+static uint32_t ws_pair(uint16_t x, uint16_t y) { return x | (uint32_t)y << 16; }
+static void ws_store(float *to, float x, float y) { to[0] = x, to[1] = y; }
+static void ws_store(uint16_t *to, uint16_t x, uint16_t y) { to[0] = x, to[1] = y; }
+static void ws_multiply(float &a, float &b, float &c, float &d, const uint32_t *x, uint32_t y, uint32_t z) {
+    const unsigned me = threadIdx.x, warp = me / 32 * 32, lane = me % 32;
+    float *const sums[4] = {&a, &b, &c, &d};
+    for (int i = 0; i < 4; i++) left[me][i] = x[i];
+    left[me][4] = y;
+    left[me][5] = z;
+    __syncthreads();
+    for (unsigned i = 0; i < 4; i++)
+        for (unsigned k = 0; k < 16; k++) {
+            const uint32_t *row = left[warp + lane / 4 * 4 + k % 8 / 2];
+            const uint32_t *column = left[warp + (lane % 4 * 2 + i % 2) * 4 + k % 8 / 2];
+            *sums[i] += ws_half_of(row[i / 2 + k / 8 * 2], k % 2) * ws_half_of(column[4 + k / 8], k % 2);
+        }
+    __syncthreads();
+}
+"""
+"""The functions of matrix units on a processor: the threads of a warp tell each other their parts."""
 CALL = """
 extern "C" {{ int count_{name} = {count}; }}
 static void **given_{name};
@@ -115,13 +169,15 @@ class KernelFunction:
 
     def __init__(self, library: Any, threads: str, name: str, parameters: str) -> None:
         self.name, self.threads = name, int(threads)
+        self.shared = 0
+        """The bytes of shared memory that a launch may ask for."""
         self.parameters = parameters.split(", ") if parameters else []
         self.run = library[f"launch_{name}"]
 
 
 def write_library(text: str, path: Path) -> None:
     """The kernels of a module as a shared library, with the number of parameters of each."""
-    parts = [HEAD, text]
+    parts = [HEAD, text.replace(MATRIX_FUNCTIONS, MATRICES).replace(ASKED_MEMORY, MEMORY)]
     for _, name, parameters, body in KERNEL.findall(text):
         types = [p.rpartition("*")[0] + "*" for p in parameters.split(", ") if p]
         cast = ", ".join([f"({kind})given_{name}[{i}]" for i, kind in enumerate(types)])

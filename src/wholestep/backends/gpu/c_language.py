@@ -16,12 +16,15 @@ HALVES = ("f16", "bf16")
 """The dtypes that are only stored: their values are words of 16 bits."""
 C_FLOAT = dtypes.from_short("f32")
 
-HALF_FUNCTIONS = """\
-WS_INLINE float ws_from_bf16(uint16_t x) { return ws_from_f32((uint32_t)x << 16); }
+TO_BFLOAT16 = """\
 WS_INLINE uint16_t ws_to_bf16(float x) {
     const uint32_t bits = ws_bits_f32(x), top = bits >> 16;
     return (uint16_t)(x != x ? top | 0x40 : (bits + (top & 1) + 0x7FFF) >> 16);
 }
+"""
+"""The conversion to bfloat16, by bits."""
+HALF_FUNCTIONS = """\
+WS_INLINE float ws_from_bf16(uint16_t x) { return ws_from_f32((uint32_t)x << 16); }
 WS_INLINE float ws_from_f16(uint16_t x) {
     const uint32_t size = x & 0x7FFF;
     const uint32_t wide = (size << 13) + (size >= 0x7C00 ? 0x70000000 : 0x38000000);
@@ -36,7 +39,7 @@ WS_INLINE uint16_t ws_to_f16(float x) {
     return (uint16_t)(found | (bits & 0x80000000) >> 16);
 }
 """
-"""Conversions from and to halves, by bits; a module defines WS_INLINE, as a function of its language begins."""
+"""The other conversions from and to halves; a module defines WS_INLINE, as a function of its language begins."""
 SINGLE = """\
 WS_INLINE int64_t ws_cut(float x) { return x >= -0x1p63f && x < 0x1p63f ? (int64_t)x : INT64_MIN; }
 WS_INLINE uint64_t ws_cut_up(float x) {

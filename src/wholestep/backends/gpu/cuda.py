@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 
-from wholestep.backends.gpu.c_language import DOUBLE, HALF_FUNCTIONS, CLanguage, element_type, index_type
+from wholestep.backends.gpu.c_language import DOUBLE, HALF_FUNCTIONS, TO_BFLOAT16, CLanguage, element_type, index_type
 from wholestep.backends.gpu.language import GROUP, THREAD, KernelFrame
 from wholestep.backends.gpu.tile_shapes import CUDA_SHARED
+from wholestep.kernel.lang import Buffer
 
 PRELUDE = """\
 #define WS_INLINE static __device__ __forceinline__
@@ -32,6 +34,62 @@ typedef unsigned long long uint64_t;
 #define ws_from_f64 __longlong_as_double
 """
 
+CARD_BFLOAT16 = f"""\
+#if __CUDA_ARCH__ >= 800
+WS_INLINE uint16_t ws_to_bf16(float x) {{
+    uint16_t y;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y) : "f"(x));
+    return y;
+}}
+#else
+{TO_BFLOAT16}#endif
+"""
+"""The conversion to bfloat16, by an instruction from compute capability 8.0 on."""
+MATRIX_FUNCTIONS = """\
+WS_INLINE uint32_t ws_shared(const void *x) { return (uint32_t)__cvta_generic_to_shared(x); }
+WS_INLINE void ws_copy(uint16_t *to, const uint16_t *from, bool here) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+        :: "r"(ws_shared(to)), "l"(from), "r"(here ? 16 : 0) : "memory");
+}
+template <int late> WS_INLINE void ws_arrived() {
+    asm volatile("cp.async.commit_group; cp.async.wait_group %0;" :: "n"(late) : "memory");
+}
+WS_INLINE void ws_matrices(uint32_t *x, const uint16_t *from) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+        : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(ws_shared(from)) : "memory");
+}
+WS_INLINE void ws_turned_matrices(uint32_t *x, const uint16_t *from) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+        : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(ws_shared(from)) : "memory");
+}
+WS_INLINE uint32_t ws_pair(uint16_t x, uint16_t y) { return x | (uint32_t)y << 16; }
+WS_INLINE void ws_store(float *to, float x, float y) { *(float2 *)to = make_float2(x, y); }
+WS_INLINE void ws_store(uint16_t *to, uint16_t x, uint16_t y) { *(uint32_t *)to = ws_pair(x, y); }
+WS_INLINE void ws_multiply(float &a, float &b, float &c, float &d, const uint32_t *x, uint32_t y, uint32_t z) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};" : "+f"(a), "+f"(b), "+f"(c), "+f"(d)
+        : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y), "r"(z));
+}
+"""
+"""Copies of vectors to shared memory, stores of pairs, fragments of matrices and their products, all from compute
+capability 8.0 on."""
+
+
+MATRICES = re.compile(r"\bws_(multiply|copy|store|pair)\b")
+"""The names of functions that only kernels with matrices, vectors or pairs have."""
+ASKED_MEMORY = "extern __shared__ __align__(16) uint8_t ws_memory[]"
+"""The declaration of the shared memory that a launch asks for."""
+
+
+def shared_places(scratch: Sequence[Buffer]) -> tuple[dict[int, int], int]:
+    """The places of the shared buffers of a kernel, by their numbers, and the bytes of all of them."""
+    places, total = dict[int, int](), 0
+    for i, b in enumerate(scratch):
+        if b.space == "shared":
+            places[i] = total
+            total += -(-b.size * b.dtype.itemsize // 16) * 16
+    return places, total
+
 
 class Cuda(CLanguage):
     """CUDA C++, as NVRTC compiles it without a header."""
@@ -42,6 +100,7 @@ class Cuda(CLanguage):
     conditional = True
     unrolled = "#pragma unroll"
     items = 256
+    vectors = True
     barrier = "__syncthreads();"
 
     def kernel(self, frame: KernelFrame, lines: Iterable[str]) -> str:
@@ -49,12 +108,30 @@ class Cuda(CLanguage):
         given = [f"const int64_t *c{i}" for i in range(len(unless))]
         given += [f"{'' if b.written else 'const '}{element_type(b.dtype)} *b{i}" for i, b in enumerate(buffers)]
         head = [f'extern "C" __global__ void __launch_bounds__({threads})', f"{name}({', '.join(given)}) {{"]
-        for i, b in enumerate(scratch):
-            space = "__shared__ __align__(16) " if b.space == "shared" else ""
-            head.append(f"    {space}{element_type(b.dtype)} s{i}[{b.size}];")
+        head += self.asked_memory(scratch) if self.asked_for(scratch) else self.own_memory(scratch)
         head.append(f"    {index_type(short)} const index_t {GROUP} = blockIdx.x, {THREAD} = threadIdx.x;")
         head += [f"    if (c{i}[0] {test}) {{ return; }}" for i, test in enumerate(unless)]
         return "\n".join([*head, *lines, "}"])
 
+    def own_memory(self, scratch: Sequence[Buffer]) -> Iterator[str]:
+        """The declarations of the buffers of a kernel."""
+        for i, b in enumerate(scratch):
+            space = "__shared__ __align__(16) " if b.space == "shared" else ""
+            yield f"    {space}{element_type(b.dtype)} s{i}[{b.size}];"
+
+    def asked_for(self, scratch: Sequence[Buffer]) -> int:
+        places, total = shared_places(scratch)
+        return total if places and total > CUDA_SHARED else 0
+
+    def asked_memory(self, scratch: Sequence[Buffer]) -> Iterator[str]:
+        """The same, of a kernel that asks for its shared memory, as parts of that."""
+        places, _ = shared_places(scratch)
+        yield f"    {ASKED_MEMORY};"
+        for i, b in enumerate(scratch):
+            kind = element_type(b.dtype)
+            shared = f"*const s{i} = ({kind} *)(ws_memory + {places[i]})" if i in places else f"s{i}[{b.size}]"
+            yield f"    {kind} {shared};"
+
     def module(self, kernels: Sequence[str]) -> str:
-        return "\n".join([PRELUDE + HALF_FUNCTIONS + DOUBLE, *kernels, ""])
+        matrices = MATRIX_FUNCTIONS if any(MATRICES.search(text) for text in kernels) else ""
+        return "\n".join([PRELUDE + CARD_BFLOAT16 + HALF_FUNCTIONS + DOUBLE + matrices, *kernels, ""])

@@ -174,7 +174,7 @@ class KernelSpreading(PlacedAxes):
 
     def statement(self, s: Statement) -> Statement:
         if isinstance(s, Barrier):
-            return Barrier()
+            return Barrier(s.late)
         if not isinstance(s, Loop):
             return super().statement(s)
         outside = [v for f in s.folds for v in (f.result,)] + [v for c in s.carries for v in (c.inside, c.after)]

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from wholestep.backends.gpu.beside_kernels import BesideSection, KernelsBeside, sections_of
 from wholestep.backends.gpu.index_width import has_short_indices
 from wholestep.backends.gpu.keep_roundings import keep_roundings
 from wholestep.backends.gpu.language import GROUP, THREAD, KernelFrame, KernelLanguage
+from wholestep.backends.gpu.matrix_loops import (
+    find_matrix_loop,
+    find_vector_copy,
+    is_store_pair,
+    matrix_lines,
+)
 from wholestep.backends.gpu.nested_values import NestedValues, renumbered_names
+from wholestep.backends.gpu.vector_items import VectorItems, items_of_run
 from wholestep.errors import KernelError
 from wholestep.kernel.block_text import BlockText
 from wholestep.kernel.build import KernelBuilder
@@ -31,27 +39,38 @@ class KernelCode(NamedTuple):
     text: str
     groups: int
     threads: int
+    shared: int = 0
+    """The bytes of shared memory that the launch asks for."""
 
 
 def write_kernel(
-    kernel: Kernel | KernelsBeside, name: str, language: KernelLanguage, unless: Sequence[str] = ()
+    kernel: Kernel | KernelsBeside,
+    name: str,
+    language: KernelLanguage,
+    unless: Sequence[str] = (),
+    aligned: Collection[int] = (),
 ) -> KernelCode:
     """The kernel, or those beside each other as one, in a language; it does nothing where one of the tests holds.
 
-    A kernel of workgroups is launched as it says; of another one, every point of its grid is a work item.
+    A kernel of workgroups is launched as it says; of another one, every point of its grid is a work item. Of the
+    buffers it is given, those of the numbers `aligned` begin at a vector of 16 bytes.
     """
     if isinstance(kernel, KernelsBeside):
-        return write_beside(kernel, name, language, unless)
-    writer = GpuKernelWriter(rounded(kernel, language), language)
+        return write_beside(kernel, name, language, unless, aligned)
+    writer = GpuKernelWriter(rounded(kernel, language), language, aligned)
+    if language.vectors:
+        writer.run = items_of_run(kernel, writer.aligned)
     points, items = writer.points(), writer.items()
-    groups = points if writer.workgroup.threads else -(-points // items)
+    groups = points if writer.workgroup.threads else -(-(points // writer.run) // items)
     writer.items_of_group(GROUP, items)
     frame = KernelFrame(name, kernel.buffers, kernel.scratch, items, has_short_indices(kernel), unless)
     text = language.kernel(frame, writer.text())
-    return KernelCode(name, text, groups, items)
+    return KernelCode(name, text, groups, items, language.asked_for(frame.scratch))
 
 
-def write_beside(beside: KernelsBeside, name: str, language: KernelLanguage, unless: Sequence[str]) -> KernelCode:
+def write_beside(
+    beside: KernelsBeside, name: str, language: KernelLanguage, unless: Sequence[str], aligned: Collection[int]
+) -> KernelCode:
     """Kernels beside each other as one; each is done by groups of its own."""
     lines: list[str] = []
     first = buffers = kernels = 0
@@ -60,14 +79,16 @@ def write_beside(beside: KernelsBeside, name: str, language: KernelLanguage, unl
         points = sum([math.prod([a.extent for a in find_workgroup(kernel).grid]) for kernel in beside.kernels])
         items = max(group_items(points, language), items)
     for section in sections_of(beside.kernels, language.chosen):
-        writer = GpuKernelWriter(rounded(section.kernel, language), language, buffers, places[kernels])
+        writer = GpuKernelWriter(rounded(section.kernel, language), language, aligned, buffers, places[kernels])
+        if language.vectors:
+            writer.run = items_of_run(section.kernel, writer.aligned)
         first = writer.section(section, first, items)
         lines += writer.text()
         buffers += max(1, len(section.points)) * len(section.kernel.buffers)
         kernels += max(1, len(section.points))
     short = all(map(has_short_indices, beside.kernels))
     text = language.kernel(KernelFrame(name, beside.buffers, beside.scratch, items, short, unless), lines)
-    return KernelCode(name, text, first, items)
+    return KernelCode(name, text, first, items, language.asked_for(beside.scratch))
 
 
 def group_items(points: int, language: KernelLanguage) -> int:
@@ -99,7 +120,12 @@ class GpuKernelWriter(BlockText):
     """The statements of one kernel."""
 
     def __init__(
-        self, kernel: Kernel, language: KernelLanguage, buffers: int = 0, scratch: Sequence[int] | None = None
+        self,
+        kernel: Kernel,
+        language: KernelLanguage,
+        aligned: Collection[int] = (),
+        buffers: int = 0,
+        scratch: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
         self.kernel, self.language, self.first = kernel, language, buffers
@@ -108,7 +134,14 @@ class GpuKernelWriter(BlockText):
         self.nested = NestedValues(kernel)
         self.given: set[str] = set()
         """The names that this has given to values and axes."""
+        self.stored: set[Store] = set()
+        """The stores that were written with those before them."""
+        self.copies = False
+        """True where vectors are on their way, for which the next barrier waits."""
         self.names |= {b: f"b{i}" for i, b in enumerate(kernel.buffers, buffers)}
+        self.run = 1
+        """The points that a work item does."""
+        self.aligned = {b for i, b in enumerate(kernel.buffers, buffers) if i in aligned}
         places = range(len(kernel.scratch)) if scratch is None else scratch
         self.names |= {b: f"s{i}" for i, b in zip(places, kernel.scratch, strict=True)}
 
@@ -129,21 +162,22 @@ class GpuKernelWriter(BlockText):
             self.coordinates(threads, THREAD)
             self.body(self.kernel.body)
         else:
-            self.items_below(f"{group} * {items} + {THREAD}", str(self.points()))
+            self.items_below(f"{group} * {items} + {THREAD}", str(self.points() // self.run))
 
     def items_below(self, point: str, points: str) -> None:
         """The statements of a work item, where its point is one of the grid."""
         self.put(self.language.index_declaration("point", point))
         self.open(f"if (point < {points})")
-        self.coordinates(self.workgroup.grid, "point")
+        self.coordinates(self.workgroup.grid, "point", self.run)
         self.body(self.kernel.body)
         self.close()
 
     def section(self, section: BesideSection, first: int, items: int) -> int:
         """A kernel of a launch of groups of so many items, whose groups begin with this one; where they end."""
-        own = [
-            -(-n // items) for n in section.points or (self.points() * (1 if not self.workgroup.threads else items),)
+        points = list(section.points) or [
+            self.points() * items if self.workgroup.threads else self.points() // self.run
         ]
+        own = [-(-n // items) for n in points]
         ends = [first + sum(own[: i + 1]) for i in range(len(own))]
         self.open(f"if (({GROUP} >= {first}) & ({GROUP} < {ends[-1]}))")
         if len(own) > 1:
@@ -152,7 +186,7 @@ class GpuKernelWriter(BlockText):
                 self.put(line)
             self.items_below(f"({GROUP} - before) * {items} + {THREAD}", "points")
         elif section.points:
-            self.items_below(f"({GROUP} - {first}) * {items} + {THREAD}", str(section.points[0]))
+            self.items_below(f"({GROUP} - {first}) * {items} + {THREAD}", str(points[0]))
         else:
             self.items_of_group(f"({GROUP} - {first})", items)
         self.close()
@@ -178,14 +212,18 @@ class GpuKernelWriter(BlockText):
 
     # -- text --------------------------------------------------------------------------------------------------------
 
-    def coordinates(self, axes: Sequence[Axis], number: str) -> None:
-        """The steps of axes that the number of a work item or workgroup stands for, the last axis first."""
+    def coordinates(self, axes: Sequence[Axis], number: str, run: int = 1) -> None:
+        """The steps of axes that the number of a work item or workgroup stands for, the last axis first; of the last
+        axis a work item has a run, and this is the first."""
         inside = 1
         for axis in reversed(axes):
             self.names[axis] = name = self.fresh("i")
+            extent, each = axis.extent // run, f" * {run}" if run > 1 else ""
             whole = number if inside == 1 else f"{number} / {inside}"
-            self.put(self.language.index_declaration(name, whole if axis is axes[0] else f"{whole} % {axis.extent}"))
-            inside *= axis.extent
+            self.put(
+                self.language.index_declaration(name, (whole if axis is axes[0] else f"{whole} % {extent}") + each)
+            )
+            inside, run = inside * extent, 1
 
     def index_term(self, key: Any) -> str:
         """The step of an axis, or a value, as a term of an index."""
@@ -196,13 +234,18 @@ class GpuKernelWriter(BlockText):
 
     def body(self, body: Iterable[Statement]) -> None:
         """Statements one after the other."""
-        for s in body:
+        statements = list(body)
+        for s, following in zip_longest(statements, statements[1:]):
+            if self.language.vectors and isinstance(s, Store) and self.paired(s, following):
+                continue
             if isinstance(s, Var):
                 self.value(s)
             elif isinstance(s, Store):
                 self.store(s)
             elif isinstance(s, Barrier):
-                self.put(self.language.barrier)
+                self.put(f"ws_arrived<{s.late}>(); {self.language.barrier}" if self.copies else self.language.barrier)
+            elif self.run > 1 and s.axis is self.workgroup.grid[-1]:
+                VectorItems(self, self.run).write(s)
             elif s.axis in self.workgroup.grid or s.axis in self.workgroup.threads:
                 self.body(s.body)
             else:
@@ -251,6 +294,8 @@ class GpuKernelWriter(BlockText):
             self.names[f.result] = self.variable(f.result, self.names[f.init])
         for c in loop.carries:
             self.names[c.inside] = self.names[c.after] = self.variable(c.inside, self.names[c.init])
+        if self.language.vectors and self.by_matrix_units(loop):
+            return
         if loop.guard is not None:
             self.open(f"if ({self.names[loop.guard]})")
         sums = [BlockedSum(self, f, axis.extent) for f in loop.folds]
@@ -267,6 +312,33 @@ class GpuKernelWriter(BlockText):
             held.end()
         if loop.guard is not None:
             self.close()
+
+    def by_matrix_units(self, loop: Loop) -> bool:
+        """Write a loop that matrix units take, or a copy of one vector; False, and nothing, where it is another one."""
+        copy, matrices = find_vector_copy(loop), find_matrix_loop(loop, self.workgroup.threads)
+        if copy is not None and copy.source in self.aligned:
+            target = f"&{self.names[copy.target]}[{self.index(copy.to)}]"
+            source = f"&{self.names[copy.source]}[{self.index(copy.place)}]"
+            here = "true" if copy.guard is None else self.names[copy.guard]
+            self.put(f"ws_copy({target}, {source}, {here});")
+            self.copies = True
+            return True
+        if matrices is None:
+            return False
+        for line in matrix_lines(matrices, self.names.__getitem__, self.index):
+            self.put(line)
+        return True
+
+    def paired(self, s: Store, following: Statement | None) -> bool:
+        """Write a store and the one behind it as one of a pair, or leave out the latter; False where they are none."""
+        if s in self.stored:
+            return True
+        if s.buffer not in self.aligned or not isinstance(following, Store) or not is_store_pair(s, following):
+            return False
+        self.stored.add(following)
+        buffer, values = self.names[s.buffer], f"{self.names[s.value]}, {self.names[following.value]}"
+        self.put(f"ws_store(&{buffer}[{self.index(s.index)}], {values});")
+        return True
 
     def variable(self, v: Var, first: str) -> str:
         """Declare a variable that a loop changes; its name."""

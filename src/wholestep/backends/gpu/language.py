@@ -56,6 +56,9 @@ class KernelLanguage(ABC):
     """True where a kernel with elements of fewer bytes than a word is slow, and better not beside one without."""
     conditional: ClassVar[bool] = False
     """True where a kernel can do nothing if a number in the card's memory says so."""
+    vectors: ClassVar[bool] = False
+    """True where work items load and store vectors of 16 bytes, and warps multiply matrices of bfloat16 in shared
+    memory, to which such vectors are copied meanwhile."""
     barrier: ClassVar[str]
     """The statement that all work items of a workgroup wait at."""
 
@@ -106,6 +109,10 @@ class KernelLanguage(ABC):
     @abstractmethod
     def store(self, buffer: Buffer, name: str, index: str, value: str) -> str:
         """The statement that writes an element."""
+
+    def asked_for(self, scratch: Sequence[Buffer]) -> int:
+        """The bytes of shared memory that a launch has to ask for, of a kernel with these buffers of its own."""
+        return 0
 
     @abstractmethod
     def kernel(self, frame: KernelFrame, lines: Iterable[str]) -> str:

@@ -8,6 +8,7 @@ from wholestep.backends.gpu.c_language import (
     DOUBLE,
     HALF_FUNCTIONS,
     SINGLE,
+    TO_BFLOAT16,
     CLanguage,
     element_type,
     has_doubles,
@@ -68,4 +69,4 @@ class OpenCL(CLanguage):
 
     def module(self, kernels: Sequence[str]) -> str:
         more = DOUBLES + DOUBLE if has_doubles(kernels) else SINGLE
-        return "\n".join([PRELUDE + HALF_FUNCTIONS + more, *kernels, ""])
+        return "\n".join([PRELUDE + TO_BFLOAT16 + HALF_FUNCTIONS + more, *kernels, ""])

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field, replace
 
 from wholestep.backends.gpu.collapse_folds import collapse_folds
 from wholestep.backends.gpu.interchange_loops import interchange_loops
+from wholestep.backends.gpu.matrix_products import tile_matrix_product
+from wholestep.backends.gpu.share_columns import share_columns
 from wholestep.backends.gpu.share_loops import FEW_POINTS, share_loops
 from wholestep.backends.gpu.tile_products import tile_product
 from wholestep.backends.gpu.tile_shapes import CUDA_SHARED, PLAIN_SHAPE, SHAPES, CardTiles
 from wholestep.kernel.lang import Kernel, Space
 from wholestep.lower.kernels.kernel_writer import KernelWriter
-from wholestep.lower.target import DraftKernel, Expansion, LookLimits, ReuseLimits, SplitLimits, Target
+from wholestep.lower.target import AttentionLimits, DraftKernel, Expansion, LookLimits, ReuseLimits, SplitLimits, Target
 
 CARD_LOOKS = LookLimits(line=2**13, total=2**26, few=16)
 """Some 15 us of a large card: a merge sort takes more in its launches alone."""
@@ -33,8 +35,9 @@ class CardTarget(Target):
     """A card: a point of a kernel's grid is a work item, or a workgroup whose threads share the loops of the point.
 
     `trips` is the most that the loops of one work item may take together, `tiles` are those in which workgroups
-    compute products, so many points are `enough` to keep the card busy by themselves, and `functions` are the
-    operations that other ones stand for, since the card has no library for them.
+    compute products, those of bfloat16 by matrix units where it has `matrices`, workgroups share folds down `columns`,
+    so many points are `enough` to keep the card busy by themselves, and `functions` are the operations that other ones
+    stand for, since the card has no library for them.
     """
 
     name: str = "card"
@@ -46,6 +49,8 @@ class CardTarget(Target):
     trips: int | None = None
     looks: LookLimits | None = CARD_LOOKS
     tiles: CardTiles | None = None
+    matrices: bool = False
+    columns: bool = False
     enough: int = FEW_POINTS
     functions: Mapping[str, Expansion] = field(default_factory=dict)
 
@@ -55,7 +60,11 @@ class CardTarget(Target):
     def schedule(self, draft: DraftKernel) -> tuple[KernelWriter, Kernel]:
         found = draft(None, None)
         kernel = found.kernel()
-        tiled = None if self.tiles is None else tile_product(kernel, self.tiles)
+        tiled = tile_matrix_product(kernel) if self.matrices else None
+        if tiled is None and self.tiles is not None:
+            tiled = tile_product(kernel, self.tiles)
+        if tiled is None and self.columns:
+            tiled = share_columns(collapse_folds(kernel), self.enough)
         return found, tiled or share_loops(collapse_folds(kernel), enough=self.enough)
 
     def schedule_in_order(self, kernel: Kernel) -> Kernel:
@@ -80,6 +89,9 @@ CUDA = CardTarget(
     reuse=CARD_REUSE._replace(unshared=2**18),
     split=CUDA_SPLIT,
     tiles=CardTiles(SHAPES, shared=CUDA_SHARED),
+    matrices=True,
+    columns=True,
+    attention=AttentionLimits(scores=2**25, block=512, narrow=True),
     enough=2**15,
 )
 """NVIDIA cards that CUDA reaches, with the shared memory that kernels have without asking for more."""

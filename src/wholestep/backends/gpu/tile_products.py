@@ -15,15 +15,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 from wholestep.backends.gpu.find_products import Product, find_product
 from wholestep.backends.gpu.placed_values import PlacedValues
+from wholestep.backends.gpu.tile_kernel import TileKernel, thread_number
 from wholestep.backends.gpu.tile_shapes import RUN, CardTiles, TileShape
-from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.index_arithmetic import divide_index
 from wholestep.kernel.lang import I64, Axis, Buffer, DType, Index, Kernel, Var
 from wholestep.kernel.summation import values_behind
@@ -101,12 +99,12 @@ class StagedElement(NamedTuple):
     guard: Var | None
 
 
-class TiledProduct:
+class TiledProduct(TileKernel):
     """The kernel of a product in tiles of a shape."""
 
     def __init__(self, product: Product, shape: TileShape) -> None:
-        self.product, self.shape = product, shape
-        self.given = find_workgroup(product.kernel)
+        super().__init__(product, shape.height, shape.width)
+        self.shape = shape
         self.dtype: DType = product.result.dtype
         self.tiles = term_tiles(product.terms, shape.terms)
         self.depth = math.prod([t.size for t in self.tiles])
@@ -115,49 +113,16 @@ class TiledProduct:
         above, beside = shape.slices
         self.slice_row, self.slice_column = Axis("tr", above, thread=True), Axis("tc", beside, thread=True)
         self.down, self.across = Axis("ty", shape.down, thread=True), Axis("tx", shape.across, thread=True)
-        self.tile_row = Axis("I", -(-product.row.extent // shape.height))
-        self.tile_column = Axis("J", -(-product.column.extent // shape.width))
-        self.b = KernelBuilder(product.kernel.name)
-        self.b.buffers = list(product.kernel.buffers)
 
     def kernel(self) -> Kernel:
         """The kernel."""
-        product, others = self.product, [a for a in self.given.grid if a not in (self.product.row, self.product.column)]
-        with self.b, ExitStack() as loops:
-            slices = (self.slice_row, self.slice_column) if self.shape.sliced else ()
-            for axis in (*others, self.tile_row, self.tile_column, *slices, self.down, self.across):
-                loops.enter_context(self.b.loop(axis))
+        slices = (self.slice_row, self.slice_column) if self.shape.sliced else ()
+        with self.workgroups((*slices, self.down, self.across)):
             sums = self.sums(self.sides())
-            if self.shape.sliced:
-                for place, total in self.totals(sums):
-                    self.finish(place, total)
-            else:
-                for (m, n), total in sums.items():
-                    self.finish(self.place(Index(m), Index(n)), total)
-        made = self.b.kernel()
-        return Kernel(product.kernel.name, product.kernel.buffers, made.body, made.scratch)
-
-    # -- places ------------------------------------------------------------------------------------------------------
-
-    def below(self, index: Index, end: int) -> Var:
-        """The test that an index is below its end."""
-        return self.b.op("lt", self.b.index(index), self.b.constant(end, I64))
-
-    def all_of(self, tests: Sequence[Var]) -> Var | None:
-        """The test that all of these hold; None where there are none."""
-        found: Var | None = None
-        for test in tests:
-            found = test if found is None else self.b.op("and", found, test)
-        return found
-
-    @cached_property
-    def corner(self) -> dict[Axis, Index]:
-        """The first row and column of the tile."""
-        product = self.product
-        return {
-            product.row: Index(0, {self.tile_row: self.shape.height}),
-            product.column: Index(0, {self.tile_column: self.shape.width}),
-        }
+            totals = self.totals(sums) if self.shape.sliced else self.own_totals(sums)
+            for pair in totals:
+                self.finish([pair])
+        return self.made()
 
     # -- staging -----------------------------------------------------------------------------------------------------
 
@@ -257,15 +222,15 @@ class TiledProduct:
         """One of the columns of a thread, in the tile."""
         return self.of_thread(n, self.across, self.shape.columns)
 
-    def place(self, m: Index, n: Index) -> dict[Axis, Index]:
+    def place_of(self, m: Index, n: Index) -> dict[Axis, Index]:
         """The row and the column of one of a thread's sums."""
-        row, column = self.product.row, self.product.column
-        return {row: self.corner[row] + self.row_of(m), column: self.corner[column] + self.column_of(n)}
+        return self.place(self.row_of(m), self.column_of(n))
 
     def sums(self, sides: tuple[Staged, Staged]) -> dict[tuple[int, int], Var]:
         """The sums of a thread, over all terms."""
         b = self.b
-        starts = {p: self.start(p) for p in self.points()}
+        zero = b.constant(0.0, self.dtype) if self.shape.sliced else None
+        starts = {p: zero or self.start(self.place_of(*map(Index, p))) for p in self.points()}
         ahead = [self.staged(side, Index()) for side in sides]
         if self.parts == 1:
             for side, elements in zip(sides, ahead, strict=True):
@@ -306,11 +271,10 @@ class TiledProduct:
             columns = [self.b.load(second.buffer, at * second.stride + place) for place in places]
             return {(m, n): loop.fold("fma", rows[m], columns[n], init=starts[m, n]) for m, n in self.points()}
 
-    def start(self, point: tuple[int, int]) -> Var:
-        """The first value of a sum; 0 of those of slices."""
-        if self.shape.sliced:
-            return self.b.constant(0.0, self.dtype)
-        return PlacedValues(self.b, self.place(*map(Index, point))).of(self.product.init)
+    def own_totals(self, sums: Mapping[tuple[int, int], Var]) -> Iterator[tuple[dict[Axis, Index], Var]]:
+        """The sums of a thread, and their places."""
+        for (m, n), total in sums.items():
+            yield self.place_of(Index(m), Index(n)), total
 
     def totals(self, sums: Mapping[tuple[int, int], Var]) -> Iterator[tuple[dict[Axis, Index], Var]]:
         """The sums that a thread of a sliced tile finishes, each of all slices in their order, and their places."""
@@ -331,32 +295,7 @@ class TiledProduct:
                 ]
                 for part in others:
                     found = b.op("add", found, part)
-                place = self.place(row, column)
+                place = self.place_of(row, column)
                 if init.op != "const" or init.attr:
                     found = b.op("add", PlacedValues(self.b, place).of(init), found)
                 yield place, found
-
-    def finish(self, places: Mapping[Axis, Index], total: Var) -> None:
-        """Write what the kernel does with one sum."""
-        product = self.product
-        tests = [
-            self.below(places[axis], axis.extent)
-            for axis, size in ((product.row, self.shape.height), (product.column, self.shape.width))
-            if axis.extent % size
-        ]
-        guard = self.all_of(tests)
-        values = PlacedValues(self.b, places, guard, {product.result: total})
-        for s in product.after:
-            if isinstance(s, Var):
-                values.of(s)
-            else:
-                self.b.store(s.buffer, values.at(s.index), values.of(s.value), values.guarded(s.guard))
-
-
-def thread_number(axes: Sequence[Axis]) -> tuple[Index, int]:
-    """The number of a step of several axes, the last one the fastest, and how many there are."""
-    number, count = Index(), 1
-    for axis in reversed(axes):
-        number += Index(0, {axis: count}) if axis.extent > 1 else Index()
-        count *= axis.extent
-    return number, count

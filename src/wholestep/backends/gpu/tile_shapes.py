@@ -72,6 +72,55 @@ sums that fit the registers of all of them, and a text that browsers compile soo
 processor takes 32 loads from shared memory in each of 1.7 billion cycles a second."""
 
 
+WARP = 32
+"""The threads of a warp."""
+VECTOR = 8
+"""The elements of bfloat16 that are copied as one vector of 16 bytes."""
+
+
+class MatrixShape(NamedTuple):
+    """The warps of a workgroup, as rows and columns, the rows and columns of the result that each of them has, how many
+    terms are staged at a time, and in how many places of shared memory. A tile takes `start` microseconds, and `pace`
+    for a term."""
+
+    warps: tuple[int, int]
+    rows: int
+    columns: int
+    terms: int
+    stages: int
+    start: float
+    pace: float
+
+    @property
+    def height(self) -> int:
+        """The rows of the tile."""
+        return self.warps[0] * self.rows
+
+    @property
+    def width(self) -> int:
+        """The columns of the tile."""
+        return self.warps[1] * self.columns
+
+    @property
+    def sums(self) -> int:
+        """The sums of a thread."""
+        return self.rows * self.columns // WARP
+
+    def cost(self, products: int, rows: int, columns: int, terms: int) -> float:
+        """The microseconds of so many products of these sizes."""
+        tiles = products * -(-rows // self.height) * -(-columns // self.width)
+        return self.start + -(-tiles // PROCESSORS) * terms * self.pace
+
+
+MATRIX_SHAPES = (
+    MatrixShape((2, 4), 64, 64, 64, 3, 6.0, 0.0244),
+    MatrixShape((2, 4), 64, 32, 64, 3, 5.0, 0.0142),
+    MatrixShape((2, 2), 64, 32, 32, 4, 4.0, 0.0100),
+    MatrixShape((2, 2), 32, 32, 64, 3, 3.0, 0.0062),
+)
+"""The shapes of tiles of matrix units, the larger first, with times that were measured on an H100."""
+
+
 class CardTiles(NamedTuple):
     """The tiles of a card: their shapes, the bytes of `shared` memory that they have at most, and the `least` results
     of products that have tiles, for fewer keep more of the card busy as work items of their own."""

@@ -9,10 +9,12 @@ from typing import NamedTuple
 import numpy as np
 
 from wholestep import dtypes
+from wholestep.dtypes import DType
 from wholestep.ir.analysis import reordered
 from wholestep.ir.build import blame, build
 from wholestep.ir.graph import Value
 from wholestep.ir.types import array_type
+from wholestep.lower.legalize.internal_ops import wide_contract
 from wholestep.primitives.attention import in_compute_dtype
 from wholestep.primitives.attention_dropout import NUMBER, first_words, kept_weights, spread_thin
 from wholestep.primitives.attention_operands import AttentionOperands, AttentionSizes
@@ -25,8 +27,6 @@ from wholestep.primitives.movement import broadcast, pad, permute, reshape, slic
 from wholestep.primitives.structure import cond
 
 INTEGER, PLACE = np.dtype(np.int64), np.dtype(np.int32)
-MOST_SCORES = 1 << 18
-"""The scores of a step: 1 MiB of float32, of which each core has its share in its second cache."""
 
 Values = list[Value]
 PanelWidth = Callable[[int], int]
@@ -161,6 +161,8 @@ class Blocks(NamedTuple):
     query_block: int
     key_blocks: int
     key_block: int
+    narrow: DType | None
+    """The dtype that factors of products are rounded to; None where they are not."""
 
     @property
     def heads(self) -> int:
@@ -221,6 +223,22 @@ class Blocks(NamedTuple):
         cut = reshape(x, shape=(*lead, terms, count // self.panel, self.panel))
         return permute(cut, axes=(*range(n), n + 1, n, n + 2))
 
+    def stored(self, x: Value) -> Value:
+        """An operand as the steps of the loops read it: in the dtype of its products."""
+        return in_compute_dtype(x) if self.narrow is None else x
+
+    def product(self, x: Value, labels: str, columns: Value) -> Value:
+        """The product of matrices, of which `labels` says where the terms t and the rows r are, and of columns."""
+        if self.narrow is not None:
+            return wide_contract(
+                with_dtype(x, self.narrow), with_dtype(columns, self.narrow), spec=f"{labels},htc->hrc"
+            )
+        if columns.ndim == x.ndim:
+            return contract(x, columns, spec=f"{labels},htc->hrc")
+        made = contract(x, columns, spec=f"{labels},hptc->hrpc")
+        found: Value = reshape(made, shape=(*made.shape[:2], made.shape[2] * made.shape[3]))
+        return found
+
     def numbers(self) -> tuple[Value, Value]:
         """The numbers of the blocks of queries and of keys."""
         counts = self.query_blocks, self.key_blocks
@@ -275,24 +293,27 @@ def places(number: Value, block: int, shape: tuple[int, ...], axis: int) -> Valu
     return found
 
 
-def times_columns(x: Value, labels: str, columns: Value) -> Value:
-    """The product of matrices, of which `labels` says where the terms t and the rows r are, and of columns."""
-    if columns.ndim == x.ndim:
-        return contract(x, columns, spec=f"{labels},htc->hrc")
-    made = contract(x, columns, spec=f"{labels},hptc->hrpc")
-    found: Value = reshape(made, shape=(*made.shape[:2], made.shape[2] * made.shape[3]))
+def with_dtype(x: Value, dtype: DType) -> Value:
+    """A value in a dtype."""
+    found: Value = x if x.dtype == dtype else cast(x, dtype=dtype)
     return found
 
 
 def blocks_of(
-    size: AttentionSizes, lead: tuple[int, ...], causal: bool, dropout: float, block: tuple[int, int], panel: int
+    size: AttentionSizes,
+    lead: tuple[int, ...],
+    causal: bool,
+    dropout: float,
+    block: tuple[int, int],
+    panel: int,
+    narrow: DType | None,
 ) -> Blocks:
     """The blocks of a call on some of the leading axes."""
     queries, keys = even_block(size.queries, block[0]), even_block(size.keys, block[1])
-    return Blocks(size._replace(lead=lead), causal, dropout, panel, *queries, *keys)
+    return Blocks(size._replace(lead=lead), causal, dropout, panel, *queries, *keys, narrow)
 
 
-def most_heads(size: AttentionSizes, block: tuple[int, int]) -> int:
-    """The leading axes that a step takes at a time."""
+def most_heads(size: AttentionSizes, block: tuple[int, int], most: int) -> int:
+    """The leading axes that a step takes at a time, with up to so many scores."""
     scores = size.groups * min(block[0], size.queries) * min(block[1], size.keys)
-    return max(int(MOST_SCORES // max(scores, 1)), 1)
+    return max(int(most // max(scores, 1)), 1)

@@ -11,7 +11,7 @@ from wholestep.ir.graph import OPS, Graph, Node, Value
 from wholestep.lower.legalize import attention, fft, matrix_functions, sort
 from wholestep.lower.legalize.attention_blocks import no_panels
 from wholestep.lower.legalize.internal_ops import require
-from wholestep.lower.target import SCALAR, Expansion, Target
+from wholestep.lower.target import CORE_ATTENTION, SCALAR, Expansion, Target
 from wholestep.passes.dce import dce
 from wholestep.passes.inline_bodies import splice
 from wholestep.passes.named_pass import Pass
@@ -46,7 +46,7 @@ def has_safe_exponent(node: Node) -> bool:
 
 
 EXPANSIONS: dict[str, Expansion] = {
-    **attention.expansions(no_panels),
+    **attention.expansions(no_panels, CORE_ATTENTION),
     **sort.EXPANSIONS,
     **matrix_functions.EXPANSIONS,
     **fft.EXPANSIONS,
@@ -83,7 +83,7 @@ def expand_ops(graph: Graph, target: Target = SCALAR) -> Graph:
     -->
     t = permute(a); u = permute(b); v = trtrs(t, u); y = permute(v)
     """
-    rules = {**EXPANSIONS, **attention.expansions(target.panel_columns), **target.expansions()}
+    rules = {**EXPANSIONS, **attention.expansions(target.panel_columns, target.attention), **target.expansions()}
     found = splice(graph, lambda node: expansion_of(node, rules))
     return graph if found is graph else dce(found)  # an expansion may read some of the results of another
 

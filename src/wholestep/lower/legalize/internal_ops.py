@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from wholestep import dtypes
 from wholestep.ir.types import Type, array_type
 from wholestep.kernel.lang import I32, I64, DType, Var
+from wholestep.primitives.contraction import Contract
 from wholestep.primitives.family import Loops, Primitive
 
 
@@ -93,9 +95,21 @@ class TriangularRootOp(InternalOp):
         return t
 
 
+class WideContractOp(Contract, InternalOp):
+    """A contraction whose result has the dtype that it is summed in, not that of its operands."""
+
+    def __init__(self, name: str) -> None:
+        InternalOp.__init__(self, name)
+
+    def type(self, x: Type, y: Type, *, spec: str) -> Type:
+        found = super().type(x, y, spec=spec)
+        return array_type(found.shape, dtypes.compute_dtype(found.dtype))
+
+
 argsort = ArgsortOp("argsort")
 run_starts = RunStartsOp("run_starts")
 collect = CollectOp("collect")
 require = RequireOp("require")
+wide_contract = WideContractOp("wide_contract")
 pivot_permutation = PivotPermutationOp("exchanged")
 triangular_root = TriangularRootOp("triangular_root")

@@ -114,7 +114,7 @@ class CardModule:
 
     def __init__(self, plan: LoweredProgram, language: KernelLanguage, doubles: bool) -> None:
         self.language, self.doubles, self.arena = language, doubles, int(plan.arena)
-        self.written: dict[tuple[str, tuple[str, ...]], KernelCode] = {}
+        self.written: dict[tuple[str, tuple[str, ...], tuple[int, ...]], KernelCode] = {}
         self.trips: dict[int, int] = {}
         """Those of the loops around."""
         self.done_by: list[tuple[Launch | RoutineCall, ...]] = []
@@ -179,7 +179,7 @@ class CardModule:
         """The launch that does these steps, as JSON can hold it: on the numbers of its conditions, then on places."""
         self.done_by.append(steps)
         places = [condition.ref for condition in self.conditions]
-        return ["launch", self.number(kernel), list(map(pack_ref, [*places, *refs]))]
+        return ["launch", self.number(kernel, refs), list(map(pack_ref, [*places, *refs]))]
 
     def ordered(self, parts: Sequence[LaunchPart]) -> list[list[Any]]:
         """Consecutive launches in their order, as JSON can hold them."""
@@ -205,11 +205,12 @@ class CardModule:
             return ["host", part.scalars, loads, list(map(pack_ref, part.stores()))]
         return self.launched(part.kernel, part.refs, part.steps)
 
-    def number(self, kernel: Kernel | KernelsBeside) -> int:
-        """The number of a kernel's text, which is written once."""
-        key = launch_text(kernel), tuple([condition.unless for condition in self.conditions])
+    def number(self, kernel: Kernel | KernelsBeside, refs: Sequence[MemRef]) -> int:
+        """The number of a kernel's text for buffers at these places, which is written once."""
+        aligned = tuple([i for i, ref in enumerate(refs) if self.language.vectors and is_aligned(ref)])
+        key = launch_text(kernel), tuple([condition.unless for condition in self.conditions]), aligned
         if key not in self.written:
-            self.written[key] = write_kernel(kernel, f"k{len(self.written)}", self.language, key[1])
+            self.written[key] = write_kernel(kernel, f"k{len(self.written)}", self.language, key[1], aligned)
         return list(self.written).index(key)
 
     def control(self, step: Step) -> list[Any]:
@@ -230,6 +231,11 @@ class CardModule:
         raise AssertionError(step)
 
 
+def is_aligned(ref: MemRef) -> bool:
+    """Test whether a place is one of the arena, which the driver aligns, that is always at a vector of 16 bytes."""
+    return ref.slot == 0 and all(n % 16 == 0 for n in (ref.offset, *[stride for _, stride in ref.moves]))
+
+
 def pack_program(unit: CompilationUnit, plan: LoweredProgram, language: KernelLanguage, driver: Driver) -> CacheEntry:
     """A program as an entry of the cache."""
     module = CardModule(plan, language, driver.has_doubles)
@@ -238,7 +244,7 @@ def pack_program(unit: CompilationUnit, plan: LoweredProgram, language: KernelLa
     for at, array in zip(plan.constant_offsets, plan.constants, strict=True):
         blob[at : at + array.nbytes] = raw_bytes(np.ascontiguousarray(array))
     facts = {
-        "kernels": [[code.name, code.groups, code.threads] for code in module.codes],
+        "kernels": [[code.name, code.groups, code.threads, code.shared] for code in module.codes],
         "types": [[dtypes.short(s.type.dtype), list(map(int, s.type.shape))] for s in plan.slots],
         "inputs": list(plan.inputs),
         "outputs": list(plan.outputs),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
+import re
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +30,10 @@ PAGE = 1 << 12
 """Bytes that are read by way of pinned memory, such as flags and losses."""
 GRAPHS = 256
 """The graphs that an instance of a program keeps at most."""
+FIRST_MATRICES = 80
+"""The first compute capability with matrix units for bfloat16."""
+MATRICES = re.compile(r"^ +ws_(multiply|copy)\(", re.MULTILINE)
+"""The lines of kernels that only such cards have instructions for."""
 MAJOR, MINOR = "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR", "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR"
 
 
@@ -184,6 +189,12 @@ class CudaDriver:
     # -- kernels -----------------------------------------------------------------------------------------------------
 
     def compile(self, text: str) -> bytes:
+        if self.architecture < FIRST_MATRICES and MATRICES.search(text):
+            raise DeviceError(
+                f"device 'cuda': {self.name}, of compute capability {self.architecture / 10}, has no matrix units for "
+                "bfloat16, by which products of a step with precision='bfloat16' are computed",
+                hint="use precision=None or 'float16' there, or a card of compute capability 8.0 or newer",
+            )
         texts = split_module(text, config.threads() or os.cpu_count() or 1)
         with ThreadPoolExecutor(len(texts)) as pool:
             codes = pool.map(lambda part: self.compiler.compile(part, self.architecture).cubin, texts)
@@ -199,7 +210,11 @@ class CudaDriver:
 
     def function(self, module: CardHandle, shape: KernelShape) -> Any:
         """A kernel of a module that is loaded."""
-        return self.ask("cuModuleGetFunction", module.handle, shape.name.encode())[0]
+        (found,) = self.ask("cuModuleGetFunction", module.handle, shape.name.encode())
+        if shape.shared:
+            most = self.calls.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            self.ask("cuFuncSetAttribute", found, most, shape.shared)
+        return found
 
     def repeat(self, kept: dict[Any, Any], key: Any, places: Sequence[MemoryPlace], work: Callable[[], None]) -> None:
         """Do what `work` does, from the second time on as a graph, and beyond so many keys without one."""
@@ -236,13 +251,15 @@ class CudaDriver:
         return CudaClock(self)
 
     def launch(self, kernel: Any, places: Sequence[MemoryPlace]) -> None:
-        function, groups, threads, _ = kernel
+        function, groups, threads, shared, _ = kernel
         if not groups:
             return
         values = np.array([address_of(place) for place in places], np.uint64)
         pointers = np.arange(len(places), dtype=np.uint64) * values.itemsize + values.ctypes.data
         with self.entered():
-            self.ask("cuLaunchKernel", function, groups, 1, 1, threads, 1, 1, 0, self.stream, pointers.ctypes.data, 0)
+            self.ask(
+                "cuLaunchKernel", function, groups, 1, 1, threads, 1, 1, shared, self.stream, pointers.ctypes.data, 0
+            )
 
 
 class PinnedMemory:

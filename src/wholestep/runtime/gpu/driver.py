@@ -9,11 +9,13 @@ from wholestep.ir.graph import NDArray
 
 
 class KernelShape(NamedTuple):
-    """The launch of a kernel of a module, by its name: workgroups, and work items in each."""
+    """The launch of a kernel of a module, by its name: workgroups, work items in each, and the bytes of shared memory
+    that it has to ask for."""
 
     name: str
     groups: int
     threads: int
+    shared: int = 0
 
 
 class MemoryPlace(NamedTuple):
