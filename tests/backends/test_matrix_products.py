@@ -227,6 +227,33 @@ def test_a_card_without_matrix_units_is_named() -> None:
         card.compile(Cuda().module([code.text]))
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_of_bfloat16_is_that_of_float64_to_its_rounding(causal: bool) -> None:
+    rng = np.random.default_rng(0)
+    q, k, v, w = [rng.standard_normal((1, 2, 48, 24)).astype(BFLOAT16) for _ in range(4)]
+
+    def mixed(q: Any, k: Any, v: Any) -> Any:
+        out = ws.nn.scaled_dot_product_attention(q, k, v, causal=causal, blocks=(16, 16))
+        return (out.astype(np.float32) * w.astype(np.float32)).sum()
+
+    slopes = ws.grad(mixed, argnums=(0, 1, 2))
+    with device_for_tests("cuda") as device:
+        found = ws.jit(slopes, device=device)(q, k, v)
+    wanted = [np.asarray(x, np.float64) for x in (q, k, v)]
+    plain = ws.grad(plain_attention, argnums=(0, 1, 2))(*wanted, w.astype(np.float64), causal)
+    for x, y in zip(found, plain, strict=True):
+        assert np.abs(np.asarray(x, np.float64) - y).max() < 0.03 * np.abs(y).max()
+
+
+def plain_attention(q: Any, k: Any, v: Any, w: Any, causal: bool) -> Any:
+    """Attention that is written out, in a sum with weights."""
+    scores = q @ np.swapaxes(k, -1, -2) * q.shape[-1] ** -0.5
+    if causal:
+        scores = np.where(np.tri(q.shape[-2], dtype=bool), scores, -np.inf)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return (weights / weights.sum(axis=-1, keepdims=True) @ v * w).sum()
+
+
 def test_a_step_in_bfloat16_multiplies_by_matrix_units_and_learns_as_on_the_cpu() -> None:
     rng = np.random.default_rng(0)
     params = {"a": rng.standard_normal((64, 96)).astype(np.float32) / 8, "b": np.zeros(96, np.float32)}

@@ -18,6 +18,8 @@ from wholestep.backends.gpu.kernel_writer import write_kernel
 from wholestep.backends.gpu.share_columns import share_columns
 from wholestep.backends.gpu.vector_items import items_of_run
 from wholestep.kernel.verify import verify_kernel
+from wholestep.lower.program.steps import MemRef
+from wholestep.runtime.gpu.card_program import is_aligned
 
 Array = np.ndarray[Any, Any]
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -81,6 +83,11 @@ def test_only_vectors_of_an_array_that_begins_at_one_are_read_as_such() -> None:
     assert "*(const float4 *)" not in write_kernel(kernel, "k0", Cuda(), (), (0, 1)).text
     assert "*(float4 *)&b1" in write_kernel(kernel, "k0", Cuda(), (), (0, 1)).text
     assert "float4" not in write_kernel(kernel, "k0", Cuda()).text
+
+
+def test_only_places_of_the_arena_are_known_to_begin_at_a_vector() -> None:
+    assert is_aligned(MemRef(0, 64, ((1, 32),)))
+    assert not any(map(is_aligned, (MemRef(3), MemRef(0, 8), MemRef(0, 64, ((1, 32), (2, 24))))))
 
 
 COLUMNS = """
