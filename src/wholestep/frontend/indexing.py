@@ -314,7 +314,7 @@ def read_at_index(x: Value, where: IndexExpression) -> Value:
     return permute(out, axes=tuple(order))
 
 
-WRITERS: dict[str, Scatter] = {op.combiner: op for op in (scatter, scatter_add, scatter_max, scatter_min)}
+WRITERS: dict[str, Scatter] = {op.joined_by: op for op in (scatter, scatter_add, scatter_max, scatter_min)}
 """The writer for each operation that joins what is there with what is written, and without one."""
 
 

@@ -112,13 +112,13 @@ class Gather(Loops, LinearPrimitive):
 class Scatter(Loops, Primitive):
     """A writer at index arrays: operands (x, u, *indices), u shaped as `gather` would read there.
 
-    `combiner` is the operation that joins what is there with what is written, in row-major order of the indices; none
+    `joined_by` is the operation that joins what is there with what is written, in row-major order of the indices; none
     where the last stays.
     """
 
     kind = "indexing"
     precision = FOLLOWS
-    combiner = ""
+    joined_by = ""
 
     def type(self, x: Type, u: Type, *indices: Type, axes: Axes) -> Type:
         shape = picked(self.name, x, indices, axes)
@@ -163,7 +163,7 @@ class ScatterAdd(LinearScatter):
     """x with u added at the indices; what meets at one place adds up. The dual of `gather`."""
 
     precision = WIDE
-    combiner = "add"
+    joined_by = "add"
 
     def ref(self, x: NDArray, u: NDArray, *indices: NDArray, axes: Axes) -> NDArray:
         wide = dtypes.compute_dtype(x.dtype) if x.dtype != object else x.dtype
@@ -178,7 +178,7 @@ class ScatterExtremum(Scatter):
 
     def __init__(self, name: str, join: np.ufunc) -> None:
         super().__init__(name)
-        self.join, self.combiner = join, join.__name__
+        self.join, self.joined_by = join, join.__name__
 
     def type(self, x: Type, u: Type, *indices: Type, axes: Axes) -> Type:
         if dtype_kind(x.dtype) not in "bif":

@@ -61,7 +61,7 @@ def sorted_scatter(node: Node, places: SortedPlaces) -> Value:
     """A scatter by the runs of equal places."""
     x, u, index = node.inputs[:3]
     rows = new_value(node, "reshape", u, shape=(index.type.size, *u.shape[index.ndim :]))
-    options = {"axes": node.params["axes"], "combiner": node.op.combiner}
+    options = {"axes": node.params["axes"], "combiner": node.op.joined_by}
     return internal_value(node, collect, x, rows, *places, **options)
 
 

@@ -69,7 +69,7 @@ def copy_unless_in_place(low: Materializer, x: Value, location: Location) -> Tas
 
 def scatter_element(reader: ElementReader, node: Node, location: Location, place: Coordinates, value: Any) -> None:
     """Store one element, or join it with what is there."""
-    out, combiner = node.outputs[0], node.op.combiner
+    out, combiner = node.outputs[0], node.op.joined_by
     if not combiner:
         reader.store(out, location, place, value)
         return

@@ -110,7 +110,7 @@ class PlaceSearch:
         reader, hit, u = self.reader, self.hit(), self.node.inputs[1]
         rest = [index for a, index in enumerate(self.place) if a not in self.node.params["axes"]]
         update = reader.read_guarded(u, (*self.at, *rest), hit, reader.number(0, u.dtype))
-        combiner = self.node.op.combiner
+        combiner = self.node.op.joined_by
         after = combined_elements(reader, combiner, before, update) if combiner else update
         return after if hit is None else reader.choose(hit, after, before)
 
