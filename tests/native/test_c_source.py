@@ -14,7 +14,6 @@ import wholestep as ws
 from wholestep import tree
 from wholestep.backends.cpu.cpu_features import host_levels
 from wholestep.errors import UnsupportedError
-from wholestep.scipy import special
 from wholestep_tools.audit.correctness import c_sources
 from wholestep_tools.drawn.c_library import CLibrary
 from wholestep_tools.drawn.law import compiled
@@ -86,27 +85,6 @@ def test_a_source_trains_to_the_same_bits(name: str, flags: tuple[str, ...], tmp
     for x, y in zip(found, wanted, strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
     assert (tmp_path / "model.c").stat().st_size < 150_000
-
-
-def drawn() -> Any:
-    """A step that draws normal numbers, whose quantile SciPy computes on this processor."""
-
-    def loss(p: Any, x: Any) -> Any:
-        noise = ws.random.normal(ws.random.key(3), x.shape, np.float32)
-        return np.mean((np.tanh(x * p["scale"] + noise * p["spread"]) - 0.5) ** 2) + special.ndtri(p["chance"]) ** 2
-
-    params = {"scale": np.float32(0.5), "spread": np.float32(0.3), "chance": np.float32(0.6)}
-    return ws.compile(loss, params, optimizer=ws.optim.sgd(0.05), batch=np.linspace(-1, 1, 64, dtype=np.float32))
-
-
-@needs_compiler
-def test_quantiles_of_float32_are_formulas(tmp_path: Path) -> None:
-    step, batch = drawn(), np.linspace(-1, 1, 64, dtype=np.float32)
-    step.export(tmp_path / "model.c")
-    losses = CProgram(tmp_path, batch, ["model.c"], "").train(
-        tmp_path / "model.safetensors", tmp_path / "new.safetensors", 10
-    )
-    np.testing.assert_allclose(losses, [float(step(batch).loss) for _ in range(10)], rtol=1e-5)
 
 
 def test_half_precision_is_refused_by_operation_and_line(tmp_path: Path) -> None:

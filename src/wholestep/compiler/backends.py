@@ -8,11 +8,10 @@ from functools import partial
 
 from wholestep.backends.gpu.dispatch_list import DispatchRecorder, GivenScalar
 from wholestep.backends.gpu.target import PAGE
-from wholestep.export.rules.special import SPECIAL_FUNCTIONS
 from wholestep.lower.target import Target
 from wholestep.runtime.backend import Backend
 from wholestep.runtime.cpu.backend import exporting_backend, host_backend
-from wholestep.runtime.gpu.backend import cuda_backend, opencl_backend, webgpu_backend
+from wholestep.runtime.gpu.backend import SPECIAL_FUNCTIONS, cuda_backend, opencl_backend, webgpu_backend
 
 BACKENDS: dict[str, Callable[[], Backend]] = {
     "cpu": host_backend,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from wholestep.dims import Size
@@ -112,8 +112,7 @@ class Target:
     beside each other, and `reuse` limits how values share memory for that. `index_bits` is the width of the integers
     that indices are computed in, `doubles` whether there is float64 at all, and `split` says which reductions run in
     two stages, since threads share the first. `operands` limits the orders in which
-    contractions read, `attention` the blocks of attention, `rates` are assumed where none are measured, and `functions`
-    are the operations that other ones stand for, since there is no library for them.
+    contractions read, `attention` the blocks of attention, and `rates` are assumed where none are measured.
     """
 
     name: str = "scalar"
@@ -131,7 +130,6 @@ class Target:
     operands: OperandLimits = DEFAULT_OPERANDS
     attention: AttentionLimits = CORE_ATTENTION
     rates: Rates = DEFAULT_RATES
-    functions: Mapping[str, Expansion] = field(default_factory=dict, hash=False)
 
     def check_kernel(self, kernel: Kernel) -> None:
         """Raise UnsupportedError for a kernel that wants what the device does not have."""
@@ -185,8 +183,8 @@ class Target:
         return False
 
     def expansions(self) -> Mapping[str, Expansion]:
-        """The expansion of each operation that the target's libraries compute, or its `functions`, by name."""
-        return self.functions
+        """The expansion of each operation that the target's libraries compute, by name."""
+        return {}
 
     def library_rules(self) -> Mapping[str, Any]:
         """The rules (`OpaqueRule`) of internal operations that are calls of the target's libraries, by name."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from wholestep.export.core import Rule
 from wholestep.export.rules.elementwise import is_complex_value
 from wholestep.export.rules.random_words import like
 from wholestep.ir.graph import OPS, Value
-from wholestep.kernel.maths.coefficients import F32
-from wholestep.lower.target import Expansion
 from wholestep.primitives.arithmetic import abs as absolute, fmod, maximum, minimum
 from wholestep.primitives.functions import erf, erfc, exp, expm1, log, log1p, sin, sqrt, tan
 from wholestep.primitives.logic import equal, floor, isfinite, isnan, not_equal, rint, select
@@ -338,21 +336,3 @@ FUNCTIONS: Mapping[str, Callable[..., Value]] = {
 }
 SPECIAL_RULES: Mapping[str, Rule] = {name: real_function(f) for name, f in FUNCTIONS.items()}
 """Rules of special functions, for targets that have no library for them."""
-
-
-def special_function(rule: Rule) -> Expansion:
-    """The expansion of a function of scipy.special by its formula; only float32 has its digits."""
-
-    def expand(*xs: Value) -> Sequence[Value] | None:
-        found = rule(*xs) if all(x.dtype == F32 for x in xs) else None
-        return (found,) if isinstance(found, Value) else found
-
-    return expand
-
-
-LOSING_DIGITS = frozenset({"gammaln", "gamma", "rgamma", "betaln", "beta"})
-"""Functions whose formulas are more than ten units of float32 off."""
-SPECIAL_FUNCTIONS: Mapping[str, Expansion] = {
-    name: special_function(rule) for name, rule in SPECIAL_RULES.items() if name not in LOSING_DIGITS
-}
-"""Functions for targets of the compiler that have no library for them."""

@@ -13,9 +13,13 @@ from wholestep.backends.gpu.limits import check_program
 from wholestep.backends.gpu.opencl import OpenCL
 from wholestep.backends.gpu.target import CUDA, OPENCL, WEBGPU, CardTarget
 from wholestep.backends.gpu.wgsl import WGSL
-from wholestep.export.rules.special import SPECIAL_FUNCTIONS
+from wholestep.export.core import Rule
+from wholestep.export.rules.special import SPECIAL_RULES
+from wholestep.ir.graph import Value
+from wholestep.kernel.maths.coefficients import F32
 from wholestep.lower.compilation_unit import CompilationUnit
 from wholestep.lower.program.program import LoweredProgram
+from wholestep.lower.target import Expansion
 from wholestep.runtime.backend import Backend, LoadedCode
 from wholestep.runtime.cache.private_folder import CacheEntry
 from wholestep.runtime.gpu.card_program import CardModule, pack_program, unpack_program
@@ -58,6 +62,24 @@ class CardBackend(Backend):
         assert isinstance(code, CardCode)
         timed = CardModule(plan, self.language, self.driver.has_doubles).done_by
         return ProfiledCardProgram(code.executable(streams), timed, state, self.driver.clock())
+
+
+def special_function(rule: Rule) -> Expansion:
+    """The expansion of a function of scipy.special by its formula in exported files; only float32 has its digits."""
+
+    def expand(*xs: Value) -> Sequence[Value] | None:
+        found = rule(*xs) if all(x.dtype == F32 for x in xs) else None
+        return (found,) if isinstance(found, Value) else found
+
+    return expand
+
+
+LOSING_DIGITS = frozenset({"gammaln", "gamma", "rgamma", "betaln", "beta"})
+"""Functions whose formulas are more than ten units of float32 off."""
+SPECIAL_FUNCTIONS: Mapping[str, Expansion] = {
+    name: special_function(rule) for name, rule in SPECIAL_RULES.items() if name not in LOSING_DIGITS
+}
+"""Functions that cards have no library for."""
 
 
 @cache

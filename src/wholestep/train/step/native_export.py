@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +18,6 @@ from wholestep.export.native.names import check_function_name, prefix_of
 from wholestep.export.native.page_module import es_module
 from wholestep.export.native.state_code import StateFile, state_code
 from wholestep.export.native.wasm import wasm_module
-from wholestep.export.rules.special import SPECIAL_FUNCTIONS
 from wholestep.ir.types import array_type
 from wholestep.lower.compilation_unit import CompilationUnit
 from wholestep.lower.target import Target
@@ -64,8 +62,7 @@ def native_files(
     if target == "wasm" and processor not in (None, default):
         raise UnsupportedError(f"export to wasm: it is the processor, and not {processor}")
     backend = processor_backend(processor or default)
-    machine = replace(backend.target, functions=SPECIAL_FUNCTIONS)
-    model = native_model(engine, path, target, machine, attached)
+    model = native_model(engine, path, target, backend.target, attached)
     return write_for(model, backend, path)
 
 

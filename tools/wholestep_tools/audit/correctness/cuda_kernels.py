@@ -15,12 +15,12 @@ from wholestep.backends.gpu.limits import check_program
 from wholestep.backends.gpu.target import CUDA
 from wholestep.compiler.driver import plan_graph
 from wholestep.errors import DeviceError, UnsupportedError
-from wholestep.export.rules.special import SPECIAL_FUNCTIONS
 from wholestep.ir.graph import Graph
 from wholestep.kernel.lang import Kernel
 from wholestep.lower.compilation_unit import CompilationUnit
 from wholestep.lower.program.program import LoweredProgram
 from wholestep.primitives.family import REGISTRY, Primitive
+from wholestep.runtime.gpu.backend import SPECIAL_FUNCTIONS
 from wholestep.runtime.gpu.card_program import CardModule
 from wholestep.runtime.gpu.nvrtc import NVRTC, KernelUse, cuda_compiler
 from wholestep.testing.laws import derived

@@ -63,7 +63,7 @@ class CpuMachine(Target):
         return worth_sharing(kernel)
 
     def expansions(self) -> Mapping[str, Expansion]:
-        return {**LAPACK_EXPANSIONS, **self.functions}
+        return LAPACK_EXPANSIONS
 
     def library_rules(self) -> Mapping[str, Any]:
         return LIBRARY_RULES
