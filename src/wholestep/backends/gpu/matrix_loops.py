@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from wholestep.backends.gpu.language import THREAD
+from wholestep.backends.gpu.vector_items import VECTOR_BYTES
 from wholestep.kernel.lang import Axis, Buffer, Fold, Index, Loop, Store, Var
 
 TERMS = 16
@@ -19,8 +20,6 @@ ROWS, COLUMNS = 8, 4
 """The threads of a warp, as rows and columns of a fragment."""
 LANES = 5
 """The axes of two threads each that are the threads of a warp, those of its columns last."""
-VECTOR_BYTES = 16
-"""The bytes that are copied at once."""
 
 
 class Fragment(NamedTuple):

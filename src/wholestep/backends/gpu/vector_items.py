@@ -13,6 +13,7 @@ from wholestep.kernel.lang import Axis, Buffer, Index, Kernel, Loop, Store, Var,
 from wholestep.kernel.workgroups import Workgroup, find_workgroup
 
 VECTOR_BYTES = 16
+"""The bytes that are loaded, stored or copied at once."""
 WORDS = {"f32": "float4", "i32": "int4", "u32": "uint4"}
 """The types of vectors of four words."""
 HALVES = ("bf16", "f16")

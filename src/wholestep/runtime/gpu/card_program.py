@@ -14,6 +14,7 @@ from wholestep.backends.gpu.host_scalars import Element, HostScalars, SplitKerne
 from wholestep.backends.gpu.kernel_writer import KernelCode, write_kernel
 from wholestep.backends.gpu.language import KernelLanguage
 from wholestep.backends.gpu.launch_order import HOST_ELEMENT, HostPart, LaunchPart, card_part, order_launches
+from wholestep.backends.gpu.vector_items import VECTOR_BYTES
 from wholestep.ir.graph import NDArray
 from wholestep.ir.types import Type, array_type
 from wholestep.kernel.lang import Kernel
@@ -233,7 +234,7 @@ class CardModule:
 
 def is_aligned(ref: MemRef) -> bool:
     """Test whether a place is one of the arena, which the driver aligns, that is always at a vector of 16 bytes."""
-    return ref.slot == 0 and all(n % 16 == 0 for n in (ref.offset, *[stride for _, stride in ref.moves]))
+    return ref.slot == 0 and all(n % VECTOR_BYTES == 0 for n in (ref.offset, *[stride for _, stride in ref.moves]))
 
 
 def pack_program(unit: CompilationUnit, plan: LoweredProgram, language: KernelLanguage, driver: Driver) -> CacheEntry:
