@@ -23,7 +23,7 @@ from wholestep.backends.gpu.collapse_folds import collapse_folds
 from wholestep.backends.gpu.find_products import Product, find_product
 from wholestep.backends.gpu.matrix_loops import COLUMNS, ROWS
 from wholestep.backends.gpu.placed_values import PlacedValues
-from wholestep.backends.gpu.tile_kernel import TileKernel
+from wholestep.backends.gpu.tile_kernel import LEAST, TileKernel
 from wholestep.backends.gpu.tile_shapes import MATRIX_SHAPES, VECTOR, MatrixShape
 from wholestep.kernel.collapse_loops import LoopCollapse, is_collapsible, is_independent
 from wholestep.kernel.index_arithmetic import divide_index, index_in_range
@@ -31,9 +31,6 @@ from wholestep.kernel.lang import Axis, Buffer, Index, Kernel, Loop, Statement, 
 from wholestep.kernel.workgroups import find_workgroup
 
 BFLOAT16, FLOAT32 = dtypes.from_short("bf16"), dtypes.from_short("f32")
-LEAST = 16
-"""Fewer rows, columns or terms than this are no tile."""
-
 MANY_SUMS, FEW_STATEMENTS = 64, 8
 """A thread has more sums than these only where no more statements than those follow on one: registers are few."""
 

@@ -12,6 +12,9 @@ from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.lang import I64, Axis, Index, Kernel, Var
 from wholestep.kernel.workgroups import find_workgroup
 
+LEAST = 16
+"""Fewer rows, columns or terms than this are no tile."""
+
 
 class TileKernel:
     """The kernel of a product in tiles of so many rows and columns."""

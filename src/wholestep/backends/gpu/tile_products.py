@@ -20,15 +20,12 @@ from typing import NamedTuple
 
 from wholestep.backends.gpu.find_products import Product, find_product
 from wholestep.backends.gpu.placed_values import PlacedValues
-from wholestep.backends.gpu.tile_kernel import TileKernel, thread_number
+from wholestep.backends.gpu.tile_kernel import LEAST, TileKernel, thread_number
 from wholestep.backends.gpu.tile_shapes import RUN, CardTiles, TileShape
 from wholestep.kernel.index_arithmetic import divide_index
 from wholestep.kernel.lang import I64, Axis, Buffer, DType, Index, Kernel, Var
 from wholestep.kernel.summation import values_behind
 from wholestep.kernel.workgroups import find_workgroup
-
-LEAST = 16
-"""Fewer rows, columns or terms than this are no tile."""
 
 
 def tile_product(kernel: Kernel, tiles: CardTiles) -> Kernel | None:
