@@ -65,6 +65,8 @@ PRICED = (
 """What predicts and measures, which no result depends on."""
 
 
+SHORT_PASSES = ("tests/passes/test_rules.py", "tests/passes/test_passes.py", "tests/passes/test_optional.py")
+"""The tests of passes that take no minute."""
 BUDGET, SPILL = "tests/lower/test_budget.py", "tests/lower/test_spill.py"
 
 
@@ -129,9 +131,9 @@ def stages(mutant: Mutant | None) -> list[list[str]]:
     if mutant is not None and mutant.file in OWN:
         return [OWN[mutant.file], *stages(mutant._replace(file=f"{package}/family.py"))]
     if package == "passes":
-        return [["tests/passes"], list(TESTS)]
+        return [list(SHORT_PASSES), ["tests/passes"], list(TESTS)]
     if stem.startswith("remat/"):
-        return [[BUDGET], [SPILL]]
+        return [[BUDGET, "-k", "not random"], [BUDGET], [SPILL]]
     if package in ("lower", "backends", "report"):
         return [[test] for test in COMPILED]
     if package != "primitives" or stem in ("family", "structure", "loops"):
