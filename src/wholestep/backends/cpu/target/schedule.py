@@ -31,6 +31,11 @@ LONG_REDUCTION = 512
 """Over so many terms a panel of columns goes outermost, so that it stays in cache while the rows go by."""
 
 
+STREAMED_TERMS = 64
+"""Sums of so many products of one row read the other operand as fast as memory gives it. Measured."""
+SHARE_POINTS = 1 << 16
+"""Loop points of such sums that are worth a thread of their own: fewer take as long as waking it. Measured."""
+
 TURNED_HALVES = 32
 """The bytes of vectors of which halves are turned as well as squares."""
 SAME_SET_BYTES = 2048
@@ -299,17 +304,27 @@ def transposed_axis(kernel: Kernel, lane: Axis, lanes: int) -> Axis | None:
 
 
 def tile_columns(kernel: Kernel, lane: Axis, vectors: Size, machine: Target) -> int:
-    """The number of vectors of columns side by side: of long sums of products that no row uses again, as many as there
-    are registers for, and threads."""
-    folds = [(fold.op, loop.axis.extent) for loop in kernel_loops(kernel) for fold in loop.folds]
-    if isinstance(vectors, int) and not reused_axes(kernel, lane) and all(f[0] == "fma" for f in folds):
-        most = machine.registers * 7 // 8
-        most = min(most, vectors // 4) if parallel_axes(kernel) == [lane] else most
-        if most > max(COLUMN_VECTORS) and vectors > 1 and max([f[1] for f in folds]) >= LONG_REDUCTION:
+    """The number of vectors of columns side by side."""
+    products = all(fold.op == "fma" for loop in kernel_loops(kernel) for fold in loop.folds)
+    if isinstance(vectors, int) and vectors > 1 and products and not reused_axes(kernel, lane):
+        most = streamed_columns(kernel, lane, vectors, machine)
+        if most > 1:
             return tile_divisor(vectors, most, 2)
-    if isinstance(vectors, int) and vectors > 3 and machine.registers < 32 and all(f[0] == "fma" for f in folds):
+    if isinstance(vectors, int) and vectors > 3 and machine.registers < 32 and products:
         return 2
     return next((n for n in COLUMN_VECTORS if vectors % n == 0), 2)
+
+
+def streamed_columns(kernel: Kernel, lane: Axis, vectors: int, machine: Target) -> int:
+    """Up to how many vectors of columns go side by side in sums of products that no row uses again: as many as there
+    are registers for, since memory is read in long runs then and no sum waits for its last product, and as leave each
+    thread enough of a long sum; 0 for short sums."""
+    folding = [loop for loop in kernel_loops(kernel) if loop.folds]
+    if max([loop.axis.extent for loop in folding]) < STREAMED_TERMS:
+        return 0
+    most = machine.registers * 7 // 8 // max([len(loop.folds) for loop in folding])
+    shares = max(min(loop_points(kernel) // SHARE_POINTS, 4), 1) if parallel_axes(kernel) == [lane] else 1
+    return min(most, vectors // shares)
 
 
 def reused_axes(kernel: Kernel, lane: Axis) -> list[Axis]:
