@@ -254,6 +254,7 @@ JAX = PythonTarget(
     setup='\n\njax.config.update("jax_enable_x64", True)  # counters are 64-bit integers',
     convolved=jax_convolved,
     has_convolution=jax_convolves,
+    channels_last=True,
     holds=jax_holds,
     rules={**RULES, "cond": kept_or_updated},
 )

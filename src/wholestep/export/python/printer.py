@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from wholestep.dims import Dim, names
 from wholestep.errors import UnsupportedError, Where, line_of
+from wholestep.export.channels_last import channels_last
 from wholestep.export.convolutions import ConvolvedProduct, convolutions_in, nodes_beside
 from wholestep.export.core import export_core, symbolic_sizes_refused
 from wholestep.export.python.vocabulary import Call, PythonTarget, joined_thin_shapes, listed, literal, thin_shape
@@ -52,7 +53,8 @@ class GraphPrinter:
     def program(self, graph: Graph, name: str) -> None:
         """Print a graph, lowered to the words of the target, as a function of this name."""
         sizes = {known: Dim(f"n{i}") for i, known in enumerate(sorted(all_names(graph)))}
-        self.print(export_core(graph_at(graph, sizes) if sizes else graph, self.target), name)
+        core = export_core(graph_at(graph, sizes) if sizes else graph, self.target)
+        self.print(channels_last(core, self.target.has_convolution) if self.target.channels_last else core, name)
 
     def constant(self, value: NDArray) -> str:
         """An array that the program holds; the same one is held once."""

@@ -107,6 +107,8 @@ class PythonTarget:
     """The spelling of a product with windows as a convolution of (source, other operand)."""
     has_convolution: Callable[[ConvolvedProduct], bool] = any_convolution
     """False for a convolution that the spelling does not hold for."""
+    channels_last: bool = False
+    """True where convolutions, and what is between them, are fastest with the channels of images last."""
     holds: Callable[[Node], bool] = anywhere
     """False for an operation whose word does not take its dtypes or parameters."""
     rules: Mapping[str, Rule] = field(default_factory=lambda: RULES)
