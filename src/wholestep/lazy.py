@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -23,11 +23,14 @@ def late(package: str, name: str, module: str) -> Any:
     return vars(sys.modules[package]).setdefault(name, found)
 
 
-def names_of(package: str, above: Mapping[str, str] = NOTHING) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def names_of(
+    package: str, above: Mapping[str, str] = NOTHING, modules: Collection[str] = ()
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` for a package; the names become its own when the first of them is asked for.
 
-    `above` has the modules of names that are this package's for users, and made of what lies on higher floors. A name
-    that it does not have is an error that says what to write, where another library has it.
+    `above` has the modules of names that are this package's for users, and made of what lies on higher floors;
+    `modules` are public modules of the package, which its other modules import before there are any names. A name that
+    the package does not have is an error that says what to write, where another library has it.
     """
 
     def public() -> dict[str, Any]:
@@ -37,6 +40,8 @@ def names_of(package: str, above: Mapping[str, str] = NOTHING) -> tuple[Callable
     def get(name: str) -> Any:
         if name in above:
             return late(package, name, above[name])
+        if name in modules:
+            return importlib.import_module(f"{package}.{name}")
         if name == "__all__":
             return names()
         found = public()

@@ -31,6 +31,32 @@ def test_the_compiler_may_be_asked_for_first_inside_a_derivative():
     assert float(printed(code)) == 1.0
 
 
+EACH_FIRST = """
+import importlib, pathlib, sys
+import wholestep.nn
+inside = lambda: [name for name in sys.modules if name.startswith("wholestep.nn")]
+folder = pathlib.Path(wholestep.nn.__file__).parent
+for file in sorted(folder.rglob("*.py")):
+    for name in inside():
+        del sys.modules[name]
+    parts = file.relative_to(folder.parent.parent).with_suffix("").parts
+    importlib.import_module(".".join(parts).removesuffix(".__init__"))
+print(len(inside()) > 0)
+"""
+
+
+def test_any_module_of_layers_may_be_imported_first():
+    """The module of a layer is what a new process meets first where it reads a model from a pickle."""
+    assert printed(EACH_FIRST) == "True"
+
+
+def test_a_pickled_layer_is_read_in_a_new_process(tmp_path):
+    file = tmp_path / "layer.pkl"
+    file.write_bytes(pickle.dumps(ws.nn.Sequential(ws.nn.Linear(3, 2, key=0), ws.nn.LayerNorm(2))))
+    code = f"import pickle; print(pickle.load(open({str(file)!r}, 'rb')).layers[0].weight.shape)"
+    assert printed(code) == "(3, 2)"
+
+
 @pytest.mark.parametrize("name", ["jit", "compile", "trace", "eval_shape", "stacked", "block_until_ready"])
 def test_a_late_name_is_one_object(name):
     found = getattr(ws, name)

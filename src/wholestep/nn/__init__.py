@@ -22,5 +22,6 @@ if TYPE_CHECKING:
     from wholestep.nn.public import *  # noqa: F403  # what is found at run time, for type checkers
 
 FILES, TORCH = "wholestep.train.checkpoint.models", "wholestep.train.checkpoint.torch_models"
+ABOVE = {"load": FILES, "save": FILES, "from_torch": TORCH, "to_torch": TORCH}
 
-__getattr__, __dir__ = names_of("wholestep.nn", {"load": FILES, "save": FILES, "from_torch": TORCH, "to_torch": TORCH})
+__getattr__, __dir__ = names_of("wholestep.nn", ABOVE, ("init", "metrics", "models"))

@@ -11,10 +11,21 @@ from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
 from wholestep.frontend.batching import pmean, psum
 from wholestep.frontend.marks import stop_gradient
-from wholestep.nn import init, normalization
+from wholestep.nn import init
 from wholestep.nn.annotations import buffer
 from wholestep.nn.linears import sized
 from wholestep.nn.module import Module
+from wholestep.nn.normalization import (
+    batch_norm,
+    but_channels,
+    group_norm,
+    in_wide,
+    instance_norm,
+    layer_norm,
+    local_response_norm,
+    mean_and_variance,
+    rms_norm,
+)
 from wholestep.nn.windows import type_text
 from wholestep.numpy.reductions import traced_count
 
@@ -58,7 +69,7 @@ class LayerNorm(Normalization):
         self.eps = eps
 
     def __call__(self, x: Any) -> Any:
-        return normalization.layer_norm(x, self.gain, self.bias, self.eps)
+        return layer_norm(x, self.gain, self.bias, self.eps)
 
 
 class RMSNorm(Normalization):
@@ -78,7 +89,7 @@ class RMSNorm(Normalization):
         self.eps = eps
 
     def __call__(self, x: Any) -> Any:
-        return normalization.rms_norm(x, self.gain, self.eps)
+        return rms_norm(x, self.gain, self.eps)
 
 
 class BatchNorm(Normalization):
@@ -128,16 +139,16 @@ class BatchNorm(Normalization):
         if x.ndim < 2 or x.shape[1] != channels:
             raise ShapeError(f"BatchNorm: x is {type_text(x)}; axis 1 must be the {channels} channels")
         if not self.training:
-            return normalization.batch_norm(x, self.gain, self.bias, mean=self.mean, var=self.var, eps=self.eps)
-        count, wide, axes = x.size // x.shape[1], normalization.in_wide(x), normalization.but_channels(x)
+            return batch_norm(x, self.gain, self.bias, mean=self.mean, var=self.var, eps=self.eps)
+        count, wide, axes = x.size // x.shape[1], in_wide(x), but_channels(x)
         if self.axis_name is None:
-            self.follow(*normalization.mean_and_variance(wide, axes), count)
-            return normalization.batch_norm(x, self.gain, self.bias, eps=self.eps)
+            self.follow(*mean_and_variance(wide, axes), count)
+            return batch_norm(x, self.gain, self.bias, eps=self.eps)
         mean = pmean(wnp.mean(wide, axis=axes), self.axis_name)
         centred = wide - mean.reshape(-1, *[1] * (x.ndim - 2))
         var = pmean(wnp.mean(centred * centred, axis=axes), self.axis_name)
         self.follow(mean, var, psum(np.float64(1.0), self.axis_name) * count)
-        return normalization.batch_norm(x, self.gain, self.bias, mean=mean, var=var, eps=self.eps)
+        return batch_norm(x, self.gain, self.bias, mean=mean, var=var, eps=self.eps)
 
     def follow(self, mean: Any, var: Any, count: Any) -> None:
         """Move the running statistics towards those of so many numbers of each channel."""
@@ -179,7 +190,7 @@ class GroupNorm(Normalization):
         self.groups, self.eps = groups, eps
 
     def __call__(self, x: Any) -> Any:
-        return normalization.group_norm(x, self.groups, self.gain, self.bias, self.eps)
+        return group_norm(x, self.groups, self.gain, self.bias, self.eps)
 
 
 class InstanceNorm(Normalization):
@@ -200,7 +211,7 @@ class InstanceNorm(Normalization):
         self.eps = eps
 
     def __call__(self, x: Any) -> Any:
-        return normalization.instance_norm(x, self.gain, self.bias, self.eps)
+        return instance_norm(x, self.gain, self.bias, self.eps)
 
 
 class LocalResponseNorm(Module):
@@ -220,4 +231,4 @@ class LocalResponseNorm(Module):
         self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
 
     def __call__(self, x: Any) -> Any:
-        return normalization.local_response_norm(x, self.size, alpha=self.alpha, beta=self.beta, k=self.k)
+        return local_response_norm(x, self.size, alpha=self.alpha, beta=self.beta, k=self.k)

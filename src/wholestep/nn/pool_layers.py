@@ -6,10 +6,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-from wholestep.nn import pooling, unpooling
 from wholestep.nn.module import Module
+from wholestep.nn.pooling import (
+    adaptive_avg_pool,
+    adaptive_max_pool,
+    avg_pool1d,
+    avg_pool2d,
+    avg_pool3d,
+    lp_pool1d,
+    lp_pool2d,
+    lp_pool3d,
+    max_pool1d,
+    max_pool2d,
+    max_pool3d,
+)
 from wholestep.nn.resampling import upsample
 from wholestep.nn.spatial import like_images
+from wholestep.nn.unpooling import max_unpool1d, max_unpool2d, max_unpool3d
 from wholestep.nn.windows import Ints, Padding
 
 
@@ -53,17 +66,17 @@ class MaxPool2d(MaxPool):
     (1, 3, 2, 2)
     """
 
-    function = staticmethod(pooling.max_pool2d)
+    function = staticmethod(max_pool2d)
 
 
 @like_images(1, MaxPool2d)
 class MaxPool1d(MaxPool):
-    function = staticmethod(pooling.max_pool1d)
+    function = staticmethod(max_pool1d)
 
 
 @like_images(3, MaxPool2d)
 class MaxPool3d(MaxPool):
-    function = staticmethod(pooling.max_pool3d)
+    function = staticmethod(max_pool3d)
 
 
 @dataclass(eq=False, repr=False)
@@ -85,17 +98,17 @@ class AvgPool2d(AvgPool):
     (1, 3, 2, 2)
     """
 
-    function = staticmethod(pooling.avg_pool2d)
+    function = staticmethod(avg_pool2d)
 
 
 @like_images(1, AvgPool2d)
 class AvgPool1d(AvgPool):
-    function = staticmethod(pooling.avg_pool1d)
+    function = staticmethod(avg_pool1d)
 
 
 @like_images(3, AvgPool2d)
 class AvgPool3d(AvgPool):
-    function = staticmethod(pooling.avg_pool3d)
+    function = staticmethod(avg_pool3d)
 
 
 @dataclass(eq=False, repr=False)
@@ -121,17 +134,17 @@ class LpPool2d(LpPool):
     (1, 3, 2, 2)
     """
 
-    function = staticmethod(pooling.lp_pool2d)
+    function = staticmethod(lp_pool2d)
 
 
 @like_images(1, LpPool2d)
 class LpPool1d(LpPool):
-    function = staticmethod(pooling.lp_pool1d)
+    function = staticmethod(lp_pool1d)
 
 
 @like_images(3, LpPool2d)
 class LpPool3d(LpPool):
-    function = staticmethod(pooling.lp_pool3d)
+    function = staticmethod(lp_pool3d)
 
 
 @dataclass(eq=False, repr=False)
@@ -160,17 +173,17 @@ class MaxUnpool2d(MaxUnpool):
     (1, 3, 4, 4)
     """
 
-    function = staticmethod(unpooling.max_unpool2d)
+    function = staticmethod(max_unpool2d)
 
 
 @like_images(1, MaxUnpool2d)
 class MaxUnpool1d(MaxUnpool):
-    function = staticmethod(unpooling.max_unpool1d)
+    function = staticmethod(max_unpool1d)
 
 
 @like_images(3, MaxUnpool2d)
 class MaxUnpool3d(MaxUnpool):
-    function = staticmethod(unpooling.max_unpool3d)
+    function = staticmethod(max_unpool3d)
 
 
 @dataclass(eq=False, repr=False)
@@ -187,7 +200,7 @@ class AdaptiveMaxPool(Resampled):
     """
 
     size: Ints
-    function = staticmethod(pooling.adaptive_max_pool)
+    function = staticmethod(adaptive_max_pool)
 
 
 @dataclass(eq=False, repr=False)
@@ -204,7 +217,7 @@ class AdaptiveAvgPool(Resampled):
     """
 
     size: Ints
-    function = staticmethod(pooling.adaptive_avg_pool)
+    function = staticmethod(adaptive_avg_pool)
 
 
 @dataclass(eq=False, repr=False)
