@@ -51,6 +51,13 @@ def test_a_function_takes_the_parameters_of_the_one_it_covers(name: str) -> None
         assert len(by_place[1]) >= len(by_place[0])
 
 
+@pytest.mark.parametrize("outside", [f for f, ours in dispatch.FUNCTIONS.items() if getattr(ours, "stated", "")])
+def test_a_stated_signature_is_that_of_the_function(outside: Any) -> None:
+    """A process without docstrings knows no other."""
+    stated = inspect.signature(eval("lambda " + dispatch.FUNCTIONS[outside].stated.strip("()") + ": 0"))
+    assert stated == inspect.signature(outside)
+
+
 @pytest.mark.parametrize("name", ["norm.logpdf", "norm.cdf", "norm.ppf", "poisson.logpmf", "beta.sf"])
 def test_a_distribution_takes_its_operand_by_name(name: str) -> None:
     family, method = name.split(".")

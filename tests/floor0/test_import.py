@@ -13,9 +13,10 @@ from wholestep.collector import without_garbage_collection
 WAITING = ("wholestep.compiler", "wholestep.lower", "wholestep.runtime", "wholestep.train", "llvmlite", "numpy.random")
 
 
-def printed(code: str) -> str:
-    """What a new process prints."""
-    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+def printed(code: str, *options: str) -> str:
+    """The output of a new process, whose interpreter has these options."""
+    command = [sys.executable, *options, "-c", code]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def test_the_compiler_waits_until_it_is_asked_for():
@@ -55,6 +56,22 @@ def test_a_pickled_layer_is_read_in_a_new_process(tmp_path):
     file.write_bytes(pickle.dumps(ws.nn.Sequential(ws.nn.Linear(3, 2, key=0), ws.nn.LayerNorm(2))))
     code = f"import pickle; print(pickle.load(open({str(file)!r}, 'rb')).layers[0].weight.shape)"
     assert printed(code) == "(3, 2)"
+
+
+WITHOUT_DOCSTRINGS = """
+import numpy as np, wholestep as ws
+def loss(model, batch):
+    return np.mean(np.asarray(model(batch)) - np.array([1.0, 2.0, 3.0])) + np.sum(np.zeros(3))
+model, batch = ws.nn.Sequential(ws.nn.Conv1d(2, 3, 1, key=0), ws.nn.relu), np.ones((1, 2, 3), np.float32)
+print(type(ws.compile(loss, model, optimizer=ws.optim.adam(1e-3), batch=batch)).__name__)
+"""
+
+
+def test_docstrings_may_be_left_out(tmp_path):
+    """NumPy's functions in C have their signatures in their docstrings, and layers are documented by one another."""
+    script = tmp_path / "script.py"
+    script.write_text(WITHOUT_DOCSTRINGS, encoding="utf-8")
+    assert printed(f"import runpy; runpy.run_path({str(script)!r})", "-OO") == "Step"
 
 
 @pytest.mark.parametrize("name", ["jit", "compile", "trace", "eval_shape", "stacked", "block_until_ready"])

@@ -172,19 +172,24 @@ def with_checked_options(implementation: F, name: str) -> F:
 
 
 class Bound:
-    """An implementation that gets its arguments by the names of the outside function's signature, which it has too."""
+    """An implementation that gets its arguments by the names of the outside function's signature, which it has too.
 
-    def __init__(self, outside: Any, implementation: Callable[..., Any], ignored: str, casting: str) -> None:
+    The signature of a function in C is in its docstring, which `python -OO` leaves out: `stated` is that signature.
+    """
+
+    def __init__(
+        self, outside: Any, implementation: Callable[..., Any], ignored: str, casting: str, stated: str = ""
+    ) -> None:
         self.__module__, self.__doc__ = implementation.__module__, implementation.__doc__
         self.__name__ = self.__qualname__ = outside.__name__
         self.outside, self.implementation = outside, implementation
-        self.ignored, self.casting = ignored.split(), casting
+        self.ignored, self.casting, self.stated = ignored.split(), casting, stated
 
     # They are worked out when they are first asked for: the import of the library has no time for signatures.
 
     @functools.cached_property
     def __signature__(self) -> inspect.Signature:
-        text = getattr(inspect.unwrap(self.outside), "__text_signature__", None)
+        text = getattr(inspect.unwrap(self.outside), "__text_signature__", None) or self.stated
         # `inspect` tokenizes the text of a C function, which takes longer than to make a function of it.
         return inspect.signature(eval("(lambda " + text.strip("()\n").rstrip(",") + ": 0)") if text else self.outside)
 
@@ -221,18 +226,25 @@ class Bound:
 
 
 def binds(
-    function: Any, remark: str = "", *, ignored: str = "", casting: str = "same_kind", creates: bool = False
+    function: Any,
+    remark: str = "",
+    *,
+    ignored: str = "",
+    casting: str = "same_kind",
+    creates: bool = False,
+    stated: str = "",
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """`covers` for an implementation that gets what was given by name, as the outside function's own signature has it.
 
     It states only the parameters with a meaning here: the `ignored` ones are taken without one. A result goes into
     `out=` by the rule `casting`, or "exact" for its very type. A parameter that a later NumPy may add is an error, as
-    it is unknown to both. An implementation without a docstring gets one of its name and the `remark`.
+    it is unknown to both. An implementation without a docstring gets one of its name and the `remark`. `stated` is the
+    signature of a function in C.
     """
 
     def register(implementation: Callable[..., Any]) -> Callable[..., Any]:
         implementation.__doc__ = implementation.__doc__ or f"{public_name(function)}{': ' * bool(remark)}{remark}."
-        return covers(function, creates=creates)(Bound(function, implementation, ignored, casting))
+        return covers(function, creates=creates)(Bound(function, implementation, ignored, casting, stated))
 
     return register
 

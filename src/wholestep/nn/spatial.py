@@ -68,7 +68,7 @@ def like_images(n: int, images: Any) -> Callable[[C], C]:
     """Document a layer over n axes as the one over images is."""
 
     def documented(cls: C) -> C:
-        cls.__doc__ = described_over(n, images.__doc__)
+        cls.__doc__ = images.__doc__ and described_over(n, images.__doc__)
         return cls
 
     return documented

@@ -75,13 +75,19 @@ def _full_of(shape: Any, number: Any, dtype: Any) -> Array:
     )
 
 
+FILLED = "(shape, dtype=None, order='C', *, device=None, like=None)"
+CONVERTED = "(a, dtype=None, order=None, *, device=None, copy=None, like=None)"
+ARRAY = "(object, dtype=None, *, copy=True, order='K', subok=False, ndmin=0, ndmax=0, like=None)"
+
+
 def filled_with(outside: Any, number: int, what: str) -> Callable[..., Any]:
     """A function that makes arrays of one number."""
 
     def implementation(shape: Any, dtype: Any = None) -> Array:
         return _full_of(shape, number, np.float64 if dtype is None else dtype)
 
-    return binds(outside, f"inside a trace {what}", creates=True, ignored="order device like")(implementation)
+    bind = binds(outside, f"inside a trace {what}", creates=True, ignored="order device like", stated=FILLED)
+    return bind(implementation)
 
 
 zeros = filled_with(np.zeros, 0, "an array that takes traced values")
@@ -149,7 +155,7 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> 
     return _like(a, fill_value, dtype, shape)
 
 
-@binds(np.array, creates=True, ignored="order subok ndmax like")
+@binds(np.array, creates=True, ignored="order subok ndmax like", stated=ARRAY)
 def array(object: Any, dtype: Any = None, copy: Any = True, ndmin: int = 0) -> Any:
     """numpy.array: inside a trace an array that takes traced values; lists may hold traced arrays."""
     if not is_traced(object):
@@ -180,7 +186,7 @@ def converting(outside: Any) -> Callable[..., Any]:
         return convert_array(a, dtype, bool(copy), copy)
 
     remark = "the array itself where the dtype fits; lists may hold traced arrays"
-    return binds(outside, remark, ignored="order device like")(implementation)
+    return binds(outside, remark, ignored="order device like", stated=CONVERTED)(implementation)
 
 
 asarray, asanyarray = converting(np.asarray), converting(np.asanyarray)
