@@ -1,0 +1,46 @@
+"""Products in sources of PyTorch: of two matrices by `@`, in every order of axes, and all others by `einsum`."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+import wholestep as ws
+from wholestep.export.python.run import function_source, python_function
+from wholestep.export.python.torch import TORCH
+
+SIZES = {"i": 2, "j": 3, "k": 4}
+MATRICES = [
+    f"{a},{b}->{out}"
+    for x, y, z in (("ij", "jk", "ik"), ("jk", "ij", "ik"))
+    for a in map("".join, permutations(x))
+    for b in map("".join, permutations(y))
+    for out in map("".join, permutations(z))
+]
+OTHERS = [
+    "ij,ij->ij",
+    "ij,ij->ji",
+    "ij,jk->i",
+    "ij,k->ijk",
+    "ij,ij->i",
+    "ij,j->i",
+    "ijk,jk->ij",
+    "i,j->ij",
+    "ij,kj->ijk",
+]
+
+
+@pytest.mark.parametrize("spec", [*MATRICES, *OTHERS])
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+def test_products_are_those_of_numpy(spec: str, dtype: type) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is an outside oracle; not installed")
+    rng = np.random.default_rng(len(spec))
+    operands = spec.split("->")[0].split(",")
+    args = [rng.integers(-4, 5, [SIZES[c] for c in letters]).astype(dtype) for letters in operands]
+    graph = ws.trace(lambda x, y: np.einsum(spec, x, y))(*args)
+    np.testing.assert_array_equal(python_function(graph, TORCH)(*map(torch.tensor, args))[0], np.einsum(spec, *args))
+    if spec in MATRICES and dtype is np.float32:
+        source = function_source(graph, TORCH)[0]
+        assert " @ " in source and "einsum" not in source
