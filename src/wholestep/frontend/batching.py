@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from wholestep.frontend.axis_names import axis_size, named_axis
 from wholestep.frontend.printing import Printed, with_said, without_said
 from wholestep.frontend.source.entrance import as_asked, ordinary
 from wholestep.frontend.tracing import LEAVES, as_array, check_function, parameter_names, scope, trace_flat, type_of
-from wholestep.ir.graph import Value
+from wholestep.ir.graph import NDArray, Value
 from wholestep.ir.types import array_type
 from wholestep.primitives.family import expand
 from wholestep.primitives.marks import (
@@ -27,6 +27,8 @@ from wholestep.primitives.marks import (
 )
 from wholestep.primitives.movement import permute
 from wholestep.transforms.vmap import Batching
+
+T = TypeVar("T")
 
 
 def moved(v: Value, source: int, target: int) -> Value:
@@ -40,13 +42,13 @@ def moved(v: Value, source: int, target: int) -> Value:
 
 
 def vmap(
-    f: Callable[..., Any],
+    f: Callable[..., T],
     in_axes: Any = 0,
     out_axes: Any = 0,
     axis_name: str | None = None,
     *,
     rewrite: bool = True,
-) -> Callable[..., Any]:
+) -> Callable[..., T]:
     """f over a batch: one program for all elements, not a loop.
 
     `in_axes` says which axis of each argument is the batch: an int, None for an argument shared by all, or a tree of
@@ -161,7 +163,7 @@ def place(v: Value, on: bool, target: int | None, n: Any) -> Array:
     return Array(moved(wide, 0, target % wide.ndim))
 
 
-def psum(x: Any, axis_name: str) -> Any:
+def psum(x: T, axis_name: str) -> T:
     """The sum of x over the elements of the `vmap` with this axis name; every element gets it.
 
     Where no vmap has the name, it is that of a mesh's axis (`ws.compile(..., mesh=)`), and the sum is over its
@@ -184,7 +186,7 @@ def _psum(leaf: Any, axis_name: str) -> Array:
     return Array(psum_primitive(a.value, axis_name=axis_name), a._scalar)
 
 
-def pmean(x: Any, axis_name: str) -> Any:
+def pmean(x: T, axis_name: str) -> T:
     """The mean of x over the elements of the `vmap` with this axis name, or over the processes of a mesh's axis.
 
     Shapes: as `psum`, with a floating result.
@@ -198,7 +200,7 @@ def pmean(x: Any, axis_name: str) -> Any:
     return tree.map(lambda total: (total / count).astype(total.dtype), psum(x, axis_name))
 
 
-def all_gather(x: Any, axis_name: str) -> Any:
+def all_gather(x: T, axis_name: str) -> T:
     """The arrays of all elements of the `vmap` with this axis name, or of all processes of a mesh's axis, in order.
 
     Its gradient is the sum of the gradients that the elements or processes have for the row of each.
@@ -227,7 +229,7 @@ def psum_scatter(x: Any, axis_name: str) -> Any:
         return work.leave(Array(psum_scatter_primitive(value, axis_name=axis_name, size=size)))
 
 
-def axis_index(axis_name: str) -> Any:
+def axis_index(axis_name: str) -> NDArray:
     """The number of an element along the axis of the `vmap` with this name, or the rank of a process of a mesh's axis.
 
     Shapes: a scalar of int64.

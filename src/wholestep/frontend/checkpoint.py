@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from wholestep.boundary.public import boundary
 from wholestep.errors import ParameterError
@@ -15,8 +15,11 @@ from wholestep.frontend.tracing import Arguments, scope
 from wholestep.ir.graph import Graph
 from wholestep.primitives.checkpoint import Policy, checkpoint as checkpoint_primitive, opened
 
+P = ParamSpec("P")
+R = TypeVar("R")
 
-def checkpoint(f: Callable[..., Any], *, policy: Policy | Sequence[str] = None) -> Callable[..., Any]:
+
+def checkpoint(f: Callable[P, R], *, policy: Policy | Sequence[str] = None) -> Callable[P, R]:
     """Return f under gradient checkpointing: its inner values are recomputed in the backward pass instead of kept.
 
     `policy` is the rematerialization (remat) policy. The values are the same to the bit, and so are gradients, but that
@@ -47,7 +50,7 @@ def checkpoint(f: Callable[..., Any], *, policy: Policy | Sequence[str] = None) 
 
     @boundary
     @functools.wraps(f)
-    def checkpointed(*args: Any, **kwargs: Any) -> Any:
+    def checkpointed(*args: P.args, **kwargs: P.kwargs) -> R:
         with scope("checkpoint") as work:
             call = Arguments((args, kwargs))
             traced = body_graph(call, with_said(ordinary(f)), "checkpoint")

@@ -168,5 +168,5 @@ def codes_of(code: CodeType) -> Iterator[CodeType]:
 def items(value: Any) -> Iterable[Any]:
     """A value, or what a plain container holds."""
     if type(value) in (list, tuple):
-        return value  # type: ignore[no-any-return]
+        return value
     return value.values() if type(value) is dict else (value,)

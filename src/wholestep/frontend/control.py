@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,11 +21,14 @@ from wholestep.ir.types import Type, array_type
 from wholestep.primitives.loops import scan as scan_primitive
 from wholestep.primitives.structure import cond as cond_primitive, while_loop as while_primitive
 
+T = TypeVar("T")
+Y = TypeVar("Y")
+
 _NUMBER = np.dtype(np.int32)
 """The dtype of the number of a branch."""
 
 
-def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *operands: Any) -> Any:
+def cond(pred: Any, true_fn: Callable[..., T], false_fn: Callable[..., T], *operands: Any) -> T:
     """`true_fn(*operands)` where pred holds, `false_fn(*operands)` elsewhere; only one of them runs.
 
     Where the value of `pred` is known, the branch is simply called. Both branches return one structure, its shapes and
@@ -49,7 +52,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
     return branched("cond", number, {"false": false_fn, "true": true_fn}, operands)
 
 
-def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+def switch(index: Any, branches: Sequence[Callable[..., T]], *operands: Any) -> T:
     """`branches[index](*operands)`; only that branch runs.
 
     An index below 0 means the first branch, and one beyond the last branch the last. Where its value is known, the
@@ -116,7 +119,9 @@ def widened(graph: Graph, n: int, places: Sequence[int], captured: Sequence[Valu
     return Graph((*graph.inputs[:n], *rest), graph.nodes, graph.outputs, graph.name)
 
 
-def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = None, *, reverse: bool = False) -> Any:
+def scan(
+    f: Callable[[T, Any], tuple[T, Y]], init: T, xs: Any = None, length: int | None = None, *, reverse: bool = False
+) -> tuple[T, Y]:
     """Apply `carry, y = f(carry, x)` along the first axis of xs: `carry, ys = ws.scan(f, init, xs)`.
 
     The loop stays a loop, whatever its length, in the program and in its derivatives. `xs` is a tree of arrays, or None
@@ -220,7 +225,7 @@ def settled(step: Any, start: list[Array], types: Sequence[Type], what: str) -> 
     )
 
 
-def while_loop(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], init: Any) -> Any:
+def while_loop(cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], init: T) -> T:
     """`while cond_fun(x): x = body_fun(x)`, as part of the program.
 
     It has a forward-mode derivative; reverse mode needs a fixed number of steps: use scan or fori_loop.
@@ -272,7 +277,7 @@ def scalar_bool(x: Any) -> Any:
     return Array(cast_to(a.value, np.dtype(bool)), True)
 
 
-def fori_loop(lower: Any, upper: Any, body_fun: Callable[..., Any], init: Any) -> Any:
+def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, T], T], init: T) -> T:
     """`for i in range(lower, upper): x = body_fun(i, x)`, as part of the program.
 
     With bounds that are plain integers it differentiates both ways; with traced ones it is a while_loop.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from wholestep.primitives.structure import (
     custom_jvp as custom_jvp_primitive,
     custom_vjp as custom_vjp_primitive,
 )
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def body_graph(call: Arguments, f: Callable[..., Any], name: str) -> Traced:
@@ -177,7 +180,7 @@ class PullbackRule(CustomRule):
         return self.cotangents(self.rules[1](residuals, self.traced.arrays(gys)), self.name, args)
 
 
-class Ruled:
+class Ruled(Generic[P, R]):
     """A function with a derivative that the user states: the root of `custom_vjp` and `custom_jvp`."""
 
     primitive: Any
@@ -185,12 +188,12 @@ class Ruled:
     stated: str
     """The call that states the rule."""
 
-    def __init__(self, f: Callable[..., Any]) -> None:
+    def __init__(self, f: Callable[P, R]) -> None:
         functools.update_wrapper(self, f)
-        self.f = f
+        self.f: Callable[..., Any] = f
         self.rules: tuple[Callable[..., Any], ...] = ()
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if current() is None:
             return self.f(*args, **kwargs)
         name = name_of(self.f)
@@ -204,7 +207,7 @@ class Ruled:
         return traced.arrays(outs)
 
 
-class custom_vjp(Ruled):
+class custom_vjp(Ruled[P, R]):
     """A function whose reverse-mode derivative the user states.
 
     `fwd(*args)` returns `(out, residuals)`, any tree of arrays and plain values; `bwd(residuals, cotangent)` returns a
@@ -258,7 +261,7 @@ class TangentRule(CustomRule):
         return [as_array(leaf, self.name).value for leaf in leaves]
 
 
-class custom_jvp(Ruled):
+class custom_jvp(Ruled[P, R]):
     """A function whose forward-mode derivative the user states; reverse mode is its transpose.
 
     `rule(primals, tangents)` returns `(out, tangent)`, the tangent linear in the tangents. Works under every transform.
@@ -314,7 +317,7 @@ class DeclaredPullback(CustomRule):
         return self.cotangents(given, self.name, args)
 
 
-class composite:
+class composite(Generic[P, R]):
     """A function that stays one named step of the program, so that a backend may know it whole.
 
     Its meaning and derivative are those of its body; `defvjp(rule)` may declare a pullback
@@ -331,9 +334,9 @@ class composite:
     np.float64(0.5)
     """
 
-    def __init__(self, f: Callable[..., Any], *, name: str | None = None, narrow: bool = False) -> None:
+    def __init__(self, f: Callable[P, R], *, name: str | None = None, narrow: bool = False) -> None:
         functools.update_wrapper(self, f)
-        self.f = f
+        self.f: Callable[..., Any] = f
         self.label = name or name_of(f)
         self.narrow = narrow
         self.rule: Callable[..., Any] | None = None
@@ -342,12 +345,13 @@ class composite:
         """Declare a pullback: `rule(args, out, cotangent)` returns one cotangent for each argument."""
         self.rule = rule
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if current() is None:
             return self.f(*args, **kwargs)
         if self.rule is not None:
-            args, kwargs = by_position(self.f, args, kwargs, self.label), {}
-        call = Arguments((args, kwargs))
+            call = Arguments((by_position(self.f, args, kwargs, self.label), {}))
+        else:
+            call = Arguments((args, kwargs))
         traced = body_graph(call, with_said(ordinary(self.f)), self.label)
         rule, closed = None, 0
         if self.rule is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -27,6 +27,11 @@ from wholestep.ir.graph import Graph, Value
 from wholestep.primitives.family import zeros
 from wholestep.transforms.forward import push
 from wholestep.transforms.reverse import backward
+
+R = TypeVar("R")
+A = TypeVar("A")
+Pull: TypeAlias = Callable[[Any], tuple[Any, ...]]
+"""A function of a cotangent, which gives a tree for each primal."""
 
 
 class Linearized:
@@ -82,7 +87,13 @@ def checked_like(
     return out
 
 
-def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False, rewrite: bool = True) -> Any:
+@overload
+def vjp(f: Callable[..., R], *primals: Any, rewrite: bool = ...) -> tuple[R, Pull]: ...
+@overload
+def vjp(
+    f: Callable[..., tuple[R, A]], *primals: Any, has_aux: bool, rewrite: bool = ...
+) -> tuple[R, Callable[[Any], tuple[Any, ...]], A]: ...
+def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False, rewrite: bool = True) -> tuple[Any, ...]:
     """The value of f and the pullback of cotangents through it: `out, pullback = ws.vjp(f, *primals)`.
 
     `pullback(cotangent)` takes a tree like the result and returns a tuple, one tree for each primal; it may be called
@@ -140,6 +151,19 @@ def _as_scalar(x: Any, scalar: bool) -> Any:
     return x[()] if scalar and isinstance(x, np.ndarray) else x
 
 
+@overload
+def jvp(
+    f: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any], *, rewrite: bool = ...
+) -> tuple[R, R]: ...
+@overload
+def jvp(
+    f: Callable[..., tuple[R, A]],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    *,
+    has_aux: bool,
+    rewrite: bool = ...,
+) -> tuple[R, R, A]: ...
 def jvp(
     f: Callable[..., Any],
     primals: Sequence[Any],
@@ -147,7 +171,7 @@ def jvp(
     *,
     has_aux: bool = False,
     rewrite: bool = True,
-) -> Any:
+) -> tuple[Any, ...]:
     """The value of f and its derivative along tangents: `out, tangent = ws.jvp(f, primals, tangents)`.
 
     With `rewrite=False` the user's functions run as they stand (see language.md).
@@ -186,7 +210,13 @@ def _tangent(v: Value, tangents: dict[Value, Value]) -> Value:
     return zeros(v.type) if found is None else found
 
 
-def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False, rewrite: bool = True) -> Any:
+@overload
+def linearize(f: Callable[..., R], *primals: Any, rewrite: bool = ...) -> tuple[R, Callable[..., R]]: ...
+@overload
+def linearize(
+    f: Callable[..., tuple[R, A]], *primals: Any, has_aux: bool, rewrite: bool = ...
+) -> tuple[R, Callable[..., R], A]: ...
+def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False, rewrite: bool = True) -> tuple[Any, ...]:
     """The value of f at a point and its derivative there as a linear function: `out, push = ws.linearize(f, x)`.
 
     `push(*tangents)` may be called many times without running f again. With `rewrite=False` the user's functions run as

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,8 +13,10 @@ from wholestep.frontend.axis_names import axis_size
 from wholestep.frontend.batching import all_gather, axis_index
 from wholestep.frontend.tracing import as_array, scope
 
+T = TypeVar("T")
 
-def pmax(x: Any, axis_name: str) -> Any:
+
+def pmax(x: T, axis_name: str) -> T:
     """The largest of the elements' x, place by place, for the `vmap` or the mesh's axis with this name.
 
     Elements that tie share the gradient evenly; nan is larger than anything.
@@ -29,7 +31,7 @@ def pmax(x: Any, axis_name: str) -> Any:
     return tree.map(lambda rows: np.max(rows, axis=0), all_gather(x, axis_name))
 
 
-def pmin(x: Any, axis_name: str) -> Any:
+def pmin(x: T, axis_name: str) -> T:
     """The smallest of the elements' x, place by place, for the `vmap` or the mesh's axis with this name.
 
     Elements that tie share the gradient evenly; nan is smaller than anything.
@@ -44,7 +46,7 @@ def pmin(x: Any, axis_name: str) -> Any:
     return tree.map(lambda rows: np.min(rows, axis=0), all_gather(x, axis_name))
 
 
-def ppermute(x: Any, axis_name: str, perm: Iterable[tuple[int, int]]) -> Any:
+def ppermute(x: T, axis_name: str, perm: Iterable[tuple[int, int]]) -> T:
     """The x of another element: for each pair (source, target) of `perm` the target gets what the source has.
 
     An element that is no target gets zeros. The elements are those of the `vmap` or the mesh's axis with this name.
@@ -69,7 +71,7 @@ def ppermute(x: Any, axis_name: str, perm: Iterable[tuple[int, int]]) -> Any:
         return work.leave(tree.map(received, all_gather(x, axis_name)))
 
 
-def all_to_all(x: Any, axis_name: str, split_axis: int = 0, concat_axis: int = 0) -> Any:
+def all_to_all(x: T, axis_name: str, split_axis: int = 0, concat_axis: int = 0) -> T:
     """A part of each element's x, put together: the element of number k gets part k of all of them, in their order.
 
     x is split into as many equal parts along `split_axis` as the `vmap` or the mesh's axis with this name has elements,

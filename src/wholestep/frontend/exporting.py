@@ -18,7 +18,9 @@ OUTPUT = "output"
 """The name of the result of a function, from which the paths into it begin."""
 
 
-def export_function(f: Callable[..., Any] | jit, examples: Sequence[Any]) -> tuple[ExportedProgram, TracedFunction]:
+def export_function(
+    f: Callable[..., Any] | jit[..., Any], examples: Sequence[Any]
+) -> tuple[ExportedProgram, TracedFunction]:
     """A function as a program for arguments like these; raises UnsupportedError inside of another trace."""
     own = f if isinstance(f, jit) else jit(f)
     names = parameter_names(own.f, len(examples))

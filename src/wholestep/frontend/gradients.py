@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from wholestep import dtypes, tree
 from wholestep.boundary.public import boundary
@@ -26,6 +26,8 @@ from wholestep.frontend.tracing import (
 from wholestep.ir.graph import Node
 from wholestep.primitives.family import Maybe, conj, ones, zeros
 from wholestep.transforms.reverse import backward
+
+R = TypeVar("R")
 
 
 def loss_value(out: Any, what: str, holomorphic: bool, f: Any = None) -> Array:
@@ -66,14 +68,14 @@ def loss_value(out: Any, what: str, holomorphic: bool, f: Any = None) -> Array:
 
 
 def value_and_grad(
-    f: Callable[..., Any],
+    f: Callable[..., R],
     argnums: int | Sequence[int] = 0,
     *,
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_unused: bool = True,
     rewrite: bool = True,
-) -> Callable[..., Any]:
+) -> Callable[..., tuple[R, Any]]:
     """The value of a scalar function together with its gradient.
 
     The result is called as f is and returns `(value, gradient)`, or `((value, aux), gradient)` with `has_aux`, where f

@@ -14,9 +14,10 @@ from wholestep.frontend.derivatives import jvp, vjp
 from wholestep.frontend.jacobians import jacfwd
 from wholestep.frontend.source.entrance import ordinary
 from wholestep.frontend.tracing import type_of
+from wholestep.ir.graph import NDArray
 
 
-def custom_root(f: Callable[..., Any], guess: Any, solve: Callable[..., Any], *args: Any) -> Any:
+def custom_root(f: Callable[..., Any], guess: Any, solve: Callable[..., Any], *args: Any) -> NDArray:
     """x with f(x, *args) = 0, as `solve(g, guess)` finds it for g(x) = f(x, *args), differentiated as that root.
 
     The derivative in the arguments is that of the implicit function theorem, of every order and in both modes, whatever
@@ -67,7 +68,7 @@ def custom_linear_solve(
     solve: Callable[..., Any],
     *args: Any,
     transpose_solve: Callable[..., Any] | None = None,
-) -> Any:
+) -> NDArray:
     """x with matvec(x, *args) = b, as `solve(g, b)` finds it for g(x) = matvec(x, *args), differentiated as that x.
 
     `matvec` is linear in x. Its derivative in b and in the arguments, in reverse mode and of every order, is one more

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from wholestep.frontend.derivatives import jvp, linearize, vjp
 from wholestep.frontend.gradients import grad
 from wholestep.frontend.source.entrance import as_asked, ordinary
 from wholestep.frontend.tracing import LEAVES, type_of
+from wholestep.ir.graph import NDArray
+
+T = TypeVar("T")
 
 
 def basis(example: Any) -> Any:
@@ -184,6 +187,10 @@ def hessian(
     return jacfwd(jacrev(f, argnums, has_aux=has_aux, rewrite=rewrite), argnums, has_aux=has_aux)
 
 
+@overload
+def hvp(f: Callable[..., Any], primals: tuple[T], tangents: Sequence[Any], *, rewrite: bool = ...) -> T: ...
+@overload
+def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], *, rewrite: bool = ...) -> Any: ...
 def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], *, rewrite: bool = True) -> Any:
     """The Hessian of a scalar function times a vector, at the cost of two gradients.
 
@@ -202,7 +209,7 @@ def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], 
     return jvp(grad(f, argnums, rewrite=rewrite), primals, tangents)[1]
 
 
-def elementwise_grad(f: Callable[..., Any], argnums: int = 0, *, rewrite: bool = True) -> Callable[..., Any]:
+def elementwise_grad(f: Callable[..., Any], argnums: int = 0, *, rewrite: bool = True) -> Callable[..., NDArray]:
     """The derivative of an elementwise function, element by element: the gradient of the sum of its results.
 
     With `rewrite=False` the user's functions run as they stand (see language.md).

@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -49,6 +49,9 @@ from wholestep.passes.attention_pattern.replace import (
 from wholestep.primitives.marks import identity
 from wholestep.words import printable
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 ANY_SIZE = (
     'f.any_size(ws.ShapeDtype((ws.Dim("B"), ...), dtype)) compiles f once for all sizes; '
     "padding to a few lengths makes a few programs"
@@ -57,7 +60,7 @@ ANY_SIZE = (
 
 
 @bounded
-class jit:
+class jit(Generic[P, R]):
     """f as a program, traced once for each combination of argument types and static values.
 
     Inside, arrays are abstract: an `if` on one is an error that names the line. Arrays that f closes over are
@@ -83,7 +86,7 @@ class jit:
 
     def __init__(
         self,
-        f: Callable[..., Any],
+        f: Callable[P, R],
         *,
         static_argnums: int | Sequence[int] = (),
         static_argnames: str | Sequence[str] = (),
@@ -113,7 +116,7 @@ class jit:
         count = len(self.programs)
         return printable(f"<jit of {self.name}, device {self.device!r}, {count} program{'s' * (count != 1)}>")
 
-    def alike(self, f: Callable[..., Any]) -> jit:
+    def alike(self, f: Callable[..., Any]) -> jit[..., Any]:
         """Another function as a program for the same device, with the same choice of blocks."""
         return jit(f, device=self.device, blocks=self.blocks)
 
@@ -165,7 +168,7 @@ class jit:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         last = self.last
         if last is not None and current() is None:
             made = last(args, kwargs, self.names)

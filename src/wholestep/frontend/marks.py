@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from wholestep import tree
 from wholestep.errors import DtypeError
@@ -14,8 +14,10 @@ from wholestep.primitives.marks import (
     stop_gradient as stop_primitive,
 )
 
+T = TypeVar("T")
 
-def stop_gradient(x: Any) -> Any:
+
+def stop_gradient(x: T) -> T:
     """The same values with a derivative of zero, for every array of a tree.
 
     Shapes: an array of any shape and dtype, or a tree of them; the same.
@@ -28,7 +30,7 @@ def stop_gradient(x: Any) -> Any:
     return _marked(x, stop_primitive, {})
 
 
-def capture(label: str, x: Any) -> Any:
+def capture(label: str, x: T) -> T:
     """x under a name, by which `ws.frontier_grad` and the compiled step can ask for it; the value is unchanged.
 
     Shapes: an array of any shape and dtype, or a tree of them; the same.
@@ -46,7 +48,7 @@ def capture(label: str, x: Any) -> Any:
     return _marked(x, capture_primitive, {"label": label})
 
 
-def keep(x: Any) -> Any:
+def keep(x: T) -> T:
     """x, which stays in memory until its last use, whatever `memory_budget` a step has; the value is unchanged.
 
     A value that costs less to make than to read is stored nowhere, and nothing is changed by that.
@@ -61,7 +63,7 @@ def keep(x: Any) -> Any:
     return _marked(x, pin_primitive, {"label": "keep"})
 
 
-def recompute(x: Any) -> Any:
+def recompute(x: T) -> T:
     """x, which leaves memory in the longest time without a use and is made again; the value is unchanged.
 
     Unlike `checkpoint` it names one value and not all inside a function. It holds in compiled programs, with a

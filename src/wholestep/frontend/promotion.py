@@ -93,7 +93,7 @@ def lift(x: Any) -> Array:
     if type(x) in late_types:
         return lift(x.__live__())
     if is_traced(x):
-        return HOOKS.assemble(x)  # type: ignore[no-any-return]
+        return HOOKS.assemble(x)
     if not isinstance(x, np.ndarray | np.generic | bool | int | float | complex | list | tuple):
         array = getattr(x, "__array__", None)
         if array is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,8 +15,10 @@ from wholestep.frontend.control import scan
 from wholestep.frontend.source.entrance import ordinary
 from wholestep.frontend.tracing import type_of
 
+T = TypeVar("T")
 
-def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
+
+def map(f: Callable[[Any], T], xs: Any, *, batch_size: int | None = None) -> T:
     """f of each row of xs: one after another as a loop of the program, or `batch_size` of them at a time by `vmap`.
 
     The memory is that of one row, or of one batch. A last batch may be smaller. The results are stacked.
@@ -44,7 +46,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     return tree.map(lambda a, b: np.concatenate([a, b]), many, rest)
 
 
-def associative_scan(f: Callable[[Any, Any], Any], xs: Any, *, reverse: bool = False, axis: int = 0) -> Any:
+def associative_scan(f: Callable[[Any, Any], T], xs: T, *, reverse: bool = False, axis: int = 0) -> T:
     """The results of `f` over the first elements of xs: x[0], f(x[0], x[1]), f(f(x[0], x[1]), x[2]), and so on.
 
     `f(a, b)` takes and returns trees like xs, of any number of elements along the axis at once, and is associative:

@@ -10,13 +10,14 @@ from typing import Any
 
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
+from wholestep.ir.graph import NDArray
 from wholestep.nn.exponentials import in_single, pointwise
 
 SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 """The constants for which mean 0 and variance 1 are a fixed point of `selu`."""
 
 
-def relu(x: Any) -> Any:
+def relu(x: Any) -> NDArray:
     """max(x, 0), with derivative 0 at 0.
 
     nan stays nan.
@@ -33,7 +34,7 @@ def relu(x: Any) -> Any:
     return wnp.where(a <= 0, 0, a)
 
 
-def relu6(x: Any) -> Any:
+def relu6(x: Any) -> NDArray:
     """min(max(x, 0), 6).
 
     Shapes: x of any shape and numeric dtype; the same.
@@ -47,7 +48,7 @@ def relu6(x: Any) -> Any:
     return hardtanh(x, 0, 6)
 
 
-def hardtanh(x: Any, low: float = -1, high: float = 1) -> Any:
+def hardtanh(x: Any, low: float = -1, high: float = 1) -> NDArray:
     """x held between two bounds, with derivative 0 at the bounds themselves.
 
     Shapes: x of any shape, real; the same shape and dtype.
@@ -64,7 +65,7 @@ def hardtanh(x: Any, low: float = -1, high: float = 1) -> Any:
     return in_single(lambda a: wnp.where(a <= low, low, wnp.where(a >= high, high, a)), x)
 
 
-def leaky_relu(x: Any, slope: float = 0.01) -> Any:
+def leaky_relu(x: Any, slope: float = 0.01) -> NDArray:
     """x where it is positive, slope * x elsewhere.
 
     Shapes: x floats of any shape; the same.
@@ -78,7 +79,7 @@ def leaky_relu(x: Any, slope: float = 0.01) -> Any:
     return in_single(lambda a: wnp.where(a > 0, a, slope * a), x)
 
 
-def prelu(x: Any, slope: Any) -> Any:
+def prelu(x: Any, slope: Any) -> NDArray:
     """Leaky ReLU with slopes that are trained: one for all, or one for each channel (axis 1).
 
     Shapes: x floats [n, channels, ...], slope a scalar, [1] or [channels]; the shape of x.
@@ -99,7 +100,7 @@ def prelu(x: Any, slope: Any) -> Any:
     return wnp.where(a > 0, a, each * a)
 
 
-def elu(x: Any, alpha: float = 1.0) -> Any:
+def elu(x: Any, alpha: float = 1.0) -> NDArray:
     """x where it is positive, alpha * (exp(x) - 1) elsewhere.
 
     Shapes: x floats of any shape; the same.
@@ -114,7 +115,7 @@ def elu(x: Any, alpha: float = 1.0) -> Any:
     return in_single(lambda a: wnp.where(a > 0, a, alpha * wnp.expm1(wnp.where(a > 0, 0, a))), x)
 
 
-def selu(x: Any) -> Any:
+def selu(x: Any) -> NDArray:
     """ELU with the two constants that keep mean 0 and variance 1.
 
     Shapes: x floats of any shape; the same.
@@ -128,7 +129,7 @@ def selu(x: Any) -> Any:
     return in_single(lambda a: SELU_SCALE * elu(a, SELU_ALPHA), x)
 
 
-def celu(x: Any, alpha: float = 1.0) -> Any:
+def celu(x: Any, alpha: float = 1.0) -> NDArray:
     """x where it is positive, alpha * (exp(x / alpha) - 1) elsewhere: smooth for every alpha.
 
     Shapes: x floats of any shape; the same.
@@ -167,7 +168,7 @@ def near_slope(a: Any) -> Any:
     return share + (8 / math.pi) ** 0.5 * share * (1 - share) * (a + 3 * 0.044715 * a * a * a)
 
 
-def gelu(x: Any, approximate: str = "none") -> Any:
+def gelu(x: Any, approximate: str = "none") -> NDArray:
     """x times the normal distribution function at x.
 
     `approximate="tanh"` takes 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x**3))) in its place.
@@ -187,7 +188,7 @@ def gelu(x: Any, approximate: str = "none") -> Any:
     raise ParameterError(f"gelu: approximate is {approximate!r}", hint='"none" and "tanh" are known')
 
 
-def tanh(x: Any) -> Any:
+def tanh(x: Any) -> NDArray:
     """The hyperbolic tangent, (exp(x) - exp(-x)) / (exp(x) + exp(-x)).
 
     Shapes: x floats or complex numbers of any shape; the same.
@@ -201,7 +202,7 @@ def tanh(x: Any) -> Any:
     return in_single(wnp.tanh, x)
 
 
-def sigmoid(x: Any) -> Any:
+def sigmoid(x: Any) -> NDArray:
     """1 / (1 + exp(-x)), without overflow.
 
     Shapes: x floats of any shape; the same.
@@ -217,7 +218,7 @@ def sigmoid(x: Any) -> Any:
     return in_single(scipy.special.expit, x)
 
 
-def silu(x: Any) -> Any:
+def silu(x: Any) -> NDArray:
     """x * sigmoid(x), also called swish.
 
     Shapes: x floats of any shape; the same.
@@ -237,7 +238,7 @@ def silu(x: Any) -> Any:
     return in_single(pointwise(lambda a: a * sigmoid(a), slope, "silu"), x)
 
 
-def mish(x: Any) -> Any:
+def mish(x: Any) -> NDArray:
     """x * tanh(softplus(x)).
 
     Shapes: x floats of any shape; the same.
@@ -256,7 +257,7 @@ def mish(x: Any) -> Any:
     return in_single(pointwise(lambda a: a * tanh(softplus(a)), slope, "mish"), x)
 
 
-def softplus(x: Any, beta: float = 1.0) -> Any:
+def softplus(x: Any, beta: float = 1.0) -> NDArray:
     """log(1 + exp(beta * x)) / beta, without overflow.
 
     Shapes: x floats of any shape; the same.
@@ -272,7 +273,7 @@ def softplus(x: Any, beta: float = 1.0) -> Any:
     return in_single(lambda a: wnp.logaddexp(a if beta == 1 else beta * a, 0) / beta, x)
 
 
-def softsign(x: Any) -> Any:
+def softsign(x: Any) -> NDArray:
     """x / (1 + |x|).
 
     Shapes: x floats of any shape; the same.
@@ -287,7 +288,7 @@ def softsign(x: Any) -> Any:
     return a / (1 + wnp.abs(a))
 
 
-def hardsigmoid(x: Any) -> Any:
+def hardsigmoid(x: Any) -> NDArray:
     """relu6(x + 3) / 6.
 
     Shapes: x floats of any shape; the same.
@@ -301,7 +302,7 @@ def hardsigmoid(x: Any) -> Any:
     return relu6(wnp.asarray(x) + 3) / 6
 
 
-def hardswish(x: Any) -> Any:
+def hardswish(x: Any) -> NDArray:
     """x * relu6(x + 3) / 6.
 
     Shapes: x floats of any shape; the same.
@@ -315,7 +316,7 @@ def hardswish(x: Any) -> Any:
     return wnp.asarray(x) * hardsigmoid(x)
 
 
-def tanhshrink(x: Any) -> Any:
+def tanhshrink(x: Any) -> NDArray:
     """x - tanh(x).
 
     Shapes: x floats of any shape; the same.
@@ -329,7 +330,7 @@ def tanhshrink(x: Any) -> Any:
     return in_single(lambda a: a - tanh(a), x)
 
 
-def softshrink(x: Any, bound: float = 0.5) -> Any:
+def softshrink(x: Any, bound: float = 0.5) -> NDArray:
     """x moved towards 0 by `bound`, and 0 where it is no further away than that.
 
     Shapes: x floats of any shape; the same.
@@ -343,7 +344,7 @@ def softshrink(x: Any, bound: float = 0.5) -> Any:
     return in_single(lambda a: wnp.where(a > bound, a - bound, wnp.where(a < -bound, a + bound, 0 * a)), x)
 
 
-def hardshrink(x: Any, bound: float = 0.5) -> Any:
+def hardshrink(x: Any, bound: float = 0.5) -> NDArray:
     """x where it is further than `bound` from 0, and 0 elsewhere.
 
     Shapes: x floats of any shape; the same.
@@ -357,7 +358,7 @@ def hardshrink(x: Any, bound: float = 0.5) -> Any:
     return in_single(lambda a: wnp.where(wnp.abs(a) <= bound, 0, a), x)
 
 
-def threshold(x: Any, bound: float, value: float) -> Any:
+def threshold(x: Any, bound: float, value: float) -> NDArray:
     """x where it exceeds a bound, and a value elsewhere.
 
     Shapes: x floats of any shape; the same.
@@ -371,7 +372,7 @@ def threshold(x: Any, bound: float, value: float) -> Any:
     return in_single(lambda a: wnp.where(a <= bound, value, a), x)
 
 
-def log_sigmoid(x: Any) -> Any:
+def log_sigmoid(x: Any) -> NDArray:
     """The logarithm of the sigmoid, -log(1 + exp(-x)), exact also where the sigmoid rounds to 0.
 
     Shapes: x real floats of any shape; the same.
@@ -385,7 +386,7 @@ def log_sigmoid(x: Any) -> Any:
     return in_single(lambda a: -wnp.logaddexp(0, -a), x)
 
 
-def squareplus(x: Any, b: float = 4.0) -> Any:
+def squareplus(x: Any, b: float = 4.0) -> NDArray:
     """(x + sqrt(x**2 + b)) / 2: a softplus without exponentials.
 
     Shapes: x real floats of any shape; the same.

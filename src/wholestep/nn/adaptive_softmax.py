@@ -11,6 +11,7 @@ from wholestep import numpy as wnp
 from wholestep.boundary.counts import is_integer
 from wholestep.errors import ParameterError, here, indexed
 from wholestep.ir.build import blame
+from wholestep.ir.graph import NDArray
 from wholestep.nn.containers import Sequential
 from wholestep.nn.cross_entropies import checked_index, cross_entropy
 from wholestep.nn.exponentials import integer_index, log_softmax
@@ -77,7 +78,7 @@ class AdaptiveLogSoftmax(Module):
             narrow = Linear(inputs, width, key=next(keys), bias=False, dtype=dtype)
             self.tail.append(Sequential(narrow, Linear(width, size, key=next(keys), bias=False, dtype=dtype)))
 
-    def __call__(self, x: Any, labels: Any) -> Any:
+    def __call__(self, x: Any, labels: Any) -> NDArray:
         of_head, of_tail = self.places(labels)
         losses = cross_entropy(self.head(x), of_head, reduction="none")
         for i, tail in enumerate(self.tail):
@@ -99,12 +100,13 @@ class AdaptiveLogSoftmax(Module):
         finally:
             blame(before)
 
-    def log_probs(self, x: Any) -> Any:
+    def log_probs(self, x: Any) -> NDArray:
         """The logarithms of the probabilities of all classes: [..., inputs] -> [..., classes]."""
         head, first = log_softmax(self.head(x)), self.bounds[0]
         tails = [log_softmax(tail(x)) + head[..., first + i, None] for i, tail in enumerate(self.tail)]
-        return wnp.concatenate([head[..., :first], *tails], axis=-1)
+        joined: Any = wnp.concatenate([head[..., :first], *tails], axis=-1)
+        return joined
 
-    def predict(self, x: Any) -> Any:
+    def predict(self, x: Any) -> NDArray:
         """The likeliest class: [..., inputs] -> [...]."""
         return wnp.argmax(self.log_probs(x), axis=-1)

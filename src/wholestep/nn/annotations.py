@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -10,6 +10,8 @@ from wholestep import tree
 from wholestep.errors import DtypeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.frozen import Frozen
+
+T = TypeVar("T")
 
 FROZEN, BUFFER, UNDECAYED, TIED = "frozen", "buffer", "undecayed", "tied"
 
@@ -26,7 +28,7 @@ class Mark:
         return f"nn.{self.kind}({self.value!r})"
 
 
-def frozen(x: Any) -> Any:
+def frozen(x: T) -> T:
     """Mark an array that is never trained, or every parameter of a module or a container.
 
     It may be of any dtype. In a field of a module the array itself is kept; in a plain tree of parameters what stands
@@ -41,13 +43,21 @@ def frozen(x: Any) -> Any:
     >>> ws.grad(lambda p: np.sum(p["w"] * p["table"]))(params)["w"].tolist()
     [3.0, 4.0]
     """
+    made: Any = frozen_form(x)  # a mark, until the module that it is assigned to has taken it
+    return made
+
+
+def frozen_form(x: Any) -> Any:
+    """The mark, the read-only view or the copy of a module that `frozen` returns."""
     if isinstance(x, Array):
         return Mark(FROZEN, x)
     level = None if isinstance(x, np.ndarray) else tree.one_level(x)
     if level is None or x is None:
         return Frozen(array_to_mark("frozen", x))
     freeze = getattr(x, "_frozen", None)
-    return freeze() if freeze else tree.rebuild(type(x), level.metadata, [frozen(child) for child in level.children])
+    return (
+        freeze() if freeze else tree.rebuild(type(x), level.metadata, [frozen_form(child) for child in level.children])
+    )
 
 
 def buffer(x: Any) -> Mark:
@@ -90,7 +100,7 @@ def no_decay(x: Any) -> Mark:
     return Mark(UNDECAYED, x if isinstance(x, Array) else array_to_mark("no_decay", x))
 
 
-def tied(x: Any) -> Any:
+def tied(x: T) -> T:
     """Mark a field as another name for an array or a module that this module already holds.
 
     `x` is the thing itself, or its path from here such as `"embedding.weight"`. The field follows what is at that path,
@@ -111,7 +121,8 @@ def tied(x: Any) -> Any:
     >>> list(ws.nn.named_parameters(model)), model.head is model.embedding
     (['embedding'], True)
     """
-    return Mark(TIED, x)
+    made: Any = Mark(TIED, x)
+    return made
 
 
 def array_to_mark(what: str, x: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 from wholestep import dtypes, numpy as wnp
 from wholestep.errors import ShapeError
 from wholestep.frontend.marks import stop_gradient
+from wholestep.ir.graph import NDArray
 from wholestep.nn.blocked_attention import attention_by_blocks, chosen_blocks, refuse_unfit_mask
 from wholestep.nn.dropouts import dropout, probability
 from wholestep.nn.exponentials import with_softmax_pullback
@@ -25,7 +26,7 @@ def scaled_dot_product_attention(
     key: Any = None,
     scale: float | None = None,
     blocks: Any = None,
-) -> Any:
+) -> NDArray:
     """Attention: softmax(q k.T * scale + mask) v.
 
     `mask` broadcasts to [..., heads, time of q, time of k]: True where a query may look at a key, or a number of q's
@@ -81,7 +82,7 @@ def multi_head_attention(
     p: float = 0.0,
     key: Any = None,
     blocks: Any = None,
-) -> Any:
+) -> NDArray:
     """Attention of several heads side by side in the last axis.
 
     k and v may have fewer heads of the same width. There are no projections here; `MultiHeadAttention` has them. Masks

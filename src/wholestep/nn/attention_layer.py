@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from wholestep import dtypes, numpy as wnp
 from wholestep.errors import BoundsError, ParameterError, ShapeError
 from wholestep.frontend.control import cond
+from wholestep.ir.graph import NDArray
 from wholestep.nn.attention import merge_heads, scaled_dot_product_attention, split_heads
 from wholestep.nn.dropouts import probability
 from wholestep.nn.keys import keys_from
@@ -95,6 +96,14 @@ class MultiHeadAttention(Module):
             self.kv = Linear(context, shared, key=theirs, **options)
         self.out = Linear(width, width, key=last, **options)
 
+    @overload
+    def __call__(
+        self, x: Any, context: Any = ..., *, mask: Any = ..., cache: None = ..., position: Any = ..., key: Any = ...
+    ) -> NDArray: ...
+    @overload
+    def __call__(
+        self, x: Any, context: Any = ..., *, mask: Any = ..., cache: dict[str, Any], position: Any = ..., key: Any = ...
+    ) -> tuple[NDArray, dict[str, Any]]: ...
     def __call__(
         self,
         x: Any,
@@ -104,7 +113,7 @@ class MultiHeadAttention(Module):
         cache: Any = None,
         position: Any = 0,
         key: Any = None,
-    ) -> Any:
+    ) -> NDArray | tuple[NDArray, dict[str, Any]]:
         x = wnp.asarray(x)
         if x.ndim != 3:
             raise ShapeError(f"MultiHeadAttention: x is {type_text(x)}; it must be [batch, time, width]")

@@ -8,6 +8,7 @@ import numpy as np
 
 from wholestep import dtypes, numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
+from wholestep.ir.graph import NDArray
 from wholestep.nn.dropouts import probability
 from wholestep.nn.grid_sampling import affine_grid, grid_sample
 from wholestep.nn.keys import key_needed
@@ -15,7 +16,7 @@ from wholestep.nn.windows import Ints, per_axis, rank_is, type_text
 from wholestep.random import bernoulli, randint, split, uniform
 
 
-def random_flip(x: Any, key: Any, p: float = 0.5, *, axis: int = -1) -> Any:
+def random_flip(x: Any, key: Any, p: float = 0.5, *, axis: int = -1) -> NDArray:
     """Images of which each is turned round along an axis with probability p: left and right exchanged.
 
     Shapes: x [n, ...] of any dtype; the same.
@@ -35,7 +36,7 @@ def random_flip(x: Any, key: Any, p: float = 0.5, *, axis: int = -1) -> Any:
     return wnp.where(turned.reshape(-1, *[1] * (a.ndim - 1)), wnp.flip(a, axis=axis), a)
 
 
-def random_crop(x: Any, key: Any, size: Ints, *, padding: Ints = 0) -> Any:
+def random_crop(x: Any, key: Any, size: Ints, *, padding: Ints = 0) -> NDArray:
     """A part of `size` of each image, at a place of its own, after `padding` zeros were put around the image.
 
     Shapes: x [n, c, height, width] of any dtype; [n, c, *size].
@@ -68,7 +69,7 @@ def random_resized_crop(
     *,
     scale: tuple[float, float] = (0.08, 1.0),
     ratio: tuple[float, float] = (3 / 4, 4 / 3),
-) -> Any:
+) -> NDArray:
     """A part of each image at a place of its own, made `size` large by interpolation of four elements.
 
     The part is between the `scale` of the image's area, and its width over its height between the `ratio`, uniformly in

@@ -7,19 +7,22 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
 from wholestep.frontend.source.entrance import followed
+from wholestep.ir.graph import NDArray
 from wholestep.nn.activations import relu
 from wholestep.nn.dropouts import Dropout
 from wholestep.nn.keys import keys_from, takes_key
 from wholestep.nn.linears import Linear
 from wholestep.nn.module import Module
 from wholestep.nn.windows import type_text
+
+T = TypeVar("T")
 
 
 class Sequential(Module):
@@ -101,7 +104,7 @@ class MLP(Module):
         self.layers = [Linear(m, n, key=next(keys), bias=bias, dtype=dtype) for m, n in itertools.pairwise(sizes)]
         self.activation, self.dropout = activation, Dropout(dropout)
 
-    def __call__(self, x: Any, *, key: Any = None) -> Any:
+    def __call__(self, x: Any, *, key: Any = None) -> NDArray:
         *hidden, last = self.layers
         parts = [part for layer in hidden for part in (layer, self.activation, self.dropout)]
         return in_turn([*parts, last], x, key)
@@ -118,7 +121,7 @@ class Identity(Module):
     3.0
     """
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: T) -> T:
         return x
 
 
@@ -154,7 +157,7 @@ class Flatten(Module):
 
     start: int = 1
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Any) -> NDArray:
         x = wnp.asarray(x)
         if not 0 <= self.start <= x.ndim:
             raise ShapeError(f"Flatten: x is {type_text(x)}, with no axis {self.start}")

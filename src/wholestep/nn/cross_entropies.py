@@ -11,6 +11,7 @@ from wholestep.errors import BoundsError, DtypeError, Indexed, ShapeError, here,
 from wholestep.frontend.array import Array
 from wholestep.frontend.tracing import type_of
 from wholestep.ir.build import blame
+from wholestep.ir.graph import NDArray
 from wholestep.nn.exponentials import faded, finite_maximum, log_softmax
 from wholestep.nn.reduction import Reduction, check_axis, loss_setting, real_floating, reduce_losses
 
@@ -25,7 +26,7 @@ def cross_entropy(
     class_weights: Any = None,
     weights: Any = None,
     reduction: Reduction = "mean",
-) -> Any:
+) -> NDArray:
     """The cross-entropy of softmax(logits) with the classes along `axis`: -log(p[label]), or -sum(t * log(p)).
 
     Integer targets are labels; floating-point ones are soft, and need not sum to 1: the gradient is softmax * sum(t) -
@@ -90,7 +91,7 @@ def nll_loss(
     class_weights: Any = None,
     weights: Any = None,
     reduction: Reduction = "mean",
-) -> Any:
+) -> NDArray:
     """The negative log-likelihood of labels: -log_probs[label], for logarithms of probabilities along `axis`.
 
     `cross_entropy` is this on log_softmax(logits).
@@ -121,7 +122,7 @@ def focal(
     class_weights: Any = None,
     weights: Any = None,
     reduction: Reduction = "mean",
-) -> Any:
+) -> NDArray:
     """The focal loss of softmax(logits): cross-entropy with labels times (1 - p[label])**gamma.
 
     With a `gamma` of 0 it is `cross_entropy`.

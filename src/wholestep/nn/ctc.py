@@ -10,6 +10,7 @@ from wholestep import numpy as wnp
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.frontend.control import scan
 from wholestep.frontend.tracing import type_of
+from wholestep.ir.graph import NDArray
 from wholestep.nn.cross_entropies import checked_index
 from wholestep.nn.exponentials import finite_maximum
 from wholestep.nn.reduction import Reduction, real_floating, reduce_losses
@@ -26,7 +27,7 @@ def ctc_loss(
     blank: int = 0,
     zero_infinity: bool = False,
     reduction: Reduction = "mean",
-) -> Any:
+) -> NDArray:
     """-log of the chance of each target sequence, summed over every way to spread it over time.
 
     `log_probs` are logarithms of probabilities over classes at each time, `targets` labels, whatever stands beyond

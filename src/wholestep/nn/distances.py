@@ -7,10 +7,11 @@ from typing import Any
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
 from wholestep.frontend.tracing import type_of
+from wholestep.ir.graph import NDArray
 from wholestep.nn.reduction import check_axis, narrow, real_floating
 
 
-def l2_normalize(x: Any, axis: int = -1, *, eps: float = 1e-12) -> Any:
+def l2_normalize(x: Any, axis: int = -1, *, eps: float = 1e-12) -> NDArray:
     """x divided by its Euclidean length along an axis, lengths below `eps` counting as `eps`.
 
     A vector of length 0 stays 0.
@@ -29,7 +30,7 @@ def l2_normalize(x: Any, axis: int = -1, *, eps: float = 1e-12) -> Any:
     return made.astype(narrow(x, made), copy=False)
 
 
-def pairwise_distances(x: Any, y: Any = None, *, p: float = 2.0) -> Any:
+def pairwise_distances(x: Any, y: Any = None, *, p: float = 2.0) -> NDArray:
     """The p-norm of the difference of each vector of x and each of y, or of x itself.
 
     Differences are taken before their norm, so that near vectors keep their digits. The derivative at distance 0 is 0.

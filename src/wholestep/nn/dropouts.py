@@ -9,6 +9,7 @@ import numpy as np
 
 from wholestep import numpy as wnp
 from wholestep.errors import DtypeError, ParameterError
+from wholestep.ir.graph import NDArray
 from wholestep.nn.activations import SELU_ALPHA, SELU_SCALE
 from wholestep.nn.exponentials import in_single
 from wholestep.nn.keys import key_needed
@@ -16,7 +17,7 @@ from wholestep.nn.module import Module
 from wholestep.random import uniform
 
 
-def dropout(x: Any, p: float, key: Any) -> Any:
+def dropout(x: Any, p: float, key: Any) -> NDArray:
     """x with each element 0 with probability p, the others divided by 1 - p, so that the mean stays.
 
     The same key gives the same zeros. p = 0 gives x itself and needs no key; p = 1 gives zeros.
@@ -33,7 +34,7 @@ def dropout(x: Any, p: float, key: Any) -> Any:
     return dropped("dropout", a, p, key, a.shape)
 
 
-def channel_dropout(x: Any, p: float, key: Any) -> Any:
+def channel_dropout(x: Any, p: float, key: Any) -> NDArray:
     """Dropout of whole channels: all of x[i, j] is kept or 0 together.
 
     Shapes: x floats [n, channels, ...]; the same.
@@ -49,7 +50,7 @@ def channel_dropout(x: Any, p: float, key: Any) -> Any:
     return dropped("channel_dropout", a, p, key, (*a.shape[:2], *[1] * (a.ndim - 2)))
 
 
-def alpha_dropout(x: Any, p: float, key: Any) -> Any:
+def alpha_dropout(x: Any, p: float, key: Any) -> NDArray:
     """Dropout for networks of `selu`: what is left out is set to the limit of selu, and mean and variance are kept.
 
     With mean 0 and variance 1 of x, each element is replaced by -scale * alpha of `selu` with probability p, and the
@@ -114,7 +115,7 @@ class Dropout(Module):
     def __init__(self, p: float = 0.5) -> None:
         self.p = probability(type(self).__name__, p)
 
-    def __call__(self, x: Any, *, key: Any = None) -> Any:
+    def __call__(self, x: Any, *, key: Any = None) -> NDArray:
         return type(self).function(x, self.p, key) if self.training else x
 
 

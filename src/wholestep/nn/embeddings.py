@@ -9,6 +9,7 @@ import numpy as np
 from wholestep import dtypes, numpy as wnp
 from wholestep.errors import BoundsError, ParameterError, ShapeError
 from wholestep.frontend.marks import stop_gradient
+from wholestep.ir.graph import NDArray
 from wholestep.nn import init
 from wholestep.nn.exponentials import integer_index
 from wholestep.nn.linears import linear, sized
@@ -19,7 +20,7 @@ BAG_MODES = ("mean", "sum", "max")
 """The ways to join the rows of a bag."""
 
 
-def embedding(table: Any, ids: Any, padding_idx: int | None = None) -> Any:
+def embedding(table: Any, ids: Any, padding_idx: int | None = None) -> NDArray:
     """The rows of a table at ids of any shape.
 
     Negative ids count from the end, as an index does. The row `padding_idx` gets no gradient.
@@ -75,15 +76,17 @@ class Embedding(Module):
             table[padding_idx] = 0
         self.weight, self.padding_idx = table, padding_idx
 
-    def __call__(self, ids: Any) -> Any:
+    def __call__(self, ids: Any) -> NDArray:
         return embedding(self.weight, ids, self.padding_idx)
 
-    def attend(self, x: Any) -> Any:
+    def attend(self, x: Any) -> NDArray:
         """x @ table.T: [..., width] -> [..., count]."""
         return linear(x, self.weight.T)
 
 
-def embedding_bag(table: Any, ids: Any, *, mode: str = "mean", mask: Any = None, padding_idx: int | None = None) -> Any:
+def embedding_bag(
+    table: Any, ids: Any, *, mode: str = "mean", mask: Any = None, padding_idx: int | None = None
+) -> NDArray:
     """The mean, the sum or the largest elements of the rows of a table at the ids of each bag, the last axis of ids.
 
     Ids where `mask` is False, and those that are `padding_idx`, are not in the bag; a bag without ids gives zeros.
@@ -155,5 +158,5 @@ class EmbeddingBag(Embedding):
             raise ParameterError(f"EmbeddingBag: mode is {mode!r}", hint=f"{', '.join(BAG_MODES)} are known")
         self.mode = mode
 
-    def __call__(self, ids: Any, *, mask: Any = None) -> Any:
+    def __call__(self, ids: Any, *, mask: Any = None) -> NDArray:
         return embedding_bag(self.weight, ids, mode=self.mode, mask=mask, padding_idx=self.padding_idx)

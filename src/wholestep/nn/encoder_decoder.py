@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from wholestep.errors import ParameterError
+from wholestep.ir.graph import NDArray
 from wholestep.nn.activations import relu
 from wholestep.nn.keys import keys_from
 from wholestep.nn.linears import sized
@@ -86,19 +87,21 @@ class Transformer(Module):
         source_mask: Any = None,
         context_mask: Any = None,
         key: Any = None,
-    ) -> Any:
+    ) -> NDArray:
         first, second = (None, None) if key is None else keys_from(key, 2)
         context = self.encode(source, mask=source_mask, key=first)
         return self.decode(target, context, mask=mask, context_mask=context_mask, key=second)
 
-    def encode(self, source: Any, *, mask: Any = None, key: Any = None) -> Any:
+    def encode(self, source: Any, *, mask: Any = None, key: Any = None) -> NDArray:
         """The context that the decoder looks at, as wide as the source."""
         keys = [None] * len(self.encoder) if key is None else keys_from(key, len(self.encoder))
         for block, k in zip(self.encoder, keys, strict=True):
             source = block(source, mask=mask, key=k)
         return self.encoder_norm(source)
 
-    def decode(self, target: Any, context: Any, *, mask: Any = None, context_mask: Any = None, key: Any = None) -> Any:
+    def decode(
+        self, target: Any, context: Any, *, mask: Any = None, context_mask: Any = None, key: Any = None
+    ) -> NDArray:
         """The target after all blocks of the decoder, which look at a context."""
         keys = [None] * len(self.decoder) if key is None else keys_from(key, len(self.decoder))
         for block, k in zip(self.decoder, keys, strict=True):

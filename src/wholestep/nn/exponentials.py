@@ -12,6 +12,7 @@ from wholestep import dtypes, numpy as wnp
 from wholestep.errors import DtypeError
 from wholestep.frontend.custom import composite
 from wholestep.frontend.marks import stop_gradient
+from wholestep.ir.graph import NDArray
 
 
 def in_single(f: Callable[[Any], Any], x: Any) -> Any:
@@ -35,7 +36,7 @@ def with_softmax_pullback(f: Callable[[Any], Any], axis: int, name: str = "softm
     return made
 
 
-def softmax(x: Any, axis: int = -1) -> Any:
+def softmax(x: Any, axis: int = -1) -> NDArray:
     """Exponentials along an axis, divided by their sum.
 
     A slice that is -inf throughout gives nan: attention has a softmax of its own for that.
@@ -56,7 +57,7 @@ def softmax(x: Any, axis: int = -1) -> Any:
     return in_single(with_softmax_pullback(of, axis), x)
 
 
-def log_softmax(x: Any, axis: int = -1) -> Any:
+def log_softmax(x: Any, axis: int = -1) -> NDArray:
     """The logarithm of the softmax along an axis, exact also where the softmax rounds to 0.
 
     Shapes: x floats of any shape; the same.
@@ -75,7 +76,7 @@ def log_softmax(x: Any, axis: int = -1) -> Any:
     return in_single(of, x)
 
 
-def logsumexp(x: Any, axis: int | tuple[int, ...] = -1, *, keepdims: bool = False) -> Any:
+def logsumexp(x: Any, axis: int | tuple[int, ...] = -1, *, keepdims: bool = False) -> NDArray:
     """The logarithm of the sum of the exponentials along one axis or several, without overflow.
 
     A slice that is -inf throughout gives -inf, with a gradient of zero.
@@ -105,7 +106,7 @@ def finite_maximum(a: Any, axis: Any) -> Any:
     return wnp.where(wnp.isfinite(largest), largest, 0)
 
 
-def one_hot(ids: Any, classes: int, dtype: Any = "float32") -> Any:
+def one_hot(ids: Any, classes: int, dtype: Any = "float32") -> NDArray:
     """A 1 at the place of each id along a new last axis, and 0 elsewhere.
 
     Negative ids count from the end, as an index does.
@@ -130,7 +131,7 @@ def integer_index(name: str, ids: Any) -> Any:
     return found
 
 
-def safe_log(x: Any) -> Any:
+def safe_log(x: Any) -> NDArray:
     """The logarithm, with x below the smallest normal number of its dtype counted as that number, derivative 0.
 
     Shapes: x floats or complex numbers of any shape; the same.
@@ -158,7 +159,7 @@ def faded(missed: Any, gamma: Any) -> Any:
     return wnp.where(missed > least, missed, least) ** gamma
 
 
-def safe_sqrt(x: Any) -> Any:
+def safe_sqrt(x: Any) -> NDArray:
     """The square root, 0 with derivative 0 where x is 0 or less; the root itself has an infinite derivative at 0.
 
     Shapes: x floats or complex numbers of any shape; the same.

@@ -8,6 +8,7 @@ import numpy as np
 
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
+from wholestep.ir.graph import NDArray
 from wholestep.nn.keys import key_needed
 from wholestep.nn.module import Module
 from wholestep.nn.pooling import floats
@@ -15,7 +16,7 @@ from wholestep.nn.windows import Ints, per_axis, rank_is, type_text
 from wholestep.random import uniform
 
 
-def fractional_max_pool2d(x: Any, size: Ints, output_size: Ints, key: Any = None, *, draws: Any = None) -> Any:
+def fractional_max_pool2d(x: Any, size: Ints, output_size: Ints, key: Any = None, *, draws: Any = None) -> NDArray:
     """The largest elements of overlapping windows whose beginnings rise by random steps, for each channel anew.
 
     Windows of `size` begin at floor((i + u) * a) - floor(u * a), where a is (length - size) / (output - 1) and u is
@@ -81,7 +82,7 @@ class FractionalMaxPool2d(Module):
             raise ParameterError(f"FractionalMaxPool2d: output_ratio is {output_ratio}; it must be between 0 and 1")
         self.size, self.output_size, self.output_ratio = size, output_size, output_ratio
 
-    def __call__(self, x: Any, *, key: Any = None) -> Any:
+    def __call__(self, x: Any, *, key: Any = None) -> NDArray:
         counts = self.output_size
         if counts is None:
             counts = [int(n * self.output_ratio) for n in wnp.asarray(x).shape[2:]]

@@ -7,6 +7,7 @@ from typing import Any
 
 from wholestep import numpy as wnp
 from wholestep.errors import ShapeError
+from wholestep.ir.graph import NDArray
 from wholestep.nn.activations import gelu, sigmoid, silu, tanh
 
 
@@ -18,7 +19,7 @@ def gated(name: str, x: Any, axis: int, made: Callable[[Any, Any], Any]) -> Any:
     return made(*wnp.split(a, 2, axis=axis))
 
 
-def glu(x: Any, axis: int = -1) -> Any:
+def glu(x: Any, axis: int = -1) -> NDArray:
     """The first half of an axis times the sigmoid of the second.
 
     Shapes: x floats [..., 2 n, ...]; [..., n, ...].
@@ -32,7 +33,7 @@ def glu(x: Any, axis: int = -1) -> Any:
     return gated("glu", x, axis, lambda a, b: a * sigmoid(b))
 
 
-def geglu(x: Any, axis: int = -1) -> Any:
+def geglu(x: Any, axis: int = -1) -> NDArray:
     """The first half of an axis times the gelu of the second.
 
     Shapes: x floats [..., 2 n, ...]; [..., n, ...].
@@ -46,7 +47,7 @@ def geglu(x: Any, axis: int = -1) -> Any:
     return gated("geglu", x, axis, lambda a, b: a * gelu(b))
 
 
-def swiglu(x: Any, axis: int = -1) -> Any:
+def swiglu(x: Any, axis: int = -1) -> NDArray:
     """The first half of an axis times the silu of the second.
 
     Shapes: x floats [..., 2 n, ...]; [..., n, ...].
@@ -60,7 +61,7 @@ def swiglu(x: Any, axis: int = -1) -> Any:
     return gated("swiglu", x, axis, lambda a, b: a * silu(b))
 
 
-def gated_act(x: Any, axis: int = -1) -> Any:
+def gated_act(x: Any, axis: int = -1) -> NDArray:
     """The tanh of the first half of an axis times the sigmoid of the second.
 
     Shapes: x floats [..., 2 n, ...]; [..., n, ...].

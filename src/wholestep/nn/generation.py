@@ -15,6 +15,7 @@ from wholestep.frontend.control import while_loop
 from wholestep.frontend.jit import jit
 from wholestep.frontend.source.entrance import followed
 from wholestep.ir.build import current
+from wholestep.ir.graph import NDArray
 from wholestep.nn.exponentials import integer_index, softmax
 from wholestep.nn.linears import sized
 from wholestep.nn.module import Module
@@ -58,7 +59,7 @@ def generate(
     length: int | None = None,
     dtype: Any = np.float32,
     init_cache: Callable[..., Any] | None = None,
-) -> Any:
+) -> NDArray:
     """The prompt and up to `count` tokens after it, each chosen by what the model says of those before it.
 
     `model(tokens, cache=cache, position=position)` gives (scores of what comes after each token, cache), and

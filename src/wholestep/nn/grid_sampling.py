@@ -7,6 +7,7 @@ from typing import Any
 
 from wholestep import dtypes, numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
+from wholestep.ir.graph import NDArray
 from wholestep.nn.reduction import narrow, real_floating
 from wholestep.nn.windows import floating, per_axis, rank_is, type_text
 
@@ -14,7 +15,7 @@ OUTSIDE = ("zeros", "border")
 """The values of an image beyond its edges: 0, or its nearest element."""
 
 
-def affine_grid(theta: Any, image: Sequence[int], *, align_corners: bool = False) -> Any:
+def affine_grid(theta: Any, image: Sequence[int], *, align_corners: bool = False) -> NDArray:
     """The places (x, y) at which an affine map reads each element of a new image of size `image`.
 
     Coordinates go from -1 to 1 over the image: from edge to edge of its elements, or with `align_corners` from centre
@@ -46,7 +47,7 @@ def affine_grid(theta: Any, image: Sequence[int], *, align_corners: bool = False
 
 def grid_sample(
     x: Any, grid: Any, *, mode: str = "bilinear", outside: str = "zeros", align_corners: bool = False
-) -> Any:
+) -> NDArray:
     """Images read at places (x, y) between -1 and 1, by interpolation of four elements or from the nearest.
 
     Beyond the edges an image is 0 ("zeros") or its nearest element ("border"). Coordinates are those of `affine_grid`.
@@ -79,8 +80,8 @@ def grid_sample(
         made = elements_at(images, wnp.rint(at[0]), wnp.rint(at[1]))
     else:
         made = between(images, at[0], at[1])
-    made = wnp.moveaxis(made, -1, 1)
-    return made.astype(narrow(x, made), copy=False)
+    moved: Any = wnp.moveaxis(made, -1, 1)
+    return moved.astype(narrow(x, made), copy=False)
 
 
 def to_elements(place: Any, size: int, align_corners: bool) -> Any:

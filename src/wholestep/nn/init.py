@@ -18,6 +18,7 @@ import numpy as np
 
 from wholestep import dtypes, numpy as wnp, random
 from wholestep.errors import ParameterError, ShapeError
+from wholestep.ir.graph import NDArray
 from wholestep.nn.keys import as_key
 from wholestep.random.keys import shape_of
 
@@ -68,7 +69,7 @@ def gain_of(nonlinearity: str, a: float = 0.0) -> float:
     return GAINS[nonlinearity]
 
 
-def zeros(shape: Sequence[int], dtype: Any = dtypes.DRAWN) -> Any:
+def zeros(shape: Sequence[int], dtype: Any = dtypes.DRAWN) -> NDArray:
     """Zeros, as of biases.
 
     Shapes: zeros of `shape` and `dtype`.
@@ -81,7 +82,7 @@ def zeros(shape: Sequence[int], dtype: Any = dtypes.DRAWN) -> Any:
     return np.zeros(shape_of("zeros", shape), dtypes.check(dtype))
 
 
-def ones(shape: Sequence[int], dtype: Any = dtypes.DRAWN) -> Any:
+def ones(shape: Sequence[int], dtype: Any = dtypes.DRAWN) -> NDArray:
     """Ones, as of gains.
 
     Shapes: ones of `shape` and `dtype`.
@@ -94,7 +95,7 @@ def ones(shape: Sequence[int], dtype: Any = dtypes.DRAWN) -> Any:
     return np.ones(shape_of("ones", shape), dtypes.check(dtype))
 
 
-def constant(shape: Sequence[int], value: float, dtype: Any = dtypes.DRAWN) -> Any:
+def constant(shape: Sequence[int], value: float, dtype: Any = dtypes.DRAWN) -> NDArray:
     """One number everywhere.
 
     Shapes: an array of `shape` and `dtype`.
@@ -107,7 +108,7 @@ def constant(shape: Sequence[int], value: float, dtype: Any = dtypes.DRAWN) -> A
     return np.full(shape_of("constant", shape), value, dtypes.check(dtype))
 
 
-def normal(key: Any, shape: Sequence[int], std: float = 1.0, mean: float = 0.0, dtype: Any = dtypes.DRAWN) -> Any:
+def normal(key: Any, shape: Sequence[int], std: float = 1.0, mean: float = 0.0, dtype: Any = dtypes.DRAWN) -> NDArray:
     """Normal numbers of a mean and a standard deviation.
 
     Shapes: floats of `shape` and `dtype`.
@@ -129,7 +130,7 @@ def truncated_normal(
     low: float = -2.0,
     high: float = 2.0,
     dtype: Any = dtypes.DRAWN,
-) -> Any:
+) -> NDArray:
     """Normal numbers, only those between `low` and `high` standard deviations from the mean.
 
     Shapes: floats of `shape` and `dtype`.
@@ -143,7 +144,7 @@ def truncated_normal(
     return random.truncated_normal(as_key(key), low, high, shape, dtype) * std + mean
 
 
-def uniform(key: Any, shape: Sequence[int], low: float = 0.0, high: float = 1.0, dtype: Any = dtypes.DRAWN) -> Any:
+def uniform(key: Any, shape: Sequence[int], low: float = 0.0, high: float = 1.0, dtype: Any = dtypes.DRAWN) -> NDArray:
     """Uniform numbers from [low, high).
 
     Shapes: floats of `shape` and `dtype`.
@@ -159,7 +160,7 @@ def uniform(key: Any, shape: Sequence[int], low: float = 0.0, high: float = 1.0,
 
 def xavier_uniform(
     key: Any, shape: Sequence[int], gain: float = 1.0, *, layout: str | None = None, dtype: Any = dtypes.DRAWN
-) -> Any:
+) -> NDArray:
     """Uniform numbers of variance gain**2 * 2 / (fan-in + fan-out); layouts as in `fans`.
 
     Shapes: floats of `shape`, of two sizes or more, and `dtype`.
@@ -175,7 +176,7 @@ def xavier_uniform(
 
 def xavier_normal(
     key: Any, shape: Sequence[int], gain: float = 1.0, *, layout: str | None = None, dtype: Any = dtypes.DRAWN
-) -> Any:
+) -> NDArray:
     """Normal numbers of variance gain**2 * 2 / (fan-in + fan-out); layouts as in `fans`.
 
     Shapes: floats of `shape`, of two sizes or more, and `dtype`.
@@ -198,7 +199,7 @@ def kaiming_uniform(
     mode: str = "fan_in",
     layout: str | None = None,
     dtype: Any = dtypes.DRAWN,
-) -> Any:
+) -> NDArray:
     """Uniform numbers of variance gain**2 / fan, the gain that of a nonlinearity.
 
     `mode` is "fan_in" or "fan_out". With a = 5**0.5 the numbers lie within fan_in**-0.5, as those of new layers here
@@ -224,7 +225,7 @@ def kaiming_normal(
     mode: str = "fan_in",
     layout: str | None = None,
     dtype: Any = dtypes.DRAWN,
-) -> Any:
+) -> NDArray:
     """Normal numbers of variance gain**2 / fan; options are those of `kaiming_uniform`.
 
     Shapes: floats of `shape`, of two sizes or more, and `dtype`.
@@ -238,7 +239,7 @@ def kaiming_normal(
     return normal(key, shape, gain_of(nonlinearity, a) * fan_of(shape, mode, layout) ** -0.5, dtype=dtype)
 
 
-def lecun_uniform(key: Any, shape: Sequence[int], *, layout: str | None = None, dtype: Any = dtypes.DRAWN) -> Any:
+def lecun_uniform(key: Any, shape: Sequence[int], *, layout: str | None = None, dtype: Any = dtypes.DRAWN) -> NDArray:
     """Uniform numbers of variance 1 / fan-in; layouts as in `fans`.
 
     Shapes: floats of `shape`, of two sizes or more, and `dtype`.
@@ -252,7 +253,7 @@ def lecun_uniform(key: Any, shape: Sequence[int], *, layout: str | None = None, 
     return symmetric(key, shape, (3 / fans(shape, layout)[0]) ** 0.5, dtype)
 
 
-def lecun_normal(key: Any, shape: Sequence[int], *, layout: str | None = None, dtype: Any = dtypes.DRAWN) -> Any:
+def lecun_normal(key: Any, shape: Sequence[int], *, layout: str | None = None, dtype: Any = dtypes.DRAWN) -> NDArray:
     """Normal numbers of variance 1 / fan-in; layouts as in `fans`.
 
     Shapes: floats of `shape`, of two sizes or more, and `dtype`.
@@ -266,7 +267,7 @@ def lecun_normal(key: Any, shape: Sequence[int], *, layout: str | None = None, d
     return normal(key, shape, fans(shape, layout)[0] ** -0.5, dtype=dtype)
 
 
-def orthogonal(key: Any, shape: Sequence[int], gain: float = 1.0, *, dtype: Any = dtypes.DRAWN) -> Any:
+def orthogonal(key: Any, shape: Sequence[int], gain: float = 1.0, *, dtype: Any = dtypes.DRAWN) -> NDArray:
     """A matrix [shape[0], the rest] with orthonormal rows or columns, whichever are fewer.
 
     Shapes: floats of `shape`, of two sizes or more, and `dtype`.
@@ -289,7 +290,7 @@ def orthogonal(key: Any, shape: Sequence[int], gain: float = 1.0, *, dtype: Any 
     return (gain * (q.T if rows < columns else q)).reshape(shape).astype(dtypes.check(dtype))
 
 
-def delta_orthogonal(key: Any, shape: Sequence[int], gain: float = 1.0, *, dtype: Any = dtypes.DRAWN) -> Any:
+def delta_orthogonal(key: Any, shape: Sequence[int], gain: float = 1.0, *, dtype: Any = dtypes.DRAWN) -> NDArray:
     """A weight [out, in, *size] of a convolution: an orthogonal matrix in the middle of the window, and 0 elsewhere.
 
     As many outputs as inputs or more are asked for: the convolution then keeps the length of what it reads.
@@ -328,7 +329,7 @@ def variance_scaling(
     distribution: str = "truncated_normal",
     layout: str | None = None,
     dtype: Any = dtypes.DRAWN,
-) -> Any:
+) -> NDArray:
     """Numbers of variance scale / fan: "fan_in", "fan_out" or "fan_avg", the mean of both; layouts as in `fans`.
 
     The distribution is "truncated_normal", of two standard deviations, "normal" or "uniform".

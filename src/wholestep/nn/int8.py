@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
@@ -11,11 +11,14 @@ from wholestep import numpy as wnp, tree
 from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.frontend.checkpoint import checkpoint
 from wholestep.frontend.control import scan
+from wholestep.ir.graph import NDArray
 from wholestep.nn.annotations import FROZEN, frozen
 from wholestep.nn.linears import Linear
 from wholestep.nn.module import Module, copy_of
 from wholestep.nn.traversal import ModelWalk
 from wholestep.nn.windows import type_text
+
+M = TypeVar("M", bound=Module)
 
 LARGEST = 127
 """The largest number that a weight becomes; -128 is not used, so that both signs are alike."""
@@ -57,7 +60,7 @@ class Int8Linear(Module):
         held = layer.bias is not None and layer._marks.get("bias") == FROZEN
         self.bias: Any = frozen(layer.bias) if held else layer.bias
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Any) -> NDArray:
         x = wnp.asarray(x)
         if x.ndim < 1 or x.shape[-1] != self.weight.shape[1]:
             raise ShapeError(
@@ -99,7 +102,11 @@ def widened_product(x: Any, weight: Any) -> Any:
     return x @ weight.astype(np.float32).T
 
 
-def to_int8(model: Any) -> Any:
+@overload
+def to_int8(model: Linear) -> Int8Linear: ...
+@overload
+def to_int8(model: M) -> M: ...
+def to_int8(model: Module) -> Module:
     """A copy of a model in which every `Linear` is an `Int8Linear`; put `LoRA` around some of them to train on.
 
     `nn.save` and `nn.load` write and read it as they do any model: `nn.load` takes a model of the same structure.

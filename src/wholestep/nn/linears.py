@@ -9,13 +9,14 @@ import numpy as np
 from wholestep import numpy as wnp
 from wholestep.boundary.counts import is_integer
 from wholestep.errors import ParameterError, ShapeError
+from wholestep.ir.graph import NDArray
 from wholestep.nn import init
 from wholestep.nn.keys import keys_from
 from wholestep.nn.module import Module
 from wholestep.nn.windows import type_text
 
 
-def linear(x: Any, w: Any, b: Any = None) -> Any:
+def linear(x: Any, w: Any, b: Any = None) -> NDArray:
     """x @ w + b, a matrix product along the last axis.
 
     Shapes: x [..., in], w [in, out] and b [out]; [..., out] of the dtype that NumPy gives.
@@ -62,11 +63,11 @@ class Linear(Module):
         self.weight = init.kaiming_uniform(for_weight, (inputs, outputs), a=5**0.5, dtype=dtype)
         self.bias = init.symmetric(for_bias, (outputs,), inputs**-0.5, dtype) if bias else None
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Any) -> NDArray:
         return linear(x, self.weight, self.bias)
 
 
-def bilinear(x: Any, y: Any, w: Any, b: Any = None) -> Any:
+def bilinear(x: Any, y: Any, w: Any, b: Any = None) -> NDArray:
     """x.T @ w[k] @ y + b[k] for each output k: a form that is linear in each of two inputs.
 
     Shapes: x [..., first], y [..., second], w [out, first, second] and b [out]; [..., out].
@@ -118,7 +119,7 @@ class Bilinear(Module):
         self.weight = init.symmetric(for_weight, (outputs, first, second), bound, dtype)
         self.bias = init.symmetric(for_bias, (outputs,), bound, dtype) if bias else None
 
-    def __call__(self, x: Any, y: Any) -> Any:
+    def __call__(self, x: Any, y: Any) -> NDArray:
         return bilinear(x, y, self.weight, self.bias)
 
 

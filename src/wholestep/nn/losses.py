@@ -7,10 +7,11 @@ from typing import Any
 
 from wholestep import numpy as wnp, scipy
 from wholestep.frontend.marks import stop_gradient
+from wholestep.ir.graph import NDArray
 from wholestep.nn.reduction import Reduction, loss_setting, paired_operands, real_floating, reduce_losses
 
 
-def mse(predictions: Any, targets: Any, *, weights: Any = None, reduction: Reduction = "mean") -> Any:
+def mse(predictions: Any, targets: Any, *, weights: Any = None, reduction: Reduction = "mean") -> NDArray:
     """The mean squared error, (x - t)**2.
 
     As in every loss here, `reduction` is "mean", "sum" or "none"; `weights` say how much each sample counts, and the
@@ -32,7 +33,7 @@ def mse(predictions: Any, targets: Any, *, weights: Any = None, reduction: Reduc
     return reduce_losses("mse", predictions, (x - t) * (x - t), reduction, weights)
 
 
-def mae(predictions: Any, targets: Any, *, weights: Any = None, reduction: Reduction = "mean") -> Any:
+def mae(predictions: Any, targets: Any, *, weights: Any = None, reduction: Reduction = "mean") -> NDArray:
     """The mean absolute error, |x - t|, with a derivative of 0 where they are equal.
 
     Shapes: as `mse`.
@@ -49,7 +50,7 @@ def mae(predictions: Any, targets: Any, *, weights: Any = None, reduction: Reduc
 
 def huber(
     predictions: Any, targets: Any, *, delta: float = 1.0, weights: Any = None, reduction: Reduction = "mean"
-) -> Any:
+) -> NDArray:
     """Huber's loss: (x - t)**2 / 2 up to a distance of `delta`, then delta * (|x - t| - delta / 2).
 
     Shapes: as `mse`.
@@ -68,7 +69,7 @@ def huber(
 
 def smooth_l1(
     predictions: Any, targets: Any, *, beta: float = 1.0, weights: Any = None, reduction: Reduction = "mean"
-) -> Any:
+) -> NDArray:
     """Huber's loss divided by its threshold `beta`, so that its slope far away is 1; `mae` where beta is 0.
 
     Shapes: as `mse`.
@@ -85,7 +86,7 @@ def smooth_l1(
     return reduce_losses("smooth_l1", predictions, scipy.special.huber(beta, x - t) / beta, reduction, weights)
 
 
-def log_cosh(predictions: Any, targets: Any, *, weights: Any = None, reduction: Reduction = "mean") -> Any:
+def log_cosh(predictions: Any, targets: Any, *, weights: Any = None, reduction: Reduction = "mean") -> NDArray:
     """log(cosh(x - t)): half the squared error near by, |x - t| - log(2) far away, exact to rounding everywhere.
 
     Shapes: as `mse`.
@@ -114,7 +115,7 @@ def poisson_nll(
     eps: float = 1e-8,
     weights: Any = None,
     reduction: Reduction = "mean",
-) -> Any:
+) -> NDArray:
     """The negative log-likelihood of counts under Poisson distributions: exp(x) - t * x, with x the log of a mean.
 
     With `log_input=False` x is the mean itself, x - t * log(x + eps). `full` adds Stirling's approximation of log(t!)
@@ -146,7 +147,7 @@ def gaussian_nll(
     eps: float = 1e-6,
     weights: Any = None,
     reduction: Reduction = "mean",
-) -> Any:
+) -> NDArray:
     """The negative log-likelihood of targets under normal distributions: (log(v) + (x - t)**2 / v) / 2.
 
     A variance below `eps` counts as `eps`, and still has the derivative it would have there, so that it can grow again.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wholestep.errors import ParameterError
+from wholestep.ir.graph import NDArray
 from wholestep.nn import init
 from wholestep.nn.annotations import frozen
 from wholestep.nn.int8 import Int8Linear
@@ -50,7 +51,7 @@ class LoRA(Module):
         self.up = init.zeros((rank, outputs), dtype)
         self.scale = 1.0 if alpha is None else alpha / rank
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Any) -> NDArray:
         return self.layer(x) + self.scale * (x @ self.down @ self.up)
 
     def merged(self) -> Linear:

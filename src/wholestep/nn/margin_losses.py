@@ -7,6 +7,7 @@ from typing import Any
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
 from wholestep.frontend.tracing import type_of
+from wholestep.ir.graph import NDArray
 from wholestep.nn.distances import l2_normalize
 from wholestep.nn.exponentials import log_softmax
 from wholestep.nn.probabilities import bce_with_logits
@@ -15,7 +16,7 @@ from wholestep.nn.reduction import Reduction, check_axis, paired_operands, real_
 
 def margin_ranking(
     first: Any, second: Any, targets: Any, *, margin: float = 0.0, weights: Any = None, reduction: Reduction = "mean"
-) -> Any:
+) -> NDArray:
     """max(0, margin - t * (first - second)): first ranks higher where the target t is 1, lower where it is -1.
 
     Shapes: floats first and second and targets, of one shape; a scalar, or that shape with `reduction="none"`.
@@ -33,7 +34,7 @@ def margin_ranking(
 
 def hinge_embedding(
     distances: Any, targets: Any, *, margin: float = 1.0, weights: Any = None, reduction: Reduction = "mean"
-) -> Any:
+) -> NDArray:
     """The distance itself where the target is 1, max(0, margin - distance) where it is -1.
 
     Shapes: as `mse`.
@@ -50,7 +51,7 @@ def hinge_embedding(
     return reduce_losses("hinge_embedding", distances, losses, reduction, weights)
 
 
-def soft_margin(scores: Any, targets: Any, *, weights: Any = None, reduction: Reduction = "mean") -> Any:
+def soft_margin(scores: Any, targets: Any, *, weights: Any = None, reduction: Reduction = "mean") -> NDArray:
     """log(1 + exp(-t * x)), for targets t of -1 and 1: the logistic loss.
 
     Shapes: as `mse`.
@@ -67,7 +68,7 @@ def soft_margin(scores: Any, targets: Any, *, weights: Any = None, reduction: Re
 
 def multilabel_soft_margin(
     scores: Any, targets: Any, *, axis: int = -1, weights: Any = None, reduction: Reduction = "mean"
-) -> Any:
+) -> NDArray:
     """The mean over the classes of the binary cross-entropy of each, for targets of 0 and 1.
 
     Shapes: scores floats and targets of one shape; a scalar, or that shape without `axis` with `reduction="none"`.
@@ -92,7 +93,7 @@ def multilabel_margin(
     axis: int = -1,
     weights: Any = None,
     reduction: Reduction = "mean",
-) -> Any:
+) -> NDArray:
     """The sum of max(0, margin - (x[i] - x[j])) over classes i of target 1 and j of target 0, over all classes.
 
     Shapes: scores floats and targets, 0 or 1, of one shape; a scalar, or that shape without `axis` with
@@ -115,7 +116,7 @@ def multilabel_margin(
 
 def nt_xent(
     first: Any, second: Any, *, temperature: float = 0.5, weights: Any = None, reduction: Reduction = "mean"
-) -> Any:
+) -> NDArray:
     """The contrastive loss of two views of each sample: each view picks the other out of all views of the batch.
 
     Similarities are cosines over `temperature`; a view is not compared with itself. The loss of a sample is the mean of
@@ -153,7 +154,7 @@ def dice(
     smooth: float = 1.0,
     weights: Any = None,
     reduction: Reduction = "mean",
-) -> Any:
+) -> NDArray:
     """1 - (2 * sum(p * t) + smooth) / (sum(p) + sum(t) + smooth), over `axes`: one minus the overlap of two sets.
 
     `axes` are all but the first if not given, so that each sample has a loss.

@@ -25,6 +25,7 @@ import numpy as np
 from wholestep import dtypes, numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
 from wholestep.frontend.tracing import type_of
+from wholestep.ir.graph import NDArray
 from wholestep.nn.cross_entropies import checked_index, labels_of, without
 from wholestep.nn.reduction import check_axis, paired_operands, real_floating, reduce_losses
 
@@ -33,7 +34,7 @@ Average = Literal["macro", "micro", "weighted"] | None
 AVERAGES = (None, "macro", "micro", "weighted")
 
 
-def accuracy(predictions: Any, labels: Any, *, axis: int = -1, weights: Any = None) -> Any:
+def accuracy(predictions: Any, labels: Any, *, axis: int = -1, weights: Any = None) -> NDArray:
     """The share of labels that are predicted.
 
     Floating-point predictions are scores with the classes along `axis`, of which the highest counts (the first of equal
@@ -50,7 +51,7 @@ def accuracy(predictions: Any, labels: Any, *, axis: int = -1, weights: Any = No
     return share(hits("accuracy", predictions, labels, axis), weights, "accuracy")
 
 
-def top_k_accuracy(scores: Any, labels: Any, k: int, *, axis: int = -1, weights: Any = None) -> Any:
+def top_k_accuracy(scores: Any, labels: Any, k: int, *, axis: int = -1, weights: Any = None) -> NDArray:
     """The share of labels that are among the `k` highest scores along `axis`; of equal scores the first are higher.
 
     Shapes: labels integers, scores floats with a further axis; f64.
@@ -63,7 +64,7 @@ def top_k_accuracy(scores: Any, labels: Any, k: int, *, axis: int = -1, weights:
     return share(top_hits("top_k_accuracy", scores, labels, k, axis), weights, "top_k_accuracy")
 
 
-def confusion_matrix(predictions: Any, labels: Any, classes: int, *, axis: int = -1) -> Any:
+def confusion_matrix(predictions: Any, labels: Any, classes: int, *, axis: int = -1) -> NDArray:
     """The number of times each label (row) was predicted as each class (column).
 
     Predictions are as in `accuracy`.
@@ -82,7 +83,7 @@ def confusion_matrix(predictions: Any, labels: Any, classes: int, *, axis: int =
     return counts
 
 
-def precision(matrix: Any, *, average: Average = None) -> Any:
+def precision(matrix: Any, *, average: Average = None) -> NDArray:
     """The share of what was predicted as a class that is of it: true positives over predicted ones.
 
     A class that was never predicted has 0. `average` gives one number: the mean over classes ("macro"), the mean by how
@@ -99,7 +100,7 @@ def precision(matrix: Any, *, average: Average = None) -> Any:
     return averaged("precision", matrix, average, lambda r, p, t: ratio(r, p))
 
 
-def recall(matrix: Any, *, average: Average = None) -> Any:
+def recall(matrix: Any, *, average: Average = None) -> NDArray:
     """The share of a class that was predicted as it: true positives over actual ones.
 
     A class that does not occur has 0; `average` is as in `precision`.
@@ -115,7 +116,7 @@ def recall(matrix: Any, *, average: Average = None) -> Any:
     return averaged("recall", matrix, average, lambda r, p, t: ratio(r, t))
 
 
-def f1(matrix: Any, *, average: Average = None) -> Any:
+def f1(matrix: Any, *, average: Average = None) -> NDArray:
     """The harmonic mean of precision and recall.
 
     A class that neither occurs nor was predicted has 0; `average` is as in `precision`.
@@ -131,7 +132,7 @@ def f1(matrix: Any, *, average: Average = None) -> Any:
     return averaged("f1", matrix, average, lambda r, p, t: ratio(2 * r, p + t))
 
 
-def r2(predictions: Any, targets: Any, *, weights: Any = None) -> Any:
+def r2(predictions: Any, targets: Any, *, weights: Any = None) -> NDArray:
     """The coefficient of determination: 1 minus the squared error over the variance of the targets.
 
     Several targets a sample give the mean over them. A target that never changes scores 1 where it is met exactly and 0
@@ -160,7 +161,7 @@ class Averaging:
         """A total and a count of nothing."""
         return {"total": np.zeros(()), "count": np.zeros(())}
 
-    def compute(self, state: dict[str, Any]) -> Any:
+    def compute(self, state: dict[str, Any]) -> NDArray:
         """The mean, a float64 scalar; nan before there was anything."""
         none = state["count"] == 0
         return wnp.where(none, np.nan, state["total"] / wnp.where(none, 1, state["count"]))
@@ -231,15 +232,15 @@ class ConfusionMatrix:
     classes: int
     axis: int = -1
 
-    def init(self) -> Any:
+    def init(self) -> NDArray:
         """i64[classes, classes] of zeros."""
         return np.zeros((self.classes, self.classes), np.int64)
 
-    def update(self, state: Any, predictions: Any, labels: Any) -> Any:
+    def update(self, state: Any, predictions: Any, labels: Any) -> NDArray:
         """The counts after some more predictions."""
         return state + confusion_matrix(predictions, labels, self.classes, axis=self.axis)
 
-    def compute(self, state: Any) -> Any:
+    def compute(self, state: Any) -> NDArray:
         """The counts, which `precision`, `recall` and `f1` take."""
         return state
 
@@ -288,7 +289,7 @@ class R2:
             "errors": state["errors"] + wnp.sum(each * (x - t) ** 2, axis=0),
         }
 
-    def compute(self, state: dict[str, Any]) -> Any:
+    def compute(self, state: dict[str, Any]) -> NDArray:
         """The score, a float64 scalar."""
         still = state["squares"] == 0
         score = 1 - state["errors"] / wnp.where(still, 1, state["squares"])

@@ -11,6 +11,7 @@ from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
 from wholestep.frontend.batching import pmean, psum
 from wholestep.frontend.marks import stop_gradient
+from wholestep.ir.graph import NDArray
 from wholestep.nn import init
 from wholestep.nn.annotations import buffer
 from wholestep.nn.linears import sized
@@ -68,7 +69,7 @@ class LayerNorm(Normalization):
         self.begin(self.last_axes(size), dtype, bias=bias)
         self.eps = eps
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Any) -> NDArray:
         return layer_norm(x, self.gain, self.bias, self.eps)
 
 
@@ -88,7 +89,7 @@ class RMSNorm(Normalization):
         self.gain = init.ones(self.last_axes(size), dtype)
         self.eps = eps
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Any) -> NDArray:
         return rms_norm(x, self.gain, self.eps)
 
 
@@ -134,7 +135,7 @@ class BatchNorm(Normalization):
         self.var: Any = buffer(init.ones((channels,), dtype))
         self.momentum, self.eps, self.axis_name = momentum, eps, axis_name
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Any) -> NDArray:
         x, channels = wnp.asarray(x), len(self.mean)
         if x.ndim < 2 or x.shape[1] != channels:
             raise ShapeError(f"BatchNorm: x is {type_text(x)}; axis 1 must be the {channels} channels")
@@ -189,7 +190,7 @@ class GroupNorm(Normalization):
         self.begin((channels,), dtype, gain=affine, bias=affine)
         self.groups, self.eps = groups, eps
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Any) -> NDArray:
         return group_norm(x, self.groups, self.gain, self.bias, self.eps)
 
 
@@ -210,7 +211,7 @@ class InstanceNorm(Normalization):
         self.begin((channels,), dtype, gain=affine, bias=affine)
         self.eps = eps
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Any) -> NDArray:
         return instance_norm(x, self.gain, self.bias, self.eps)
 
 
@@ -230,5 +231,5 @@ class LocalResponseNorm(Module):
         sized("LocalResponseNorm", size=size)
         self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Any) -> NDArray:
         return local_response_norm(x, self.size, alpha=self.alpha, beta=self.beta, k=self.k)

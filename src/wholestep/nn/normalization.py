@@ -10,11 +10,12 @@ from typing import Any
 from wholestep import dtypes, numpy as wnp
 from wholestep.boundary.counts import is_integer
 from wholestep.errors import ParameterError, ShapeError
+from wholestep.ir.graph import NDArray
 from wholestep.nn.exponentials import in_single
 from wholestep.nn.windows import floating, type_text
 
 
-def layer_norm(x: Any, gain: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+def layer_norm(x: Any, gain: Any = None, bias: Any = None, eps: float = 1e-5) -> NDArray:
     """Mean 0 and variance 1 over the last axes, then a gain and a bias.
 
     Over as many axes as `gain` has, or `bias`, or the last one.
@@ -32,7 +33,7 @@ def layer_norm(x: Any, gain: Any = None, bias: Any = None, eps: float = 1e-5) ->
     return in_single(lambda v: apply_gain_and_bias(standardize(v, axes, eps), gain, bias), a)
 
 
-def rms_norm(x: Any, gain: Any = None, eps: float = 1e-5) -> Any:
+def rms_norm(x: Any, gain: Any = None, eps: float = 1e-5) -> NDArray:
     """Mean square 1 over the last axes, with nothing subtracted, then a gain.
 
     Shapes: x floats [..., *size], gain of shape size, by default the last axis; the shape and dtype of x.
@@ -51,7 +52,7 @@ def rms_norm(x: Any, gain: Any = None, eps: float = 1e-5) -> Any:
 
 def batch_norm(
     x: Any, gain: Any = None, bias: Any = None, *, mean: Any = None, var: Any = None, eps: float = 1e-5
-) -> Any:
+) -> NDArray:
     """Normalise each channel (axis 1) over the batch and all places.
 
     With `mean` and `var`, by these instead of the batch's own, as in prediction. The variance of the batch is the
@@ -82,7 +83,7 @@ def batch_norm(
 PARTS = ("gain", "bias", "mean", "var")
 
 
-def instance_norm(x: Any, gain: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+def instance_norm(x: Any, gain: Any = None, bias: Any = None, eps: float = 1e-5) -> NDArray:
     """Normalise each channel (axis 1) of each sample over its places.
 
     Shapes: x floats [n, channels, ..., places], gain and bias [channels]; the shape and dtype of x.
@@ -98,7 +99,7 @@ def instance_norm(x: Any, gain: Any = None, bias: Any = None, eps: float = 1e-5)
     return in_single(lambda v: apply_gain_and_bias(standardize(v, tuple(range(2, v.ndim)), eps), *each), a)
 
 
-def group_norm(x: Any, groups: int, gain: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+def group_norm(x: Any, groups: int, gain: Any = None, bias: Any = None, eps: float = 1e-5) -> NDArray:
     """Normalise groups of channels (axis 1) of each sample, over their places too.
 
     Shapes: x floats [n, channels, ...], gain and bias [channels]; the shape and dtype of x.
@@ -183,7 +184,7 @@ def on_channels(name: str, what: str, x: Any, part: Any) -> Any:
     return in_wide(each).reshape(-1, *[1] * (x.ndim - 2))
 
 
-def local_response_norm(x: Any, size: int, *, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Any:
+def local_response_norm(x: Any, size: int, *, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> NDArray:
     """x / (k + alpha * m)**beta, with m the mean of squares over `size` neighbouring channels, zeros beyond the ends.
 
     Of an even size one more channel lies before than after.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from wholestep import tree
 from wholestep.errors import ParameterError, TreeError
 from wholestep.nn.traversal import ArrayPlace, ModelWalk, Rebuilt
+
+T = TypeVar("T")
 
 
 def split(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -28,7 +30,7 @@ def split(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     return by_path(walk.parameters), by_path(walk.kept)
 
 
-def join(model: Any, params: Mapping[str, Any] | None = None, buffers: Mapping[str, Any] | None = None) -> Any:
+def join(model: T, params: Mapping[str, Any] | None = None, buffers: Mapping[str, Any] | None = None) -> T:
     """A copy of a model with other arrays, by path; None leaves what is there.
 
     Shapes: dictionaries of arrays, whose shapes and dtypes may be others than those of the model.

@@ -9,10 +9,11 @@ from typing import Any
 from wholestep import numpy as wnp
 from wholestep.errors import ShapeError
 from wholestep.frontend.derivatives import vjp
+from wholestep.ir.graph import NDArray
 from wholestep.nn.windows import Ints, Padding, pad_axes, per_axis, rank_is, slide, type_text, windows
 
 
-def unfold(x: Any, size: Ints, *, stride: Ints = 1, padding: Padding = 0, dilation: Ints = 1) -> Any:
+def unfold(x: Any, size: Ints, *, stride: Ints = 1, padding: Padding = 0, dilation: Ints = 1) -> NDArray:
     """The windows of images as columns: their channels and places inside along axis 1, the windows along axis 2.
 
     Shapes: x [n, c, height, width] of any dtype; [n, c * i * j, count] for windows of size (i, j).
@@ -30,12 +31,13 @@ def unfold(x: Any, size: Ints, *, stride: Ints = 1, padding: Padding = 0, dilati
     seen = windows(pad_axes(a, at.around), at)
     n, c, *places = seen.shape[:4]
     inside = math.prod(at.size)
-    return wnp.moveaxis(seen, (4, 5), (2, 3)).reshape(n, c * inside, math.prod(places))
+    rows: Any = wnp.moveaxis(seen, (4, 5), (2, 3))
+    return rows.reshape(n, c * inside, math.prod(places))
 
 
 def fold(
     columns: Any, image: Sequence[int], size: Ints, *, stride: Ints = 1, padding: Padding = 0, dilation: Ints = 1
-) -> Any:
+) -> NDArray:
     """Images in which columns are summed at the places that `unfold` takes them from: its transpose.
 
     `image` is (height, width).

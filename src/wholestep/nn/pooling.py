@@ -13,6 +13,7 @@ import numpy as np
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
 from wholestep.frontend.marks import stop_gradient
+from wholestep.ir.graph import NDArray
 from wholestep.nn.exponentials import in_single, logsumexp
 from wholestep.nn.spatial import by_rank
 from wholestep.nn.windows import (
@@ -166,7 +167,7 @@ lp_pool1d, lp_pool2d, lp_pool3d = by_rank(
 
 def smooth_max_pool(
     x: Any, size: Ints, stride: Ints | None = None, padding: Padding = 0, *, beta: float = 1.0, ceil_mode: bool = False
-) -> Any:
+) -> NDArray:
     """log(mean(exp(beta * x))) / beta over each window: the mean for beta near 0, the maximum for a large one.
 
     Windows go over all axes after the first two. Padding does not count.
@@ -193,7 +194,7 @@ def smooth_max_pool(
     return in_single(of, a)
 
 
-def global_max_pool(x: Any) -> Any:
+def global_max_pool(x: Any) -> NDArray:
     """The largest element of each channel; the gradient goes to the first of equal ones.
 
     Shapes: x floats [n, c, ...]; [n, c].
@@ -210,7 +211,7 @@ def global_max_pool(x: Any) -> Any:
     return wnp.take_along_axis(flat, first, axis=-1)[..., 0]
 
 
-def global_avg_pool(x: Any) -> Any:
+def global_avg_pool(x: Any) -> NDArray:
     """The mean of each channel.
 
     Shapes: x floats [n, c, ...]; [n, c].
@@ -225,7 +226,7 @@ def global_avg_pool(x: Any) -> Any:
     return wnp.mean(a, axis=tuple(range(2, a.ndim)))
 
 
-def adaptive_max_pool(x: Any, size: Ints) -> Any:
+def adaptive_max_pool(x: Any, size: Ints) -> NDArray:
     """The largest elements of so many parts of each axis after the first two.
 
     Part i of m of an axis of n elements runs from floor(i n / m) to ceil((i + 1) n / m), as in PyTorch; parts may
@@ -244,7 +245,7 @@ def adaptive_max_pool(x: Any, size: Ints) -> Any:
     return adapted("adaptive_max_pool", x, size, lambda part: elementwise_largest(list(wnp.unstack(part, axis=-1))))
 
 
-def adaptive_avg_pool(x: Any, size: Ints) -> Any:
+def adaptive_avg_pool(x: Any, size: Ints) -> NDArray:
     """The means of so many parts of each axis after the first two; parts as in `adaptive_max_pool`.
 
     Shapes: x floats [n, c, ...]; [n, c, *size].

@@ -8,11 +8,12 @@ import numpy as np
 
 from wholestep import dtypes, numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
+from wholestep.ir.graph import NDArray
 from wholestep.nn.exponentials import in_single
 from wholestep.nn.windows import type_text
 
 
-def rope(x: Any, positions: Any = None, base: float = 10000.0, *, interleaved: bool = False) -> Any:
+def rope(x: Any, positions: Any = None, base: float = 10000.0, *, interleaved: bool = False) -> NDArray:
     """Rotate pairs of elements of the last axis by angles in proportion to the position.
 
     Pair i turns by position * base**(-2 i / width). It is made of elements i and i + width / 2, with `interleaved` of 2
@@ -52,7 +53,7 @@ def frequencies(half: int, base: float) -> Any:
     return base ** -(np.arange(half) / max(half, 1))
 
 
-def sinusoidal_positions(time: int, width: int, base: float = 10000.0, dtype: Any = "float32") -> Any:
+def sinusoidal_positions(time: int, width: int, base: float = 10000.0, dtype: Any = "float32") -> NDArray:
     """A table to add to embeddings: sines in even columns, cosines in odd ones.
 
     Shapes: sizes are integers; [time, width] of `dtype`.

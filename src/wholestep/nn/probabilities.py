@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from wholestep import numpy as wnp, scipy
+from wholestep.ir.graph import NDArray
 from wholestep.nn.exponentials import faded
 from wholestep.nn.reduction import Reduction, check_axis, loss_setting, paired_operands, reduce_losses
 
 
-def bce(probabilities: Any, targets: Any, *, weights: Any = None, reduction: Reduction = "mean") -> Any:
+def bce(probabilities: Any, targets: Any, *, weights: Any = None, reduction: Reduction = "mean") -> NDArray:
     """Binary cross-entropy of probabilities: -t * log(p) - (1 - t) * log(1 - p).
 
     What was held impossible and happened costs infinity; `bce_with_logits` has no such edge.
@@ -30,7 +31,7 @@ def bce(probabilities: Any, targets: Any, *, weights: Any = None, reduction: Red
 
 def bce_with_logits(
     logits: Any, targets: Any, *, pos_weight: Any = None, weights: Any = None, reduction: Reduction = "mean"
-) -> Any:
+) -> NDArray:
     """Binary cross-entropy of sigmoid(logits), without overflow: t * softplus(-x) + (1 - t) * softplus(x).
 
     `pos_weight`, a number or an array that broadcasts to the logits, multiplies the first term; the mean does not
@@ -60,7 +61,7 @@ def kl_div(
     log_targets: bool = False,
     weights: Any = None,
     reduction: Reduction = "mean",
-) -> Any:
+) -> NDArray:
     """The Kullback-Leibler divergence of predicted from target distributions: the sum of t * (log(t) - x) along `axis`.
 
     `log_probs` are logarithms of probabilities; targets are probabilities, or with `log_targets` logarithms too. The
@@ -91,7 +92,7 @@ def binary_focal(
     alpha: float | None = 0.25,
     weights: Any = None,
     reduction: Reduction = "mean",
-) -> Any:
+) -> NDArray:
     """The focal loss of sigmoid(logits): binary cross-entropy times (1 - p)**gamma, p being the chance of the target.
 
     `alpha` is the weight of positive targets and 1 - alpha that of negative ones; None weighs none.

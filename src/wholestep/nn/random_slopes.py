@@ -8,6 +8,7 @@ import numpy as np
 
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError
+from wholestep.ir.graph import NDArray
 from wholestep.nn.activations import leaky_relu
 from wholestep.nn.exponentials import in_single
 from wholestep.nn.keys import key_needed
@@ -15,7 +16,7 @@ from wholestep.nn.module import Module
 from wholestep.random import uniform
 
 
-def rrelu(x: Any, low: float, high: float, key: Any) -> Any:
+def rrelu(x: Any, low: float, high: float, key: Any) -> NDArray:
     """x where it is positive, and elsewhere x times a slope of its own, drawn evenly from [low, high).
 
     Shapes: x floats of any shape; the same.
@@ -50,7 +51,7 @@ class RReLU(Module):
         check_bounds("RReLU", low, high)
         self.low, self.high = low, high
 
-    def __call__(self, x: Any, *, key: Any = None) -> Any:
+    def __call__(self, x: Any, *, key: Any = None) -> NDArray:
         return rrelu(x, self.low, self.high, key) if self.training else leaky_relu(x, (self.low + self.high) / 2)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError
+from wholestep.ir.graph import NDArray
 from wholestep.nn.cross_entropies import labels_of, without
 from wholestep.nn.reduction import (
     Reduction,
@@ -18,7 +19,9 @@ from wholestep.nn.reduction import (
 )
 
 
-def hinge(scores: Any, targets: Any, *, margin: float = 1.0, weights: Any = None, reduction: Reduction = "mean") -> Any:
+def hinge(
+    scores: Any, targets: Any, *, margin: float = 1.0, weights: Any = None, reduction: Reduction = "mean"
+) -> NDArray:
     """The hinge loss of two classes: max(0, margin - t * x), for targets t of -1 and 1.
 
     Shapes: as `mse`.
@@ -42,7 +45,7 @@ def multiclass_hinge(
     power: int = 1,
     weights: Any = None,
     reduction: Reduction = "mean",
-) -> Any:
+) -> NDArray:
     """The hinge loss of several classes: the mean of max(0, margin - x[label] + x[j])**power over all classes.
 
     The class of the label itself adds nothing to the sum and counts in the mean, as in PyTorch's multi_margin_loss.
@@ -69,7 +72,7 @@ def multiclass_hinge(
     return reduce_losses("multiclass_hinge", scores, losses, reduction, weights)
 
 
-def cosine_similarity(x: Any, y: Any, *, axis: int = -1, eps: float = 1e-8) -> Any:
+def cosine_similarity(x: Any, y: Any, *, axis: int = -1, eps: float = 1e-8) -> NDArray:
     """The cosine of the angle between vectors along `axis`, lengths below `eps` counting as `eps`.
 
     A vector of length 0 has the cosine 0 with every other.
@@ -100,7 +103,7 @@ def cosine_loss(
     margin: float = 0.0,
     weights: Any = None,
     reduction: Reduction = "mean",
-) -> Any:
+) -> NDArray:
     """1 - cosine for vectors along `axis` that belong together, max(0, cosine - margin) for those that do not.
 
     Targets are 1 for together and -1 for apart; without targets all belong together.
@@ -135,7 +138,7 @@ def triplet(
     eps: float = 1e-6,
     weights: Any = None,
     reduction: Reduction = "mean",
-) -> Any:
+) -> NDArray:
     """max(0, margin + d(anchor, positive) - d(anchor, negative)), where d(x, y) is the p-norm of x - y + eps.
 
     With `swap` the distance of the negative is the smaller of those to the anchor and to the positive.

@@ -10,6 +10,7 @@ import numpy as np
 
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
+from wholestep.ir.graph import NDArray
 from wholestep.nn.exponentials import in_single
 from wholestep.nn.windows import Ints, per_axis, rank_is, type_text
 
@@ -25,7 +26,7 @@ MOST_PHASES = 8
 
 def upsample(
     x: Any, scale: float | Sequence[float] | None = None, *, size: Ints | None = None, mode: str = "nearest"
-) -> Any:
+) -> NDArray:
     """Resample the axes after the first two, by a scale or to a size.
 
     "nearest" takes element floor(i / scale), "linear", "bilinear" and "trilinear" interpolate between the centres of
@@ -164,7 +165,7 @@ def in_phases(x: Any, axis: int, factor: int) -> Any:
     return joined.reshape(*x.shape[:axis], n * factor, *x.shape[axis + 1 :])
 
 
-def pixel_shuffle(x: Any, factor: int) -> Any:
+def pixel_shuffle(x: Any, factor: int) -> NDArray:
     """Channels turned into pixels.
 
     Shapes: x [n, c * r * r, height, width] of any dtype; [n, c, height * r, width * r].
@@ -184,7 +185,7 @@ def pixel_shuffle(x: Any, factor: int) -> Any:
     return a.reshape(n, c // (r * r), r, r, h, w).transpose(0, 1, 4, 2, 5, 3).reshape(n, c // (r * r), h * r, w * r)
 
 
-def pixel_unshuffle(x: Any, factor: int) -> Any:
+def pixel_unshuffle(x: Any, factor: int) -> NDArray:
     """Pixels turned into channels, the inverse of `pixel_shuffle`.
 
     Shapes: x [n, c, height * r, width * r] of any dtype; [n, c * r * r, height, width].
@@ -205,7 +206,7 @@ def pixel_unshuffle(x: Any, factor: int) -> Any:
     return a.reshape(n, c, h // r, r, w // r, r).transpose(0, 1, 3, 5, 2, 4).reshape(n, c * r * r, h // r, w // r)
 
 
-def channel_shuffle(x: Any, groups: int) -> Any:
+def channel_shuffle(x: Any, groups: int) -> NDArray:
     """Channels dealt out from so many groups, one from each in turn.
 
     Shapes: x [n, c, ...] of any dtype; the same.

@@ -13,12 +13,13 @@ from wholestep.errors import DtypeError, ParameterError, ShapeError, here, index
 from wholestep.frontend.marks import stop_gradient
 from wholestep.frontend.scans import associative_scan
 from wholestep.ir.build import blame
+from wholestep.ir.graph import NDArray
 from wholestep.nn.cross_entropies import checked_index
 from wholestep.nn.exponentials import integer_index
 from wholestep.nn.windows import type_text
 
 
-def segment_sum(x: Any, segments: Any, count: int) -> Any:
+def segment_sum(x: Any, segments: Any, count: int) -> NDArray:
     """The sum of the rows of x with each number: `made[k]` is that of the rows i whose `segments[i]` is k.
 
     A segment without rows has 0.
@@ -38,7 +39,7 @@ def segment_sum(x: Any, segments: Any, count: int) -> Any:
     return made
 
 
-def segment_mean(x: Any, segments: Any, count: int) -> Any:
+def segment_mean(x: Any, segments: Any, count: int) -> NDArray:
     """The mean of the rows of x with each number, 0 for a segment without rows.
 
     Shapes: as `segment_sum`, with x of floats.
@@ -54,7 +55,7 @@ def segment_mean(x: Any, segments: Any, count: int) -> Any:
     return segment_sum(rows, at, count) / number.reshape(-1, *[1] * (rows.ndim - 1))
 
 
-def segment_max(x: Any, segments: Any, count: int) -> Any:
+def segment_max(x: Any, segments: Any, count: int) -> NDArray:
     """The largest elements of the rows of x with each number; rows that tie share the gradient evenly.
 
     A segment without rows has -inf, or the least number of an integer dtype. nan is larger than anything.
@@ -70,7 +71,7 @@ def segment_max(x: Any, segments: Any, count: int) -> Any:
     return extreme("segment_max", x, segments, count, np.maximum)
 
 
-def segment_min(x: Any, segments: Any, count: int) -> Any:
+def segment_min(x: Any, segments: Any, count: int) -> NDArray:
     """The smallest elements of the rows of x with each number; rows that tie share the gradient evenly.
 
     A segment without rows has inf, or the largest number of an integer dtype. nan is smaller than anything.
@@ -86,7 +87,7 @@ def segment_min(x: Any, segments: Any, count: int) -> Any:
     return extreme("segment_min", x, segments, count, np.minimum)
 
 
-def segment_prod(x: Any, segments: Any, count: int) -> Any:
+def segment_prod(x: Any, segments: Any, count: int) -> NDArray:
     """The product of the rows of x with each number, 1 for a segment without rows.
 
     The rows are sorted by their segments and joined in about 2 log2(n) passes, where a sum takes one: it costs many
@@ -104,7 +105,7 @@ def segment_prod(x: Any, segments: Any, count: int) -> Any:
     return join_segments(rows, at, count, wnp.multiply, 1)
 
 
-def segment_softmax(x: Any, segments: Any, count: int) -> Any:
+def segment_softmax(x: Any, segments: Any, count: int) -> NDArray:
     """exp(x) over the sum of it in the same segment, for each row: the attention of a node to its edges.
 
     Shapes: x floats [n, ...], segments integers [n] of 0 to count - 1; the shape and dtype of x.

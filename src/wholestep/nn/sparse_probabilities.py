@@ -8,13 +8,14 @@ from wholestep import numpy as wnp
 from wholestep.errors import ParameterError
 from wholestep.frontend.custom import composite
 from wholestep.frontend.marks import stop_gradient
+from wholestep.ir.graph import NDArray
 from wholestep.nn.exponentials import in_single, softmax
 from wholestep.nn.keys import key_needed
 from wholestep.nn.reduction import check_axis, real_floating
 from wholestep.random import gumbel
 
 
-def sparsemax(x: Any, axis: int = -1) -> Any:
+def sparsemax(x: Any, axis: int = -1) -> NDArray:
     """The probabilities along an axis that are nearest to x in Euclidean distance, many of them exactly 0.
 
     Shapes: x real floats of any shape; the same.
@@ -47,7 +48,7 @@ def sparsemax(x: Any, axis: int = -1) -> Any:
     return in_single(made, x)
 
 
-def gumbel_softmax(x: Any, key: Any, *, temperature: float = 1.0, hard: bool = False, axis: int = -1) -> Any:
+def gumbel_softmax(x: Any, key: Any, *, temperature: float = 1.0, hard: bool = False, axis: int = -1) -> NDArray:
     """A differentiable sample of a categorical distribution with logits x: softmax((x + Gumbel noise) / temperature).
 
     With `hard` the value is one-hot, and the gradient that of the soft sample.

@@ -8,12 +8,13 @@ import numpy as np
 
 from wholestep import numpy as wnp
 from wholestep.errors import ShapeError
+from wholestep.ir.graph import NDArray
 from wholestep.nn.convolution import check_kernel_axes, conv1d, conv2d, with_bias
 from wholestep.nn.transposed import conv_transpose1d
 from wholestep.nn.windows import Ints, Padding, Pairs, Slide, padding_pairs, per_axis, rank_is, type_text
 
 
-def causal_conv1d(x: Any, w: Any, b: Any = None, *, stride: int = 1, dilation: int = 1, groups: int = 1) -> Any:
+def causal_conv1d(x: Any, w: Any, b: Any = None, *, stride: int = 1, dilation: int = 1, groups: int = 1) -> NDArray:
     """`conv1d` with all its padding before, so that place t reads nothing after t.
 
     Shapes: x [n, c, time], w [o, c / groups, i] and b [o]; [n, o, time], every stride-th with a stride.
@@ -28,7 +29,7 @@ def causal_conv1d(x: Any, w: Any, b: Any = None, *, stride: int = 1, dilation: i
     return conv1d(x, w, b, stride=stride, padding=[(past, 0)], dilation=dilation, groups=groups)
 
 
-def streaming_conv1d_init(batch: int, w: Any, *, dilation: int = 1, groups: int = 1) -> Any:
+def streaming_conv1d_init(batch: int, w: Any, *, dilation: int = 1, groups: int = 1) -> NDArray:
     """The state of `streaming_conv1d` before the first chunk: zeros for the past that a kernel reaches back to.
 
     Shapes: w [o, c / groups, i]; the state, zeros [batch, c, dilation * (i - 1)] of the dtype of w.
@@ -66,7 +67,7 @@ def streaming_conv1d(
     return conv1d(seen, w, b, stride=stride, dilation=dilation, groups=groups), kept
 
 
-def streaming_conv2d_init(batch: int, w: Any, width: int, *, dilation: Ints = 1, groups: int = 1) -> Any:
+def streaming_conv2d_init(batch: int, w: Any, width: int, *, dilation: Ints = 1, groups: int = 1) -> NDArray:
     """The state of `streaming_conv2d` before the first chunk, for rows of `width` elements.
 
     Shapes: w [o, c / groups, i, j]; the state, zeros [batch, c, dilation * (i - 1), width] of the dtype of w.
@@ -117,7 +118,9 @@ def streaming_conv2d(
     return conv2d(seen, w, b, stride=steps, padding=pairs, dilation=apart, groups=groups), kept
 
 
-def streaming_conv_transpose1d_init(batch: int, w: Any, *, stride: int = 1, dilation: int = 1, groups: int = 1) -> Any:
+def streaming_conv_transpose1d_init(
+    batch: int, w: Any, *, stride: int = 1, dilation: int = 1, groups: int = 1
+) -> NDArray:
     """The state of `streaming_conv_transpose1d` before the first chunk: nothing is left over.
 
     Shapes: w [c, o / groups, i]; the state, zeros [batch, o, dilation * (i - 1) + 1 - stride] of the dtype of w.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError
 from wholestep.frontend.source.entrance import followed
+from wholestep.ir.graph import NDArray
 from wholestep.nn.activations import gelu
 from wholestep.nn.attention_layer import MultiHeadAttention
 from wholestep.nn.dropouts import Dropout
@@ -54,7 +55,7 @@ class FeedForward(Module):
         self.down = Linear(hidden, width, key=second, bias=bias, dtype=dtype)
         self.activation, self.gated, self.dropout = activation, gated, Dropout(dropout)
 
-    def __call__(self, x: Any, *, key: Any = None) -> Any:
+    def __call__(self, x: Any, *, key: Any = None) -> NDArray:
         h = self.up(x)
         if self.gated:
             value, gate = wnp.split(h, 2, axis=-1)
@@ -123,7 +124,17 @@ class TransformerBlock(Module):
         )
         self.dropout, self.norm_first = Dropout(dropout), norm_first
 
-    def __call__(self, x: Any, *, mask: Any = None, cache: Any = None, position: Any = 0, key: Any = None) -> Any:
+    @overload
+    def __call__(
+        self, x: Any, *, mask: Any = ..., cache: None = ..., position: Any = ..., key: Any = ...
+    ) -> NDArray: ...
+    @overload
+    def __call__(
+        self, x: Any, *, mask: Any = ..., cache: dict[str, Any], position: Any = ..., key: Any = ...
+    ) -> tuple[NDArray, dict[str, Any]]: ...
+    def __call__(
+        self, x: Any, *, mask: Any = None, cache: Any = None, position: Any = 0, key: Any = None
+    ) -> NDArray | tuple[NDArray, dict[str, Any]]:
         keys = [None] * 4 if key is None else list(keys_from(key, 4))
         h = self.attention_norm(x) if self.norm_first else x
         mixed = self.attention(h, mask=mask, cache=cache, position=position, key=keys[0])
@@ -197,7 +208,7 @@ class TransformerDecoderBlock(Module):
         self.feed_forward = FeedForward(width, hidden or 4 * width, key=last, activation=activation, **options)
         self.dropout, self.norm_first = Dropout(dropout), norm_first
 
-    def __call__(self, x: Any, context: Any, *, mask: Any = None, context_mask: Any = None, key: Any = None) -> Any:
+    def __call__(self, x: Any, context: Any, *, mask: Any = None, context_mask: Any = None, key: Any = None) -> NDArray:
         keys = [None] * 6 if key is None else list(keys_from(key, 6))
         parts: list[tuple[Any, Callable[[Any, Any], Any]]] = [
             (self.attention_norm, lambda h, k: self.attention(h, mask=mask, key=k)),

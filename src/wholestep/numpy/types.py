@@ -53,7 +53,7 @@ float16, float32, float64 = [_scalar_type(t) for t in (np.float16, np.float32, n
 complex64, complex128 = [_scalar_type(t) for t in (np.complex64, np.complex128)]
 
 
-class AnyArray(type(np.ndarray)):  # type: ignore[misc]
+class NDArray(type(np.ndarray)):  # type: ignore[misc]
     """The metaclass that makes `isinstance(x, ndarray)` true for traced arrays too."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
@@ -66,5 +66,5 @@ class AnyArray(type(np.ndarray)):  # type: ignore[misc]
         return np.ndarray(*args, **kwargs)
 
 
-class ndarray(np.ndarray, metaclass=AnyArray):
+class ndarray(np.ndarray, metaclass=NDArray):
     """numpy.ndarray; traced arrays are instances of it."""

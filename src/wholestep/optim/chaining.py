@@ -15,6 +15,7 @@ from wholestep import dtypes, numpy as wnp, tree
 from wholestep.errors import DtypeError, ParameterError, UnsupportedError
 from wholestep.frontend.batching import all_gather
 from wholestep.frontend.control import cond
+from wholestep.ir.graph import NDArray
 from wholestep.optim.hyper import Fields, label, labels, number_in
 from wholestep.optim.leafwise import add_weight_decay
 from wholestep.optim.paths import Choice, chosen_parameters
@@ -182,7 +183,7 @@ class AddDecayedWeights(Stateless):
         return tree.unflatten(structure, made), None
 
 
-def global_norm(grads: Any) -> Any:
+def global_norm(grads: Any) -> NDArray:
     """The norm of all arrays of a tree taken together: the root of the sum of |g|**2.
 
     Squares that would overflow are taken of numbers that were divided by the largest. In a step whose processes

@@ -7,6 +7,7 @@ from typing import Any
 
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError
+from wholestep.ir.graph import NDArray
 from wholestep.optim.hyper import Rate, check_numbers, number_in, number_or_schedule, rate_at
 from wholestep.optim.schedules import Formula, blend, check_ascending, count_as_float, part_done
 
@@ -30,7 +31,7 @@ class Warmup(Formula):
     steps: float = field(metadata=number_in(strictly=True))
     start: float = field(default=0.0, metadata=number_in())
 
-    def __call__(self, count: Any) -> Any:
+    def __call__(self, count: Any) -> NDArray:
         t = count_as_float(count)
         rising = blend(self.start, rate_at(self.then, wnp.zeros_like(t)), part_done(t, self.steps))
         return wnp.where(t < self.steps, rising, rate_at(self.then, wnp.maximum(t - self.steps, 0.0)))
@@ -57,7 +58,7 @@ class Join(Formula):
         """The same, whose numbers and schedules are checked."""
         return replace(self, schedules=tuple([check_numbers(Scaled(s, 1.0)).schedule for s in self.schedules]))
 
-    def __call__(self, count: Any) -> Any:
+    def __call__(self, count: Any) -> NDArray:
         t = count_as_float(count)
         found = rate_at(self.schedules[0], t)
         for schedule, boundary in zip(self.schedules[1:], self.boundaries, strict=True):
@@ -88,5 +89,5 @@ class Scaled(Formula):
     schedule: Rate = field(metadata=number_or_schedule())
     factor: float = field(metadata=number_in())
 
-    def __call__(self, count: Any) -> Any:
+    def __call__(self, count: Any) -> NDArray:
         return rate_at(self.schedule, count) * self.factor

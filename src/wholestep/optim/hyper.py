@@ -107,7 +107,7 @@ def public_function(kind: Callable[P, T]) -> Callable[P, T]:
         except TypeError as error:
             raise call_error(make, args, kwargs, error) from None
         given.apply_defaults()
-        return check_numbers(as_fields(cls(*given.args, **given.kwargs)).resolved())  # type: ignore[no-any-return]
+        return check_numbers(as_fields(cls(*given.args, **given.kwargs)).resolved())
 
     made: Any = make
     made.__name__ = made.__qualname__ = function_name(cls)
@@ -163,7 +163,7 @@ def check_numbers(x: T) -> T:
             found = tuple([checked_number(name, field.name, item, facts["range"]) for item in items])
             made = dataclasses.replace(made, **{field.name: found if isinstance(value, tuple) else found[0]})
     check_agreement(made)
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def checked_number(name: str, field: str, value: Any, allowed: Range) -> float:

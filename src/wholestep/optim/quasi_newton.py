@@ -80,7 +80,9 @@ class Lbfgs(Fields):
             "gradient": vector,
         }
 
-    def update(self, grads: Any, state: Any, params: Any, *, loss: Any = None, objective: Any = None) -> Any:
+    def update(
+        self, grads: Any, state: Any, params: Any, *, loss: Any = None, objective: Any = None
+    ) -> tuple[Any, Any]:
         """New parameters and a new state."""
         p, g = flatten_arrays(params), flatten_arrays(grads)
         kept = remember_pair(state, g)

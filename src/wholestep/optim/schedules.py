@@ -10,6 +10,7 @@ import numpy as np
 
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError
+from wholestep.ir.graph import NDArray
 from wholestep.optim.hyper import Fields, Spelled, number_in
 
 
@@ -26,7 +27,7 @@ class Schedule(Spelled):
     cosine(peak=0.1, steps=100.0, end=0.0)
     """
 
-    def __call__(self, count: Any) -> Any:
+    def __call__(self, count: Any) -> NDArray:
         """The value for the update with this number."""
         raise NotImplementedError
 
@@ -48,7 +49,7 @@ class Constant(Formula):
 
     value: float = field(metadata=number_in())
 
-    def __call__(self, count: Any) -> Any:
+    def __call__(self, count: Any) -> NDArray:
         return wnp.zeros_like(count_as_float(count)) + self.value
 
 
@@ -68,7 +69,7 @@ class LinearSchedule(Formula):
     end: float = field(metadata=number_in())
     steps: float = field(metadata=number_in(strictly=True))
 
-    def __call__(self, count: Any) -> Any:
+    def __call__(self, count: Any) -> NDArray:
         return blend(self.start, self.end, part_done(count, self.steps))
 
 
@@ -89,7 +90,7 @@ class Polynomial(Formula):
     end: float = field(default=0.0, metadata=number_in())
     power: float = field(default=1.0, metadata=number_in(strictly=True))
 
-    def __call__(self, count: Any) -> Any:
+    def __call__(self, count: Any) -> NDArray:
         return blend(self.end, self.start, (1 - part_done(count, self.steps)) ** self.power)
 
 
@@ -109,7 +110,7 @@ class Cosine(Formula):
     steps: float = field(metadata=number_in(strictly=True))
     end: float = field(default=0.0, metadata=number_in())
 
-    def __call__(self, count: Any) -> Any:
+    def __call__(self, count: Any) -> NDArray:
         return blend(self.end, self.peak, half_cosine(part_done(count, self.steps)))
 
 
@@ -130,7 +131,7 @@ class CosineRestarts(Formula):
     end: float = field(default=0.0, metadata=number_in())
     growth: float | None = field(default=1.0, metadata=number_in(1.0, strictly=True, off=1.0))
 
-    def __call__(self, count: Any) -> Any:
+    def __call__(self, count: Any) -> NDArray:
         t = count_as_float(count)
         if self.growth is None:
             return blend(self.end, self.peak, half_cosine(t % self.steps / self.steps))
@@ -162,7 +163,7 @@ class Exponential(Formula):
     factor: float = field(metadata=number_in(strictly=True))
     steps: float = field(default=1.0, metadata=number_in(strictly=True))
 
-    def __call__(self, count: Any) -> Any:
+    def __call__(self, count: Any) -> NDArray:
         return self.value * self.factor ** (count_as_float(count) / self.steps)
 
 
@@ -182,7 +183,7 @@ class StepDecay(Formula):
     every: float = field(metadata=number_in(strictly=True))
     factor: float = field(default=0.1, metadata=number_in())
 
-    def __call__(self, count: Any) -> Any:
+    def __call__(self, count: Any) -> NDArray:
         return self.value * self.factor ** wnp.floor(count_as_float(count) / self.every)
 
 
@@ -202,7 +203,7 @@ class MultiStep(Formula):
     milestones: tuple[float, ...] = field(metadata=number_in())
     factor: float = field(default=0.1, metadata=number_in())
 
-    def __call__(self, count: Any) -> Any:
+    def __call__(self, count: Any) -> NDArray:
         t = count_as_float(count)
         reached = sum([t >= milestone for milestone in self.milestones], wnp.zeros_like(t))
         return self.value * self.factor**reached
@@ -226,7 +227,7 @@ class Piecewise(Formula):
     boundaries: tuple[float, ...] = field(metadata=number_in())
     values: tuple[float, ...] = field(metadata=number_in())
 
-    def __call__(self, count: Any) -> Any:
+    def __call__(self, count: Any) -> NDArray:
         t = count_as_float(count)
         found = wnp.zeros_like(t) + self.values[0]
         for boundary, value in zip(self.boundaries, self.values[1:], strict=True):
@@ -257,7 +258,7 @@ class InverseSqrt(Formula):
     peak: float = field(metadata=number_in())
     steps: float = field(metadata=number_in(strictly=True))
 
-    def __call__(self, count: Any) -> Any:
+    def __call__(self, count: Any) -> NDArray:
         return self.peak / wnp.sqrt(1 + count_as_float(count) / self.steps)
 
 
@@ -289,7 +290,7 @@ class OneCycle(Formula):
         end = start / 1e4 if self.end is None and isinstance(start, int | float) else self.end
         return replace(self, start=start, end=end)
 
-    def __call__(self, count: Any) -> Any:
+    def __call__(self, count: Any) -> NDArray:
         t = count_as_float(count)
         top = wnp.maximum(wnp.rint(self.rise * self.steps) - 1, 0.0)
         up = wnp.minimum(t / wnp.maximum(top, 1.0), 1.0)
@@ -322,7 +323,7 @@ class Cyclic(Formula):
         """The same with as many updates down as up, unless they were given."""
         return replace(self, down=self.up if self.down is None else self.down)
 
-    def __call__(self, count: Any) -> Any:
+    def __call__(self, count: Any) -> NDArray:
         assert self.down is not None
         t = count_as_float(count)
         period = self.up + self.down

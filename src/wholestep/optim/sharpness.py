@@ -49,4 +49,4 @@ class Sam(Wrapper):
             return (wide + scalar_like(reach, wide) * working_array(g)).astype(wnp.asarray(p).dtype)
 
         above = grad(objective)(tree.map(climbed, params, grads))
-        return call_update(self.optimizer, above, state, params, extras)  # type: ignore[no-any-return]
+        return call_update(self.optimizer, above, state, params, extras)

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes
-from wholestep.frontend.promotion import cast_to, wrap
-from wholestep.ir.graph import Value
+from wholestep.frontend.promotion import cast_to
+from wholestep.ir.graph import NDArray, Value
 from wholestep.primitives.arithmetic import make_complex, nextafter
 from wholestep.primitives.functions import log, log1p, ndtr, ndtri, tan
 from wholestep.primitives.logic import less_equal, select
 from wholestep.random.keys import (
     Tail,
     broadcast_parameters,
+    drawn,
     float_of,
     key_of,
     normal_tail,
@@ -31,7 +32,7 @@ from wholestep.random.keys import (
 
 
 @run_in_trace
-def uniform(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN, minval: Any = 0.0, maxval: Any = 1.0) -> Any:
+def uniform(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN, minval: Any = 0.0, maxval: Any = 1.0) -> NDArray:
     """Draw uniform numbers from [minval, maxval), of any floating dtype.
 
     On [0, 1) the numbers are multiples of 2**-53 in float64, 2**-24 in float32, 2**-11 in float16 and 2**-8 in
@@ -50,10 +51,10 @@ def uniform(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN, minval: Any = 
     wanted, sizes, k = float_of("uniform", dtype), shape_of("uniform", shape), key_of("uniform", key)
     u = unit_fraction(random_words(k, sizes, words_per_number(wanted)), wanted)
     if type(minval) in (int, float) and type(maxval) in (int, float) and (minval, maxval) == (0, 1):
-        return wrap(u)
+        return drawn(u)
     _, (low, high) = broadcast_parameters("uniform", sizes, wanted, minval, maxval)
     require_known("uniform", "minval exceeds maxval", np.less_equal, low, high)
-    return wrap(interpolate_below(u, low, high))
+    return drawn(interpolate_below(u, low, high))
 
 
 def interpolate_below(u: Value, low: Value, high: Value) -> Value:
@@ -69,7 +70,7 @@ def standard_normal(t: Tail) -> Value:
 
 
 @run_in_trace
-def normal(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> Any:
+def normal(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> NDArray:
     """Draw numbers from the standard normal distribution, of any floating or complex dtype.
 
     By inversion of the distribution function from a uniform number that is exact near both ends: the tails reach 9.2 in
@@ -90,12 +91,12 @@ def normal(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> Any:
         count = words_per_number(real)
         parts = random_words(k, sizes, 2 * count)
         x, y = [standard_normal(normal_tail(w, real)) * math.sqrt(0.5) for w in (parts[:count], parts[count:])]
-        return wrap(make_complex(x, y))
-    return wrap(cast_to(standard_normal(tail_of(k, sizes, wanted)), wanted))
+        return drawn(make_complex(x, y))
+    return drawn(cast_to(standard_normal(tail_of(k, sizes, wanted)), wanted))
 
 
 @run_in_trace
-def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> Any:
+def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> NDArray:
     """Draw numbers from the standard normal distribution restricted to [lower, upper].
 
     Both tails are exact, as far as the distribution function has a value: bounds up to 37 in float64, 12 in float32.
@@ -120,7 +121,7 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
     gap = above - below
     z = ndtri(t.pick(above - t.p * gap, below + t.p * gap))
     z = select(less_equal(z, a), a, select(z >= b, b, z))
-    return wrap(cast_to(select(mirrored, -z, z), wanted))
+    return drawn(cast_to(select(mirrored, -z, z), wanted))
 
 
 def standard_exponential(t: Tail) -> Value:
@@ -136,11 +137,11 @@ def standard_gumbel(t: Tail) -> Value:
 def _inverted(name: str, key: Any, shape: Any, dtype: Any, quantile: Any) -> Any:
     """A distribution without parameters: its quantile function at fresh uniform numbers."""
     wanted, sizes = float_of(name, dtype), shape_of(name, shape)
-    return wrap(cast_to(quantile(tail_of(key_of(name, key), sizes, wanted)), wanted))
+    return drawn(cast_to(quantile(tail_of(key_of(name, key), sizes, wanted)), wanted))
 
 
 @run_in_trace
-def exponential(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> Any:
+def exponential(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> NDArray:
     """Draw numbers from the exponential distribution of rate 1; divide by a rate for another.
 
     Shapes: key u32[2]; floats of `dtype` and `shape`.
@@ -155,7 +156,7 @@ def exponential(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> Any:
 
 
 @run_in_trace
-def gumbel(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> Any:
+def gumbel(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> NDArray:
     """Draw numbers from the standard Gumbel distribution, P(x <= t) = exp(-exp(-t)).
 
     Shapes: key u32[2]; floats of `dtype` and `shape`.
@@ -170,7 +171,7 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> Any:
 
 
 @run_in_trace
-def laplace(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> Any:
+def laplace(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> NDArray:
     """Draw numbers from the Laplace distribution of scale 1, with density exp(-|x|) / 2.
 
     Shapes: key u32[2]; floats of `dtype` and `shape`.
@@ -185,7 +186,7 @@ def laplace(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> Any:
 
 
 @run_in_trace
-def logistic(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> Any:
+def logistic(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> NDArray:
     """Draw numbers from the standard logistic distribution, P(x <= t) = 1 / (1 + exp(-t)).
 
     Shapes: key u32[2]; floats of `dtype` and `shape`.
@@ -200,7 +201,7 @@ def logistic(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> Any:
 
 
 @run_in_trace
-def cauchy(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> Any:
+def cauchy(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> NDArray:
     """Draw numbers from the standard Cauchy distribution, with density 1 / (pi (1 + x**2)).
 
     Shapes: key u32[2]; floats of `dtype` and `shape`.

@@ -9,9 +9,9 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep.errors import DtypeError
-from wholestep.frontend.promotion import cast_to, checked, wrap
+from wholestep.frontend.promotion import cast_to, checked
 from wholestep.ir.build import build
-from wholestep.ir.graph import Value
+from wholestep.ir.graph import NDArray, Value
 from wholestep.primitives.arithmetic import minimum
 from wholestep.primitives.functions import exp, gammaln, log, log1p, sqrt
 from wholestep.primitives.logic import floor, select
@@ -22,6 +22,7 @@ from wholestep.random.keys import (
     BINOMIAL,
     POISSON,
     broadcast_parameters,
+    drawn,
     key_of,
     normal_tail,
     random_words,
@@ -52,7 +53,7 @@ def integer_dtype(name: str, dtype: Any) -> np.dtype[Any]:
 
 
 @run_in_trace
-def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = np.int64) -> Any:
+def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = np.int64) -> NDArray:
     """Draw counts from the Poisson distribution of mean lam, of any integer dtype; worked out in float64.
 
     Shapes: key u32[2]; `lam` broadcasts to `shape`, by default its own; integers of `dtype`, no derivative.
@@ -73,11 +74,11 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = np.int64) -> Any
     high = select(usable & (v >= FEW), v, scalar_value(FEW, v))
     few = inverted(k, exp(-low), lambda count, lam: lam / count, low)
     found = select(v < FEW, few, many_poisson(k, high, ~(v >= FEW)))
-    return wrap(cast_to(select(usable, found, scalar_value(-1, v)), wanted))
+    return drawn(cast_to(select(usable, found, scalar_value(-1, v)), wanted))
 
 
 @run_in_trace
-def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = np.int64) -> Any:
+def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = np.int64) -> NDArray:
     """Draw the number of successes of n trials that succeed with probability p each; worked out in float64.
 
     Shapes: key u32[2]; `n` and `p` broadcast to `shape`, by default to each other; integers of `dtype`, no derivative.
@@ -119,11 +120,11 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = np.int64)
         minimum(few, trials),
     )
     found = select(turned, trials - successes, successes)
-    return wrap(cast_to(select(usable, found, scalar_value(-1, found)), wanted))
+    return drawn(cast_to(select(usable, found, scalar_value(-1, found)), wanted))
 
 
 @run_in_trace
-def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = np.int64) -> Any:
+def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = np.int64) -> NDArray:
     """Draw the number of trials up to the first success, 1 or more, each of which succeeds with probability p.
 
     Counts above 2**62 are 2**62.
@@ -144,7 +145,7 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = np.int64) -> Any
     chance = select(usable, chance, scalar_value(1, chance))
     failures = floor(standard_exponential(tail_of(k, sizes, _DOUBLE)) / -log1p(-chance))
     found = minimum(failures + 1, scalar_value(LARGEST, failures))
-    return wrap(cast_to(select(usable, found, scalar_value(-1, found)), wanted))
+    return drawn(cast_to(select(usable, found, scalar_value(-1, found)), wanted))
 
 
 def inverted(key: Value, first: Value, ratio: Callable[..., Value], *fixed: Value) -> Value:

@@ -11,6 +11,7 @@ from wholestep.boundary.counts import is_integer
 from wholestep.errors import ParameterError, ShapeError
 from wholestep.frontend.control import scan
 from wholestep.frontend.promotion import broadcast_shapes, broadcast_to, cast_to, lift, wrap
+from wholestep.ir.graph import NDArray
 from wholestep.primitives.spectral import qr
 from wholestep.random.continuous import exponential, normal, uniform
 from wholestep.random.counts import LARGEST, binomial, integer_dtype
@@ -24,7 +25,7 @@ SUM = 1e-5
 
 
 @run_in_trace
-def multinomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = np.int64) -> Any:
+def multinomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = np.int64) -> NDArray:
     """Draw how many of n trials fall into each category, which are as likely as the last axis of p says.
 
     Shapes: key u32[2]; n [...] and p [..., k], whose other axes broadcast to `shape`, by default to each other;
@@ -76,7 +77,7 @@ def are_chances(p: Any) -> Any:
 
 
 @run_in_trace
-def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> Any:
+def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> NDArray:
     """Draw numbers whose density is proportional to exp(-|x|**p): Laplace's for p = 1, a normal one for p = 2.
 
     Shapes: key u32[2]; `p`, positive, broadcasts to `shape`; floats of `dtype` and `shape`, no derivative.
@@ -96,7 +97,7 @@ def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = dtypes.DR
 
 
 @run_in_trace
-def ball(key: Any, d: int, p: float = 2.0, shape: Any = (), dtype: Any = dtypes.DRAWN) -> Any:
+def ball(key: Any, d: int, p: float = 2.0, shape: Any = (), dtype: Any = dtypes.DRAWN) -> NDArray:
     """Draw points of d coordinates evenly from the ball of radius 1 in the p-norm.
 
     Shapes: key u32[2]; floats of `dtype` and shape [*shape, d].
@@ -122,7 +123,7 @@ def ball(key: Any, d: int, p: float = 2.0, shape: Any = (), dtype: Any = dtypes.
 
 
 @run_in_trace
-def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = dtypes.DRAWN) -> Any:
+def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = dtypes.DRAWN) -> NDArray:
     """Draw orthogonal matrices, or unitary ones for a complex dtype, evenly: from the Haar measure.
 
     Shapes: key u32[2]; floating or complex numbers of `dtype` and shape [*shape, n, n].
@@ -145,7 +146,7 @@ def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = dtypes.DRAWN) -> 
 
 
 @run_in_trace
-def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> Any:
+def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> NDArray:
     """Draw numbers from the F distribution: a ratio of mean squares of dfnum and dfden degrees of freedom.
 
     Shapes: key u32[2]; the parameters, positive, broadcast to `shape`, by default to each other; floats of `dtype`, no
@@ -167,7 +168,7 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = dtypes.D
 
 
 @run_in_trace
-def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> Any:
+def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> NDArray:
     """Draw numbers from the Wald (inverse Gaussian) distribution of this mean and scale 1.
 
     Shapes: key u32[2]; `mean`, positive, broadcasts to `shape`, by default its own; floats of `dtype`.
@@ -191,7 +192,7 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> A
 
 
 @run_in_trace
-def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> Any:
+def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> NDArray:
     """Draw loc + scale * x, where x has either sign and |x| the Maxwell distribution.
 
     Shapes: key u32[2]; `loc` and `scale` broadcast to `shape`, by default to each other, and are differentiable; floats

@@ -10,8 +10,8 @@ import numpy as np
 from wholestep import dtypes
 from wholestep.boundary.counts import is_integer
 from wholestep.errors import AxisError, DtypeError, ParameterError, ShapeError
-from wholestep.frontend.promotion import broadcast_shapes, broadcast_to, cast_to, checked, lift, wrap
-from wholestep.ir.graph import Value
+from wholestep.frontend.promotion import broadcast_shapes, broadcast_to, cast_to, checked, lift
+from wholestep.ir.graph import NDArray, Value
 from wholestep.ir.types import Shape
 from wholestep.primitives.creation import full
 from wholestep.primitives.functions import log
@@ -24,6 +24,7 @@ from wholestep.random.continuous import interpolate_below, standard_gumbel
 from wholestep.random.keys import (
     WIDE,
     broadcast_parameters,
+    drawn,
     float_of,
     integer,
     key_of,
@@ -43,7 +44,7 @@ _INDEX, _DOUBLE = np.dtype(np.int64), np.dtype(np.float64)
 
 
 @run_in_trace
-def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Any:
+def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> NDArray:
     """Draw booleans, True with probability p.
 
     Shapes: key u32[2]; `p` of any real dtype broadcasts to `shape`, by default its own; bool of that shape, no
@@ -59,11 +60,11 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Any:
     dtype = dtypes.compute_dtype(given.dtype) if dtypes.is_float(given.dtype) else _DOUBLE
     sizes, (chance,) = broadcast_parameters("bernoulli", shape, dtype, p)
     require_known("bernoulli", "p is outside [0, 1]", lambda x: (x >= 0) & (x <= 1), chance)
-    return wrap(less(unit_fraction(random_words(k, sizes, words_per_number(dtype)), dtype), chance))
+    return drawn(less(unit_fraction(random_words(k, sizes, words_per_number(dtype)), dtype), chance))
 
 
 @run_in_trace
-def rademacher(key: Any, shape: Any = (), dtype: Any = np.int64) -> Any:
+def rademacher(key: Any, shape: Any = (), dtype: Any = np.int64) -> NDArray:
     """Draw -1 and 1, equally likely, of any signed or floating dtype.
 
     Shapes: key u32[2]; numbers of `dtype` and `shape`.
@@ -80,11 +81,11 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = np.int64) -> Any:
     (word,) = random_words(k, sizes, 1)
     heads = shift_right(word, 31).equals(1)
     one = cast_to(scalar_value(1, word), wanted)
-    return wrap(select(heads, one, -one))
+    return drawn(select(heads, one, -one))
 
 
 @run_in_trace
-def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = np.int64) -> Any:
+def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = np.int64) -> NDArray:
     """Draw integers from [minval, maxval), of any integer dtype, all equally likely to one part in 2**32 or better.
 
     In a compiled program an empty range gives minval.
@@ -107,7 +108,7 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = np.int6
     if is_integer(minval) and is_integer(maxval) and maxval - minval == 2**64:
         _, _, low, high = random_words(k, sizes, 4)
         everything = uint64_of_words(low, high)
-        return wrap(cast_to(everything + scalar_value(minval & (2**64 - 1), everything), wanted))
+        return drawn(cast_to(everything + scalar_value(minval & (2**64 - 1), everything), wanted))
     first, last, empty = _bounds(minval, maxval, wanted, sizes)
     require_known("randint", "the range is empty, since maxval does not exceed minval", np.logical_not, empty)
     start = cast_to(first, WIDE)
@@ -118,7 +119,7 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = np.int6
         if wanted.itemsize == 8
         else scaled64(random_words(k, sizes, 2), span)
     )
-    return wrap(cast_to(start + offset, wanted))
+    return drawn(cast_to(start + offset, wanted))
 
 
 def _bounds(minval: Any, maxval: Any, dtype: np.dtype[Any], sizes: Shape) -> tuple[Value, Value, Value]:
@@ -199,7 +200,7 @@ def take_in_order(x: Value, order: Value, axis: int) -> Value:
 
 
 @run_in_trace
-def permutation(key: Any, x: Any, axis: int = 0, *, independent: bool = False) -> Any:
+def permutation(key: Any, x: Any, axis: int = 0, *, independent: bool = False) -> NDArray:
     """Put 0 to x - 1, or the slices of an array x along an axis, in random order; all orders are equally likely.
 
     With `independent` each line along the axis has an order of its own.
@@ -216,7 +217,7 @@ def permutation(key: Any, x: Any, axis: int = 0, *, independent: bool = False) -
     if is_integer(x):
         if x < 0:
             raise ParameterError(f"permutation: {x} elements, less than none")
-        return wrap(shuffled(k, int(x)))
+        return drawn(shuffled(k, int(x)))
     v = lift(x).value
     if v.ndim == 0:
         raise ShapeError(
@@ -224,13 +225,13 @@ def permutation(key: Any, x: Any, axis: int = 0, *, independent: bool = False) -
         )
     place = checked_axis("permutation", axis, v)
     if not independent:
-        return wrap(take_in_order(v, shuffled(k, v.shape[place]), place))
+        return drawn(take_in_order(v, shuffled(k, v.shape[place]), place))
     _, order = sort(integer(random_words(k, v.shape, 2)), axis=place)
-    return wrap(take_along(v, order, place))
+    return drawn(take_along(v, order, place))
 
 
 @run_in_trace
-def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: int = 0) -> Any:
+def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: int = 0) -> NDArray:
     """Draw from 0 to a - 1, or slices of an array a along an axis, with or without replacement.
 
     `p` holds the weights of the n candidates, equal by default; they need not sum to 1. Differentiable in a.
@@ -261,7 +262,7 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
     else:
         order = shuffled(k, int(n)) if weights is None else _by_weight(k, int(n), weights)
         index = reshape(slice_(order, start=(0,), stop=(count,), step=(1,)), shape=sizes)
-    return wrap(index if source is None else take_in_order(source, index, place))
+    return drawn(index if source is None else take_in_order(source, index, place))
 
 
 def _probabilities(p: Any, n: int) -> Value:
@@ -309,7 +310,7 @@ def _by_weight(k: Value, n: int, weights: Value) -> Value:
 
 
 @run_in_trace
-def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None) -> Any:
+def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None) -> NDArray:
     """Draw category numbers, int64, with probabilities softmax(logits) along an axis.
 
     The result is the place of the largest of logits + Gumbel noise, and has no derivative.
@@ -334,4 +335,4 @@ def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None) -> Any
     if broadcast_shapes("categorical", [v.shape[:-1], sizes]) != sizes:
         raise ShapeError(f"categorical: logits for shape {v.shape[:-1]} do not broadcast to shape {sizes}")
     noise = standard_gumbel(tail_of(k, (*sizes, v.shape[-1]), dtype))
-    return wrap(argmax(broadcast_to(v, noise.shape) + noise, axis=len(sizes)))
+    return drawn(argmax(broadcast_to(v, noise.shape) + noise, axis=len(sizes)))

@@ -15,7 +15,7 @@ from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.promotion import broadcast_shapes, broadcast_to, cast_to, checked, full_of, lift, wrap
 from wholestep.frontend.tracing import scope
-from wholestep.ir.graph import Value
+from wholestep.ir.graph import NDArray, Value
 from wholestep.ir.types import Shape
 from wholestep.primitives.creation import cast
 from wholestep.primitives.logic import right_shift, select
@@ -43,6 +43,12 @@ def run_in_trace(f: F) -> F:
             return work.leave(own(*args, **kwargs))
 
     return draw  # type: ignore[return-value]
+
+
+def drawn(v: Value) -> NDArray:
+    """An array of drawn numbers, which `run_in_trace` makes plain outside of a program."""
+    made: Any = wrap(v)
+    return made
 
 
 def key_of(name: str, key: Any) -> Value:
@@ -194,7 +200,7 @@ def tail_of(key: Value, shape: Shape, dtype: np.dtype[Any]) -> Tail:
 
 
 @run_in_trace
-def key(seed: Any) -> Any:
+def key(seed: Any) -> NDArray:
     """Make a key, u32[2], from an integer of any size.
 
     A seed of up to 64 bits, negative ones as two's complement, gives a key of its own; it may be traced or a NumPy
@@ -213,7 +219,7 @@ def key(seed: Any) -> Any:
     made = key_of_words(low, high)
     for word in rest:
         made = fold_word(made, word)
-    return wrap(made)
+    return drawn(made)
 
 
 def integer_words(name: str, x: Any) -> list[Value]:
@@ -243,7 +249,7 @@ def fold_word(k: Value, word: Value) -> Value:
 
 
 @run_in_trace
-def split(key: Any, num: Any = 2) -> Any:
+def split(key: Any, num: Any = 2) -> NDArray:
     """Make `num` fresh keys from one: u32[num, 2], or u32[*num, 2] for a tuple.
 
     Keys from one split, from splits of different keys and the key itself give independent numbers. The first keys of a
@@ -260,11 +266,11 @@ def split(key: Any, num: Any = 2) -> Any:
     """
     shape = shape_of("split", num)
     k = key_of("split", key)
-    return wrap(random_bits(k, full_of(_ZERO[()], (), WORD), shape=(*shape, 2), stream=SPLIT))
+    return drawn(random_bits(k, full_of(_ZERO[()], (), WORD), shape=(*shape, 2), stream=SPLIT))
 
 
 @run_in_trace
-def fold_in(key: Any, data: Any) -> Any:
+def fold_in(key: Any, data: Any) -> NDArray:
     """Make a fresh key, u32[2], from a key and an integer, such as a step counter, that may be traced.
 
     Different integers of up to 64 bits, negative ones as two's complement, give different keys, whatever their dtype.
@@ -285,11 +291,11 @@ def fold_in(key: Any, data: Any) -> Any:
         made = select(broadcast_to(high.equals(0), (2,)), made, fold_word(made, high))
     for word in rest:
         made = fold_word(made, word)
-    return wrap(made)
+    return drawn(made)
 
 
 @run_in_trace
-def bits(key: Any, shape: Any = (), dtype: Any = np.uint32) -> Any:
+def bits(key: Any, shape: Any = (), dtype: Any = np.uint32) -> NDArray:
     """Draw uniform unsigned integers of a dtype, uint32 by default, over its whole range.
 
     The elements of a larger shape begin with those of a smaller one.
@@ -306,4 +312,4 @@ def bits(key: Any, shape: Any = (), dtype: Any = np.uint32) -> Any:
     if wanted.kind != "u":
         raise DtypeError(f"bits: dtype {wanted} is not an unsigned integer", hint="use randint for the others")
     found = integer(random_words(key_of("bits", key), shape_of("bits", shape), words_per_number(wanted)))
-    return wrap(cast_to(found, wanted))
+    return drawn(cast_to(found, wanted))

@@ -9,7 +9,7 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep.errors import DtypeError, ShapeError
-from wholestep.frontend.promotion import broadcast_shapes, broadcast_to, cast_to, lift, wrap
+from wholestep.frontend.promotion import broadcast_shapes, broadcast_to, cast_to, lift
 from wholestep.ir.graph import NDArray, Value
 from wholestep.primitives.functions import exp, log, sqrt
 from wholestep.primitives.linalg import cholesky
@@ -20,6 +20,7 @@ from wholestep.random.continuous import standard_exponential, standard_normal
 from wholestep.random.keys import (
     Tail,
     broadcast_parameters,
+    drawn,
     float_of,
     key_of,
     normal_tail,
@@ -44,11 +45,11 @@ def _positive(name: str, key: Any, shape: Any, dtype: Any, quantile: Callable[..
     sizes, values = broadcast_parameters(name, shape, dtypes.compute_dtype(wanted), *given)
     for v in values:
         require_known(name, "a parameter is not positive and finite", is_positive, v)
-    return wrap(cast_to(quantile(tail_of(k, sizes, wanted), *values), wanted))
+    return drawn(cast_to(quantile(tail_of(k, sizes, wanted), *values), wanted))
 
 
 @run_in_trace
-def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = dtypes.DRAWN) -> Any:
+def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = dtypes.DRAWN) -> NDArray:
     """Draw numbers whose logarithm is normal of mean 0 and standard deviation sigma; multiply by exp(mean) for another.
 
     Shapes: key u32[2]; `sigma`, positive, broadcasts to `shape`, by default its own, and is differentiable; floats of
@@ -65,7 +66,7 @@ def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = dtypes
 
 
 @run_in_trace
-def rayleigh(key: Any, scale: Any = 1.0, shape: Any = None, dtype: Any = dtypes.DRAWN) -> Any:
+def rayleigh(key: Any, scale: Any = 1.0, shape: Any = None, dtype: Any = dtypes.DRAWN) -> NDArray:
     """Draw numbers from the Rayleigh distribution, P(x > t) = exp(-t**2 / (2 scale**2)).
 
     Shapes: key u32[2]; `scale`, positive, broadcasts to `shape`, by default its own, and is differentiable; floats of
@@ -87,7 +88,7 @@ def rayleigh(key: Any, scale: Any = 1.0, shape: Any = None, dtype: Any = dtypes.
 @run_in_trace
 def weibull_min(
     key: Any, scale: Any = 1.0, concentration: Any = 1.0, shape: Any = None, dtype: Any = dtypes.DRAWN
-) -> Any:
+) -> NDArray:
     """Draw numbers from the Weibull distribution, P(x > t) = exp(-(t / scale)**concentration).
 
     Shapes: key u32[2]; the parameters, positive, broadcast to `shape`, by default to each other, and are
@@ -107,7 +108,7 @@ def weibull_min(
 
 
 @run_in_trace
-def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> Any:
+def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> NDArray:
     """Draw numbers of at least 1 from the Pareto distribution, P(x > t) = t**-b.
 
     Shapes: key u32[2]; `b`, positive, broadcasts to `shape`, by default its own, and is differentiable; floats of
@@ -123,7 +124,7 @@ def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> An
 
 
 @run_in_trace
-def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> Any:
+def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> NDArray:
     """Draw numbers from [left, right] whose density rises evenly up to the mode and falls evenly from there.
 
     Shapes: key u32[2]; the parameters broadcast to `shape`, by default to each other, and are differentiable; floats of
@@ -155,11 +156,11 @@ def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dt
     # Each root is of a positive number where the other one is taken, so that no derivative of it is infinite.
     rise = sqrt(select(rising, below * (high - low) * (peak - low), one))
     fall = sqrt(select(rising, one, above * (high - low) * (high - peak)))
-    return wrap(cast_to(select(rising, low + rise, high - fall), wanted))
+    return drawn(cast_to(select(rising, low + rise, high - fall), wanted))
 
 
 @run_in_trace
-def maxwell(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> Any:
+def maxwell(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> NDArray:
     """Draw lengths of vectors of three standard normal numbers: the Maxwell distribution of scale 1.
 
     Shapes: key u32[2]; floats of `dtype` and `shape`.
@@ -175,11 +176,11 @@ def maxwell(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> Any:
     count = words_per_number(computed)
     words = random_words(k, sizes, 3 * count)
     x, y, z = [standard_normal(normal_tail(words[i * count : (i + 1) * count], computed)) for i in range(3)]
-    return wrap(cast_to(sqrt(x * x + y * y + z * z), wanted))
+    return drawn(cast_to(sqrt(x * x + y * y + z * z), wanted))
 
 
 @run_in_trace
-def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> Any:
+def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> NDArray:
     """Draw vectors from the normal distribution of a mean and a covariance matrix.
 
     Shapes: key u32[2]; mean [..., n] and cov [..., n, n], positive definite, whose other axes broadcast to `shape`, by
@@ -211,4 +212,4 @@ def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype:
     z = standard_normal(tail_of(k, (*batch, n), computed))
     rows = broadcast(z, shape=(*batch, n, n), axes=(*range(len(batch)), len(batch) + 1))
     moved = broadcast_to(cast_to(centre, computed), (*batch, n)) + sum_(factor * rows, axes=(len(batch) + 1,))
-    return wrap(cast_to(moved, wanted))
+    return drawn(cast_to(moved, wanted))

@@ -11,7 +11,7 @@ from wholestep import dtypes
 from wholestep.errors import DerivativeError, ParameterError
 from wholestep.frontend.promotion import cast_to, full_of, lift, wrap
 from wholestep.ir.build import build
-from wholestep.ir.graph import Value
+from wholestep.ir.graph import NDArray, Value
 from wholestep.ir.types import Shape
 from wholestep.primitives.functions import exp, log, logaddexp, sqrt
 from wholestep.primitives.logic import isfinite, select
@@ -140,7 +140,7 @@ def halves(key: Value) -> tuple[Value, Value]:
 
 
 @run_in_trace
-def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> Any:
+def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> NDArray:
     """Draw numbers from the gamma distribution of shape parameter a and scale 1; multiply by a scale for another.
 
     Shapes: key u32[2]; `a`, positive, broadcasts to `shape`, by default its own; floats of `dtype`.
@@ -156,7 +156,7 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> Any
 
 
 @run_in_trace
-def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> Any:
+def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> NDArray:
     """Draw numbers from the chi-square distribution of df degrees of freedom.
 
     Shapes: key u32[2]; `df`, positive, broadcasts to `shape`, by default its own; floats of `dtype`, no derivative.
@@ -171,7 +171,7 @@ def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -
 
 
 @run_in_trace
-def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> Any:
+def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> NDArray:
     """Draw numbers from the beta distribution with parameters a and b.
 
     x / (x + y) of two gamma variates, by their logarithms, so that small parameters do not give 0 / 0.
@@ -194,7 +194,7 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = dtypes.DRAWN)
 
 
 @run_in_trace
-def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> Any:
+def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> NDArray:
     """Draw points of the simplex from the Dirichlet distribution with concentrations alpha, along its last axis.
 
     Shapes: key u32[2]; alpha [..., n], positive, its other axes broadcasting to `shape`, by default their own; floats
@@ -222,7 +222,7 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = dtypes.DRAWN
 
 
 @run_in_trace
-def t(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> Any:
+def t(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> NDArray:
     """Draw numbers from Student's t distribution of df degrees of freedom.
 
     Shapes: key u32[2]; `df`, positive, broadcasts to `shape`, by default its own; floats of `dtype`, no derivative.

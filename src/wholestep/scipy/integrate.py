@@ -147,7 +147,7 @@ def solved(problem: Problem, ys: State, ts: Any, args: Any) -> State:
 
     call = custom_vjp(forward)
     call.defvjp(kept, functools.partial(solve_adjoint, problem))
-    return call(ys, ts, args)  # type: ignore[no-any-return]
+    return call(ys, ts, args)
 
 
 def solve_adjoint(problem: Problem, residuals: Any, cotangents: State) -> Any:

@@ -16,14 +16,14 @@ def ordinary(f: Callable[..., Any]) -> Callable[..., Any]:
     """A user's function as a transform calls it, inside of its trace."""
     if switched_off.depth or current() is None:
         return f
-    return entered_form(f)  # type: ignore[no-any-return]
+    return entered_form(f)
 
 
 def followed(f: Callable[..., Any]) -> Callable[..., Any]:
     """A function that the library calls for the user, among arrays that the user's functions have made."""
     if switched_off.depth or current() is None:
         return f
-    return HOOK.call(f)  # type: ignore[no-any-return]
+    return HOOK.call(f)
 
 
 def as_asked(f: Callable[..., Any], rewrite: bool) -> Callable[..., Any]:

@@ -231,7 +231,7 @@ class FreshArray(np.ndarray[Any, Any]):
         return complex(self.__live__())
 
     def __index__(self) -> int:
-        return self.__live__().__index__()  # type: ignore[no-any-return]
+        return self.__live__().__index__()
 
     def __contains__(self, item: Any) -> bool:
         return live(item) in self.__live__()

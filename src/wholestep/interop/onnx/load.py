@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -113,12 +113,23 @@ def checked_input(name: str, x: Any, kind: Proto | None) -> Any:
     return x
 
 
+@overload
+def from_onnx(
+    model: str | os.PathLike[str] | bytes, *, trainable: str | Sequence[str] | Callable[[str], bool] | None = ...
+) -> tuple[OnnxFunction, dict[str, NDArray]]: ...
+@overload
+def from_onnx(
+    model: str | os.PathLike[str] | bytes,
+    *,
+    training: Literal[True],
+    trainable: str | Sequence[str] | Callable[[str], bool] | None = ...,
+) -> tuple[OnnxFunction, dict[str, NDArray], dict[str, NDArray]]: ...
 def from_onnx(
     model: str | os.PathLike[str] | bytes,
     *,
     training: bool = False,
     trainable: str | Sequence[str] | Callable[[str], bool] | None = None,
-) -> Any:
+) -> tuple[Any, ...]:
     """A function and its parameters from an ONNX model: `f, params = ws.from_onnx("net.onnx")`.
 
     `f(params, *inputs)` gives the model's output, or a tuple of them. It is made of the operations of this library, so

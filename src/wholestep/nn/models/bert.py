@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wholestep import numpy as wnp
+from wholestep.ir.graph import NDArray
 from wholestep.nn.dropouts import Dropout
 from wholestep.nn.keys import keys_from
 from wholestep.nn.models.transformer_parts import (
@@ -139,12 +140,12 @@ class BERT(Encoder):
         width = self.tokens.weight.shape[1]
         self.kinds, self.pooler = table(kinds, width, two), dense(width, width, three)
 
-    def __call__(self, tokens: Any, *, mask: Any = None, kinds: Any = None, key: Any = None) -> Any:
+    def __call__(self, tokens: Any, *, mask: Any = None, kinds: Any = None, key: Any = None) -> NDArray:
         x = self.embedded(tokens)
         kinds = wnp.zeros(x.shape[:2], wnp.int64) if kinds is None else kinds
         return self.encoded(x + self.kinds(kinds), mask, key)
 
-    def pooled(self, hidden: Any) -> Any:
+    def pooled(self, hidden: Any) -> NDArray:
         """tanh of a dense layer of the first token's row."""
         return wnp.tanh(self.pooler(hidden[:, 0]))
 
@@ -202,7 +203,7 @@ class DistilBERT(Encoder):
     }
     block = DistilBERTBlock
 
-    def __call__(self, tokens: Any, *, mask: Any = None, key: Any = None) -> Any:
+    def __call__(self, tokens: Any, *, mask: Any = None, key: Any = None) -> NDArray:
         return self.encoded(self.embedded(tokens), mask, key)
 
     @classmethod

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import numpy as wnp
+from wholestep.ir.graph import NDArray
 from wholestep.nn.activations import gelu
 from wholestep.nn.containers import Sequential
 from wholestep.nn.conv_layers import Conv2d
@@ -45,8 +46,8 @@ class ConvNeXtBlock(Module):
         self.scale = np.full((width, 1, 1), 1e-6, np.float32)
 
     def __call__(self, x: Any) -> Any:
-        h = wnp.moveaxis(self.convolution(x), 1, -1)
-        h = self.down(gelu(self.up(self.norm(h))))
+        mixed = wnp.moveaxis(self.convolution(x), 1, -1)
+        h = self.down(gelu(self.up(self.norm(mixed))))
         return x + self.scale * wnp.moveaxis(h, -1, 1)
 
 
@@ -94,5 +95,5 @@ class ConvNeXt(Module):
             self.features.layers.append(Sequential(*[ConvNeXtBlock(width, key=next(rest)) for _ in range(count)]))
         self.norm, self.head = LayerNorm(widths[-1], eps=1e-6), Linear(widths[-1], classes, key=last)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Any) -> NDArray:
         return self.head(self.norm(global_avg_pool(self.features(x))))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, overload
 
 import numpy as np
 
 from wholestep import numpy as wnp
+from wholestep.ir.graph import NDArray
 from wholestep.nn.annotations import tied
 from wholestep.nn.attention_layer import MultiHeadAttention
 from wholestep.nn.dropouts import Dropout
@@ -93,7 +94,15 @@ class GPT2(Module):
             for k in others
         ]
 
-    def __call__(self, tokens: Any, *, cache: Any = None, position: Any = 0, key: Any = None) -> Any:
+    @overload
+    def __call__(self, tokens: Any, *, cache: None = ..., position: Any = ..., key: Any = ...) -> NDArray: ...
+    @overload
+    def __call__(
+        self, tokens: Any, *, cache: list[Any], position: Any = ..., key: Any = ...
+    ) -> tuple[NDArray, list[Any]]: ...
+    def __call__(
+        self, tokens: Any, *, cache: Any = None, position: Any = 0, key: Any = None
+    ) -> NDArray | tuple[NDArray, list[Any]]:
         ids = check_places("GPT2", tokens, position, len(self.places.weight))
         keys = [None] * (1 + len(self.blocks)) if key is None else list(keys_from(key, 1 + len(self.blocks)))
         x = self.tokens(ids) + self.places(position + wnp.arange(ids.shape[1]))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
+from wholestep.ir.graph import NDArray
 from wholestep.nn.activations import silu
 from wholestep.nn.annotations import tied
 from wholestep.nn.keys import keys_from
@@ -106,7 +107,11 @@ class Llama(Module):
             forward = GatedFeedForward(width, hidden, key=two)
             self.blocks.append(LlamaBlock(attention, forward, norms, norm_first=True, dropout=0.0))
 
-    def __call__(self, tokens: Any, *, cache: Any = None, position: Any = 0) -> Any:
+    @overload
+    def __call__(self, tokens: Any, *, cache: None = ..., position: Any = ...) -> NDArray: ...
+    @overload
+    def __call__(self, tokens: Any, *, cache: list[Any], position: Any = ...) -> tuple[NDArray, list[Any]]: ...
+    def __call__(self, tokens: Any, *, cache: Any = None, position: Any = 0) -> NDArray | tuple[NDArray, list[Any]]:
         x, caches = self.tokens(check_places("Llama", tokens, position, self.places)), list[Any]()
         for i, block in enumerate(self.blocks):
             x = block(x, cache=None if cache is None else cache[i], position=position)

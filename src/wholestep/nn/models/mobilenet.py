@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from wholestep.ir.graph import NDArray
 from wholestep.nn.activations import hardsigmoid, hardswish, relu
 from wholestep.nn.containers import Sequential
 from wholestep.nn.conv_layers import Conv2d
@@ -118,7 +119,7 @@ class MobileNetV3(Module):
             Linear(width, hidden, key=one), hardswish, Dropout(dropout), Linear(hidden, classes, key=two)
         )
 
-    def __call__(self, x: Any, *, key: Any = None) -> Any:
+    def __call__(self, x: Any, *, key: Any = None) -> NDArray:
         return self.head(global_avg_pool(self.features(x)), key=key)
 
 

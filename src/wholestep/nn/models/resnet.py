@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from wholestep.ir.graph import NDArray
 from wholestep.nn.activations import relu
 from wholestep.nn.containers import Sequential
 from wholestep.nn.conv_layers import Conv2d
@@ -91,7 +92,7 @@ class ResNet(Module):
             self.stages.append(Sequential(*stage))
         self.head = Linear(inputs, classes, key=last)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Any) -> NDArray:
         x = max_pool2d(relu(self.norm(self.stem(x))), 3, stride=2, padding=1)
         for stage in self.stages:
             x = stage(x)

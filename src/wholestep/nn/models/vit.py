@@ -6,6 +6,7 @@ from typing import Any
 
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
+from wholestep.ir.graph import NDArray
 from wholestep.nn import init
 from wholestep.nn.conv_layers import Conv2d
 from wholestep.nn.dropouts import Dropout
@@ -80,7 +81,7 @@ class ViT(Module):
             block.attention_norm.eps = block.feed_forward_norm.eps = 1e-6
         self.norm, self.head = LayerNorm(width, eps=1e-6), Linear(width, classes, key=last)
 
-    def __call__(self, x: Any, *, key: Any = None) -> Any:
+    def __call__(self, x: Any, *, key: Any = None) -> NDArray:
         x = wnp.asarray(x)
         if x.ndim != 4 or x.shape[2:] != (self.size, self.size):
             raise ShapeError(f"ViT: images are {type_text(x)}; they are [n, channels, {self.size}, {self.size}]")

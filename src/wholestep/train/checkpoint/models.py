@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from wholestep import tree
 from wholestep.errors import CheckpointError, ParameterError
@@ -17,6 +18,8 @@ from wholestep.train.checkpoint.matching import PLACES, Convert, Rename, root_of
 from wholestep.train.checkpoint.read import open_checkpoint
 from wholestep.train.checkpoint.safetensors_header import Damage
 from wholestep.train.checkpoint.steps import Wanted, Where, first_whole, shard_bytes, version
+
+T = TypeVar("T")
 
 
 def save(model: Any, path: Where, *, metadata: Any = None, max_shard_bytes: int | None = None) -> None:
@@ -43,6 +46,30 @@ def save(model: Any, path: Where, *, metadata: Any = None, max_shard_bytes: int 
     write.write_checkpoint(Path(path), named_arrays(model), about, shard_bytes(max_shard_bytes), DISK)
 
 
+@overload
+def load(
+    model: Callable[[], T],
+    path: Where,
+    *,
+    strict: bool = ...,
+    rename: Rename | None = ...,
+    convert: Convert | None = ...,
+    cast: bool = ...,
+    fallback: bool = ...,
+) -> T: ...
+@overload
+def load(model: Where) -> dict[str, NDArray]: ...
+@overload
+def load(
+    model: T,
+    path: Where,
+    *,
+    strict: bool = ...,
+    rename: Rename | None = ...,
+    convert: Convert | None = ...,
+    cast: bool = ...,
+    fallback: bool = ...,
+) -> T: ...
 def load(
     model: Any,
     path: Where | None = None,

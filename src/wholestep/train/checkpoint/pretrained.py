@@ -15,6 +15,7 @@ from wholestep.ir.graph import NDArray
 from wholestep.nn.models.bert import BERT, DistilBERT
 from wholestep.nn.models.gpt2 import GPT2
 from wholestep.nn.models.llama import Llama
+from wholestep.nn.module import Module
 from wholestep.nn.theirs import theirs
 from wholestep.train.checkpoint.filesystem import DISK, put_file
 from wholestep.train.checkpoint.read import open_checkpoint
@@ -41,7 +42,7 @@ MASKS = (".attn.bias", ".attn.masked_bias", ".position_ids", ".rotary_emb.inv_fr
 """Constants that old files hold beside the parameters."""
 
 
-def load_folder(folder: Where, *, cast: bool = False) -> Any:
+def load_folder(folder: Where, *, cast: bool = False) -> Module:
     """The model in a folder with `config.json` and safetensors, as Hugging Face's `save_pretrained` writes it.
 
     The folder is one on this machine: `huggingface_hub.snapshot_download(name, local_dir=folder)` brings one. GPT-2,
@@ -73,7 +74,8 @@ def load_folder(folder: Where, *, cast: bool = False) -> Any:
         model = family.from_config(config, key=0)
     except (KeyError, TypeError) as error:
         raise CheckpointError(f"load_folder: {home / CONFIG} does not say what the model needs: {error}") from None
-    return from_torch(model, rooted(family, read_tensors(home)), cast=cast)
+    read: Module = from_torch(model, rooted(family, read_tensors(home)), cast=cast)
+    return read
 
 
 def save_folder(model: Any, folder: Where) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
@@ -20,10 +20,30 @@ from wholestep.train.checkpoint.read import open_checkpoint
 from wholestep.train.checkpoint.safetensors_header import Damage
 from wholestep.train.checkpoint.steps import Where
 
+T = TypeVar("T")
+
 COUNTERS = "num_batches_tracked"
 """The field in which a batch norm of PyTorch counts batches; ours has none."""
 
 
+@overload
+def from_torch(
+    model: Callable[[], T],
+    weights: Where | Mapping[str, Any] | Any,
+    *,
+    strict: bool = ...,
+    rename: Rename | None = ...,
+    cast: bool = ...,
+) -> T: ...
+@overload
+def from_torch(
+    model: T,
+    weights: Where | Mapping[str, Any] | Any,
+    *,
+    strict: bool = ...,
+    rename: Rename | None = ...,
+    cast: bool = ...,
+) -> T: ...
 def from_torch(
     model: Any,
     weights: Where | Mapping[str, Any] | Any,

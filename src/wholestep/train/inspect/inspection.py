@@ -5,14 +5,15 @@ from __future__ import annotations
 import importlib
 from contextlib import AbstractContextManager
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from wholestep.boundary.counts import whole_number
 from wholestep.boundary.public import bounded
 from wholestep.collectives import Link
 from wholestep.errors import UnsupportedError
 from wholestep.ir.graph import Graph
-from wholestep.report.mesh_table import count_mesh
+from wholestep.report.cost_table import Costs
+from wholestep.report.mesh_table import MeshCosts, count_mesh
 from wholestep.train.inspect.explain import explained, lines
 from wholestep.train.inspect.profile import Profile, profiled
 from wholestep.train.program.engine import CompilationLog, Engine
@@ -82,7 +83,11 @@ class Inspected:
         found = self._ask("memory")
         return found._replace(kept=found.kept + self._engine.state.initial_bytes)
 
-    def cost(self, mesh: Link | None = None) -> Any:
+    @overload
+    def cost(self, mesh: None = ...) -> Costs: ...
+    @overload
+    def cost(self, mesh: Link) -> MeshCosts: ...
+    def cost(self, mesh: Link | None = None) -> Costs | MeshCosts:
         """The predicted cost of a call: arithmetic, bytes and time, by kernel and by line of the loss.
 
         Printed it is a table with the hot spots first; `ws.calibrate()` measures the rates by which time is predicted.
@@ -99,7 +104,7 @@ class Inspected:
         >>> step.cost().contraction == 2 * (2 * 7 * 3 * 5)
         True
         """
-        found = self._ask("cost")()
+        found: Costs = self._ask("cost")()
         return found if mesh is None else count_mesh(self._ask("plan"), found, self._engine.step_function.mesh, mesh)
 
     def profile(self, batch: Any, calls: int = 10) -> Profile:

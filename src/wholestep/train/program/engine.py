@@ -106,7 +106,7 @@ class Engine:
         for observer in first_calls.OBSERVERS:
             observer.made(self)
 
-    def trace(self, f: jit, signature: BatchSignature, state: dict[str, Any] | None = None) -> TracedStep:
+    def trace(self, f: jit[..., Any], signature: BatchSignature, state: dict[str, Any] | None = None) -> TracedStep:
         """Trace a function of (state, hyper, batch) for batches of this signature, on the engine's state by default."""
         hyper = {name: float(x) for name, x in self.hyper.items()}
         args = (self.state.abstract() if state is None else state, hyper, signature.abstract())
@@ -114,7 +114,7 @@ class Engine:
 
     @without_garbage_collection()  # nearly all that is made here is in use until it ends
     def compile(
-        self, f: jit, signature: BatchSignature, reason: str, check: Callable[[], None] = lambda: None
+        self, f: jit[..., Any], signature: BatchSignature, reason: str, check: Callable[[], None] = lambda: None
     ) -> ResidentProgram:
         """A function of (state, hyper, batch) as a program on the state; `check` raises for what tracing has shown."""
         before = time.perf_counter()
@@ -149,7 +149,7 @@ class Engine:
         return own if shards is None else shards.whole_state(own, self.state.tree["params"])
 
     def stepping(
-        self, f: jit, signature: BatchSignature, reason: str, check: Callable[[], None] = lambda: None
+        self, f: jit[..., Any], signature: BatchSignature, reason: str, check: Callable[[], None] = lambda: None
     ) -> ResidentProgram:
         """A program of a call of the step, for batches of a shape."""
         made = self.compile(f, signature, reason, check)

@@ -16,12 +16,12 @@ TracedStepCall = Callable[[Any, Any, Any], Any]
 """(state, hyper, batch) -> (state, loss, finite, aux, captures), traced."""
 
 
-def call_function(one: jit, count: int, unroll: str) -> jit:
+def call_function(one: jit[..., Any], count: int, unroll: str) -> jit[..., Any]:
     """The program of one call: a step, or a loop of them, which may be differentiated."""
     return one if count == 1 and unroll == "stop" else stacked_call(one, count, unroll)
 
 
-def stacked_call(one: jit, count: int, unroll: str) -> jit:
+def stacked_call(one: jit[..., Any], count: int, unroll: str) -> jit[..., Any]:
     """The program of a call on `count` batches stacked along a first axis, which may be a single one."""
     return one.alike((differentiate_steps if unroll == "through" else loop_steps)(one, count))
 

@@ -40,7 +40,7 @@ class TracedStep(NamedTuple):
         return [(i, i) for i in range(arrays - sum([len(places) - 1 for places in self.groups]))]
 
 
-def trace_step(f: jit, args: Sequence[Any], name: str, roots: Sequence[str]) -> TracedStep:
+def trace_step(f: jit[..., Any], args: Sequence[Any], name: str, roots: Sequence[str]) -> TracedStep:
     """Trace a function of these arguments, whose leaves are named by path from `roots`."""
     names = numbered([identifier(p) for arg, root in zip(args, roots, strict=True) for p in tree.paths(arg, root)])
     function, _ = f.prepare(tuple(args), {}, names)

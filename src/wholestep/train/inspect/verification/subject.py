@@ -93,7 +93,7 @@ class Subject:
             return self.step
         return self.engine.trace(self.looped(self.one), self.feed)
 
-    def looped(self, one: jit) -> jit:
+    def looped(self, one: jit[..., Any]) -> jit[..., Any]:
         """The function of a call, of that of a step."""
         return step_loops.call_function(one, self.count, self.engine.step_function.unroll)
 
