@@ -15,6 +15,8 @@ MASK = np.array([[1] * 6, [1] * 4 + [0] * 2])
 IMAGES = RNG.normal(size=(2, 3, 32, 32)).astype(np.float32)
 MODELS = nn.models
 
+WHISPER = lambda: MODELS.WhisperEncoder(5, 7, 16, 2, 2, hidden=24, key=0)  # noqa: E731
+WITHIN = {"attention_heads": 2, "ffn_dim": 24}
 TEXT = {
     "GPT2": lambda: MODELS.GPT2(50, 32, 16, 2, 3, key=0),
     "Llama": lambda: MODELS.Llama(50, 32, 16, 4, 3, hidden=24, kv_heads=2, key=0),
@@ -137,6 +139,72 @@ def test_a_vision_transformer_gives_what_torchvisions_gives():
     near(nn.from_torch(MODELS.ViT(**sizes, key=0), net).eval()(IMAGES), net(torch.tensor(IMAGES)))
 
 
+def mixers():
+    torch = pytest.importorskip("torch", reason="PyTorch is an outside oracle; not installed")
+    timm = pytest.importorskip("timm", reason="timm is an outside oracle; not installed")
+    torch.manual_seed(0)
+    net = timm.create_model("mixer_s32_224", num_classes=10, img_size=64, mlp_ratio=(0.0275, 0.05)).eval()
+    torch.nn.init.normal_(net.head.weight, std=0.1)
+    make = lambda: MODELS.MLPMixer(size=64, patch=32, hidden=(14, 25), classes=10, key=0)  # noqa: E731
+    return torch, timm, net, make
+
+
+def spectrograms():
+    torch = pytest.importorskip("torch", reason="PyTorch is an outside oracle; not installed")
+    t = pytest.importorskip("transformers", reason="transformers is an outside oracle; not installed")
+    sizes = {"num_mel_bins": 5, "max_source_positions": 7, "d_model": 16, "encoder_layers": 2, "decoder_layers": 1}
+    sizes |= {f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in WITHIN.items()}
+    config = t.WhisperConfig(**sizes, vocab_size=60000)
+    torch.manual_seed(0)
+    net = t.WhisperModel(config).encoder.eval()
+    for p in net.parameters():
+        p.data = torch.randn_like(p) * 0.1 + (p.ndim == 1) * p.data
+    return torch, t, net, WHISPER()
+
+
+def same_training(torch, net, call, model, x, rate):
+    """Ten steps of SGD on the mean of squares come to the same losses."""
+    step = ws.compile(lambda model, x: np.mean(model(x) ** 2), model, optimizer=ws.optim.sgd(rate), batch=x)
+    there = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], rate)
+    losses = []
+    for _ in range(10):
+        there.zero_grad()
+        value = (call(torch.tensor(x)) ** 2).mean()
+        value.backward()
+        there.step()
+        losses.append((float(step(x).loss), value.item()))
+    ours, other = np.transpose(losses)
+    assert np.abs(ours - other).max() < 1e-4 and ours[-1] < ours[0] - 0.01
+
+
+@pytest.mark.filterwarnings("ignore:.*is deprecated:FutureWarning")
+def test_a_mixer_gives_what_timms_gives_and_trains_like_it(tmp_path):
+    torch, timm, net, model = mixers()
+    images = np.tile(IMAGES, (1, 1, 2, 2))
+    near(nn.from_torch(model, net)(images), net(torch.tensor(images)))
+    same_training(torch, net, net, nn.from_torch(model, net), images, 1e-3)
+    MODELS.save_folder(nn.from_torch(model, net), tmp_path / "ours")
+    again = timm.create_model(f"local-dir:{tmp_path / 'ours'}", pretrained=True).eval()
+    near(MODELS.load_folder(tmp_path / "ours")(images), again(torch.tensor(images)))
+    timm.models.save_for_hf(again, tmp_path / "theirs", model_args={"img_size": 64, "mlp_ratio": [0.0275, 0.05]})
+    near(MODELS.load_folder(tmp_path / "theirs")(images), again(torch.tensor(images)))
+
+
+def test_whispers_encoder_gives_what_transformers_gives_and_trains_like_it(tmp_path):
+    torch, t, net, model = spectrograms()
+    x = RNG.normal(size=(2, 5, 14)).astype(np.float32)
+    near(nn.from_torch(model, net)(x), net(torch.tensor(x)).last_hidden_state)
+    same_training(torch, net, lambda x: net(x).last_hidden_state, nn.from_torch(model, net), x, 0.1)
+    whole = t.WhisperForConditionalGeneration(net.config).eval()
+    for name, own in {"encoder": net, "whole": whole}.items():
+        own.save_pretrained(tmp_path / name)
+        read = MODELS.load_folder(tmp_path / name)
+        expected = (own if own is net else own.model.encoder)(torch.tensor(x)).last_hidden_state
+        near(read(x), expected)
+        MODELS.save_folder(read, tmp_path / "ours")
+        near(read(x), type(net).from_pretrained(tmp_path / "ours").eval()(torch.tensor(x)).last_hidden_state)
+
+
 def filled(model):
     """The model with a pattern in every parameter, which no generator of random numbers has a part in."""
     arrays = nn.split(model)[0]
@@ -153,6 +221,7 @@ RECORDED = {
     "ConvNeXt": [2.82441, -0.386156, -3.2417, -3.11684],
     "MobileNetV3": [2.58907, -0.910274, -3.57272, -2.95042],
     "ViT": [1.51349, 1.25136, -0.161261, -1.42562],
+    "MLPMixer": [2.44339, 0.762601, -1.61932, -2.51244],
 }
 """The first four numbers of each, recorded where the tests above agreed with transformers 5 and torchvision 0.30."""
 
@@ -161,6 +230,7 @@ SMALL = {
     "ResNet": lambda: MODELS.ResNet((1, 1), classes=10, width=4, key=0),
     "ConvNeXt": lambda: MODELS.ConvNeXt((1, 1), (4, 8), classes=10, key=0),
     "MobileNetV3": lambda: MODELS.MobileNetV3([(3, 16, 16, True, False, 2)], hidden=8, classes=10, key=0),
+    "MLPMixer": lambda: MODELS.MLPMixer(size=32, patch=16, width=8, depth=1, classes=10, key=0),
     "ViT": lambda: MODELS.ViT(size=32, patch=16, width=8, heads=2, depth=1, hidden=16, classes=10, key=0),
 }
 RAMP = (np.arange(3 * 32 * 32, dtype=np.float32) % 17 / 17).reshape(1, 3, 32, 32)

@@ -137,6 +137,7 @@ MODELS = {
     **all_of("LlamaForCausalLM LlamaModel", "ws.nn.models.Llama"),
     **all_of("BertModel", "ws.nn.models.BERT"),
     **all_of("DistilBertModel", "ws.nn.models.DistilBERT"),
+    **all_of("WhisperModel", "ws.nn.models.WhisperEncoder"),
     **all_of("from_pretrained AutoModel load", "ws.nn.models.load_folder"),
     **all_of("save_pretrained save", "ws.nn.models.save_folder"),
 }

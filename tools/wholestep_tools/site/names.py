@@ -41,7 +41,8 @@ MODULES = {
         xavier_uniform zeros""",
     "wholestep.nn.metrics": """Accuracy ConfusionMatrix Mean R2 accuracy confusion_matrix f1 precision r2 recall
         top_k_accuracy""",
-    "wholestep.nn.models": "GPT2 Llama BERT DistilBERT ResNet ViT ConvNeXt MobileNetV3 load_folder save_folder",
+    "wholestep.nn.models": """GPT2 Llama BERT DistilBERT ResNet ViT ConvNeXt MobileNetV3 MLPMixer
+        WhisperEncoder load_folder save_folder""",
 }
 """Public modules of a public package, with the names that are for users."""
 

@@ -15,6 +15,8 @@ from wholestep.ir.graph import NDArray
 from wholestep.nn.models.bert import BERT, DistilBERT
 from wholestep.nn.models.gpt2 import GPT2
 from wholestep.nn.models.llama import Llama
+from wholestep.nn.models.mixer import MLPMixer
+from wholestep.nn.models.whisper import WhisperEncoder
 from wholestep.nn.module import Module
 from wholestep.nn.theirs import theirs
 from wholestep.train.checkpoint.filesystem import DISK, put_file
@@ -25,19 +27,39 @@ from wholestep.train.checkpoint.torch_models import from_torch
 
 CONFIG, TENSORS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 LARGEST_CONFIG = 1 << 20
-FAMILIES: Mapping[str, Any] = {"gpt2": GPT2, "llama": Llama, "bert": BERT, "distilbert": DistilBERT}
-"""The class of each `model_type` of a configuration."""
+FAMILIES: Mapping[str, Any] = {
+    "gpt2": GPT2,
+    "llama": Llama,
+    "bert": BERT,
+    "distilbert": DistilBERT,
+    "whisper": WhisperEncoder,
+    "mixer": MLPMixer,
+}
+"""The class of each `model_type` of a configuration, and of the first word of an `architecture` of timm."""
 ARCHITECTURES = {
     "gpt2": "GPT2LMHeadModel",
     "llama": "LlamaForCausalLM",
     "bert": "BertModel",
     "distilbert": "DistilBertModel",
+    "whisper": "WhisperEncoder",
 }
-"""The names of Hugging Face's library for each of them."""
-ROOTS = {GPT2: "transformer.", Llama: "model.", BERT: "bert.", DistilBERT: "distilbert."}
+"""The names of Hugging Face's library for those that it has."""
+ROOTS: Mapping[Any, tuple[str, ...]] = {
+    GPT2: ("transformer.",),
+    Llama: ("model.",),
+    BERT: ("bert.",),
+    DistilBERT: ("distilbert.",),
+    WhisperEncoder: ("model.encoder.", "encoder."),
+    MLPMixer: (),
+}
 """The part of a larger model that a folder may hold the whole of, or alone."""
-HEADS = {BERT: ("cls.", "classifier.", "qa_outputs."), DistilBERT: ("vocab_", "pre_classifier.", "classifier.", "qa_")}
-"""Tensors of heads that stand on an encoder, which a folder may have too."""
+HEADS: Mapping[Any, tuple[str, ...]] = {
+    BERT: ("cls.", "classifier.", "qa_outputs."),
+    DistilBERT: ("vocab_", "pre_classifier.", "classifier.", "qa_"),
+    WhisperEncoder: ("model.decoder.", "decoder.", "proj_out.", "projector.", "classifier.", "layer_weights"),
+    MLPMixer: (),
+}
+"""Tensors of heads and decoders that stand on an encoder, which a folder may have too."""
 MASKS = (".attn.bias", ".attn.masked_bias", ".position_ids", ".rotary_emb.inv_freq")
 """Constants that old files hold beside the parameters."""
 
@@ -46,8 +68,9 @@ def load_folder(folder: Where, *, cast: bool = False) -> Module:
     """The model in a folder with `config.json` and safetensors, as Hugging Face's `save_pretrained` writes it.
 
     The folder is one on this machine: `huggingface_hub.snapshot_download(name, local_dir=folder)` brings one. GPT-2,
-    Llama, BERT and DistilBERT are read, in one file or several. Of a BERT with a head the encoder is read. `cast=True`
-    makes float32 of tensors in half precision. The model is in training mode; `.eval()` is without dropout.
+    Llama, BERT, DistilBERT, Whisper and timm's MLP-Mixers are read, in one file or several. Of a BERT with a head the
+    encoder is read, and so of a whole Whisper. `cast=True` makes float32 of tensors in half precision. The model is in
+    training mode; `.eval()` is without dropout.
 
     Shapes: a module of float32 arrays.
     Raises: CheckpointError for a folder that is damaged, incomplete, or of another kind of model; ModelError for a
@@ -63,7 +86,7 @@ def load_folder(folder: Where, *, cast: bool = False) -> Module:
     """
     home = Path(folder)
     config = read_config(home / CONFIG)
-    kind = str(config.get("model_type"))
+    kind = str(config.get("model_type", str(config.get("architecture")).partition("_")[0]))
     if kind not in FAMILIES:
         raise CheckpointError(
             f"load_folder: {home / CONFIG} is of a model of type {kind!r}",
@@ -81,7 +104,7 @@ def load_folder(folder: Where, *, cast: bool = False) -> Module:
 def save_folder(model: Any, folder: Where) -> None:
     """Write a model to a folder that `load_folder` and Hugging Face's `from_pretrained` read, with its configuration.
 
-    `model` is one of the four that `load_folder` knows; of a step it is `step.model`. The folder is made if it is not
+    `model` is one of the six that `load_folder` knows; of a step it is `step.model`. The folder is made if it is not
     there. Each of the two files is replaced in one instant.
 
     Shapes: arrays of any shapes and dtypes; nothing is returned.
@@ -102,7 +125,9 @@ def save_folder(model: Any, folder: Where) -> None:
     home, arrays = Path(folder), dict[str, NDArray]()
     for place, (first, *_) in theirs(model):
         arrays.update(zip(first.names, first.tensors(np.asarray(place.value)), strict=True))
-    about = {"model_type": kind, "architectures": [ARCHITECTURES[kind]], "dtype": "float32", **model.config()}
+    about = model.config()
+    if kind in ARCHITECTURES:
+        about = {"model_type": kind, "architectures": [ARCHITECTURES[kind]], "dtype": "float32", **about}
     try:
         home.mkdir(parents=True, exist_ok=True)
         put_file(DISK, home / TENSORS, tensor_pieces(arrays))
@@ -143,13 +168,18 @@ def read_tensors(home: Path) -> dict[str, NDArray]:
 
 def rooted(family: Any, given: dict[str, NDArray]) -> dict[str, NDArray]:
     """Tensors under the names that the family has: with its root or without, heads and constants left out."""
-    root = ROOTS[family]
+    roots = ROOTS[family]
     given = {name: x for name, x in given.items() if not name.endswith(MASKS)}
-    whole = any(name.startswith(root) for name in given)
     if family in HEADS:
         given = {name: x for name, x in given.items() if not name.startswith(HEADS[family])}
-        return {name.removeprefix(root): x for name, x in given.items()}
-    return given if whole else {root + name: x for name, x in given.items()}
+        return {without_root(name, roots): x for name, x in given.items()}
+    whole = any(name.startswith(roots) for name in given)
+    return given if whole else {roots[0] + name: x for name, x in given.items()}
+
+
+def without_root(name: str, roots: tuple[str, ...]) -> str:
+    """The name of a tensor in the model alone, where a folder holds a larger one."""
+    return next((name.removeprefix(root) for root in roots if name.startswith(root)), name)
 
 
 def tensor_pieces(arrays: Mapping[str, NDArray]) -> Iterator[Any]:
