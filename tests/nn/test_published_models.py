@@ -186,7 +186,8 @@ def test_a_mixer_gives_what_timms_gives_and_trains_like_it(tmp_path):
     MODELS.save_folder(nn.from_torch(model, net), tmp_path / "ours")
     again = timm.create_model(f"local-dir:{tmp_path / 'ours'}", pretrained=True).eval()
     near(MODELS.load_folder(tmp_path / "ours")(images), again(torch.tensor(images)))
-    timm.models.save_for_hf(again, tmp_path / "theirs", model_args={"img_size": 64, "mlp_ratio": [0.0275, 0.05]})
+    sizes = {"img_size": 64, "mlp_ratio": [0.0275, 0.05]}
+    timm.models.save_for_hf(again, tmp_path / "theirs", model_args=sizes, safe_serialization=True)
     near(MODELS.load_folder(tmp_path / "theirs")(images), again(torch.tensor(images)))
 
 

@@ -107,10 +107,14 @@ class MLPMixer(Module):
         pooled = given.pop("global_pool", config.get("global_pool", "avg"))
         refuse_parts("MLPMixer", {"global_pool": pooled != "avg", **{name: name not in ARGUMENTS for name in given}})
         depth, width = PRESETS[known[1]]
+        sides = given.get("img_size", 224)
+        high, wide = (sides, sides) if isinstance(sides, int) else sides
+        if high != wide:
+            raise ModelError(f"MLPMixer: images of {high} by {wide} points; they are square here")
         along_places, along_channels = [int(r * width) for r in given.get("mlp_ratio", (0.5, 4.0))]
         return cls(
             key=key,
-            size=given.get("img_size", 224),
+            size=high,
             patch=int(known[2]),
             width=width,
             depth=depth,
