@@ -16,7 +16,7 @@ from wholestep.primitives.logic import less_equal, select
 from wholestep.random.keys import (
     Tail,
     broadcast_parameters,
-    drawn,
+    drawn_numbers,
     float_of,
     key_of,
     normal_tail,
@@ -51,10 +51,10 @@ def uniform(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN, minval: Any = 
     wanted, sizes, k = float_of("uniform", dtype), shape_of("uniform", shape), key_of("uniform", key)
     u = unit_fraction(random_words(k, sizes, words_per_number(wanted)), wanted)
     if type(minval) in (int, float) and type(maxval) in (int, float) and (minval, maxval) == (0, 1):
-        return drawn(u)
+        return drawn_numbers(u)
     _, (low, high) = broadcast_parameters("uniform", sizes, wanted, minval, maxval)
     require_known("uniform", "minval exceeds maxval", np.less_equal, low, high)
-    return drawn(interpolate_below(u, low, high))
+    return drawn_numbers(interpolate_below(u, low, high))
 
 
 def interpolate_below(u: Value, low: Value, high: Value) -> Value:
@@ -91,8 +91,8 @@ def normal(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> NDArray:
         count = words_per_number(real)
         parts = random_words(k, sizes, 2 * count)
         x, y = [standard_normal(normal_tail(w, real)) * math.sqrt(0.5) for w in (parts[:count], parts[count:])]
-        return drawn(make_complex(x, y))
-    return drawn(cast_to(standard_normal(tail_of(k, sizes, wanted)), wanted))
+        return drawn_numbers(make_complex(x, y))
+    return drawn_numbers(cast_to(standard_normal(tail_of(k, sizes, wanted)), wanted))
 
 
 @run_in_trace
@@ -121,7 +121,7 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
     gap = above - below
     z = ndtri(t.pick(above - t.p * gap, below + t.p * gap))
     z = select(less_equal(z, a), a, select(z >= b, b, z))
-    return drawn(cast_to(select(mirrored, -z, z), wanted))
+    return drawn_numbers(cast_to(select(mirrored, -z, z), wanted))
 
 
 def standard_exponential(t: Tail) -> Value:
@@ -137,7 +137,7 @@ def standard_gumbel(t: Tail) -> Value:
 def _inverted(name: str, key: Any, shape: Any, dtype: Any, quantile: Any) -> Any:
     """A distribution without parameters: its quantile function at fresh uniform numbers."""
     wanted, sizes = float_of(name, dtype), shape_of(name, shape)
-    return drawn(cast_to(quantile(tail_of(key_of(name, key), sizes, wanted)), wanted))
+    return drawn_numbers(cast_to(quantile(tail_of(key_of(name, key), sizes, wanted)), wanted))
 
 
 @run_in_trace

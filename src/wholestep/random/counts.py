@@ -22,7 +22,7 @@ from wholestep.random.keys import (
     BINOMIAL,
     POISSON,
     broadcast_parameters,
-    drawn,
+    drawn_numbers,
     key_of,
     normal_tail,
     random_words,
@@ -74,7 +74,7 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = np.int64) -> NDA
     high = select(usable & (v >= FEW), v, scalar_value(FEW, v))
     few = inverted(k, exp(-low), lambda count, lam: lam / count, low)
     found = select(v < FEW, few, many_poisson(k, high, ~(v >= FEW)))
-    return drawn(cast_to(select(usable, found, scalar_value(-1, v)), wanted))
+    return drawn_numbers(cast_to(select(usable, found, scalar_value(-1, v)), wanted))
 
 
 @run_in_trace
@@ -120,7 +120,7 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = np.int64)
         minimum(few, trials),
     )
     found = select(turned, trials - successes, successes)
-    return drawn(cast_to(select(usable, found, scalar_value(-1, found)), wanted))
+    return drawn_numbers(cast_to(select(usable, found, scalar_value(-1, found)), wanted))
 
 
 @run_in_trace
@@ -145,7 +145,7 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = np.int64) -> NDA
     chance = select(usable, chance, scalar_value(1, chance))
     failures = floor(standard_exponential(tail_of(k, sizes, _DOUBLE)) / -log1p(-chance))
     found = minimum(failures + 1, scalar_value(LARGEST, failures))
-    return drawn(cast_to(select(usable, found, scalar_value(-1, found)), wanted))
+    return drawn_numbers(cast_to(select(usable, found, scalar_value(-1, found)), wanted))
 
 
 def inverted(key: Value, first: Value, ratio: Callable[..., Value], *fixed: Value) -> Value:

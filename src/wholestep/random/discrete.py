@@ -24,7 +24,7 @@ from wholestep.random.continuous import interpolate_below, standard_gumbel
 from wholestep.random.keys import (
     WIDE,
     broadcast_parameters,
-    drawn,
+    drawn_numbers,
     float_of,
     integer,
     key_of,
@@ -60,7 +60,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> NDArray:
     dtype = dtypes.compute_dtype(given.dtype) if dtypes.is_float(given.dtype) else _DOUBLE
     sizes, (chance,) = broadcast_parameters("bernoulli", shape, dtype, p)
     require_known("bernoulli", "p is outside [0, 1]", lambda x: (x >= 0) & (x <= 1), chance)
-    return drawn(less(unit_fraction(random_words(k, sizes, words_per_number(dtype)), dtype), chance))
+    return drawn_numbers(less(unit_fraction(random_words(k, sizes, words_per_number(dtype)), dtype), chance))
 
 
 @run_in_trace
@@ -81,7 +81,7 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = np.int64) -> NDArray:
     (word,) = random_words(k, sizes, 1)
     heads = shift_right(word, 31).equals(1)
     one = cast_to(scalar_value(1, word), wanted)
-    return drawn(select(heads, one, -one))
+    return drawn_numbers(select(heads, one, -one))
 
 
 @run_in_trace
@@ -108,7 +108,7 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = np.int6
     if is_integer(minval) and is_integer(maxval) and maxval - minval == 2**64:
         _, _, low, high = random_words(k, sizes, 4)
         everything = uint64_of_words(low, high)
-        return drawn(cast_to(everything + scalar_value(minval & (2**64 - 1), everything), wanted))
+        return drawn_numbers(cast_to(everything + scalar_value(minval & (2**64 - 1), everything), wanted))
     first, last, empty = _bounds(minval, maxval, wanted, sizes)
     require_known("randint", "the range is empty, since maxval does not exceed minval", np.logical_not, empty)
     start = cast_to(first, WIDE)
@@ -119,7 +119,7 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = np.int6
         if wanted.itemsize == 8
         else scaled64(random_words(k, sizes, 2), span)
     )
-    return drawn(cast_to(start + offset, wanted))
+    return drawn_numbers(cast_to(start + offset, wanted))
 
 
 def _bounds(minval: Any, maxval: Any, dtype: np.dtype[Any], sizes: Shape) -> tuple[Value, Value, Value]:
@@ -217,7 +217,7 @@ def permutation(key: Any, x: Any, axis: int = 0, *, independent: bool = False) -
     if is_integer(x):
         if x < 0:
             raise ParameterError(f"permutation: {x} elements, less than none")
-        return drawn(shuffled(k, int(x)))
+        return drawn_numbers(shuffled(k, int(x)))
     v = lift(x).value
     if v.ndim == 0:
         raise ShapeError(
@@ -225,9 +225,9 @@ def permutation(key: Any, x: Any, axis: int = 0, *, independent: bool = False) -
         )
     place = checked_axis("permutation", axis, v)
     if not independent:
-        return drawn(take_in_order(v, shuffled(k, v.shape[place]), place))
+        return drawn_numbers(take_in_order(v, shuffled(k, v.shape[place]), place))
     _, order = sort(integer(random_words(k, v.shape, 2)), axis=place)
-    return drawn(take_along(v, order, place))
+    return drawn_numbers(take_along(v, order, place))
 
 
 @run_in_trace
@@ -262,7 +262,7 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
     else:
         order = shuffled(k, int(n)) if weights is None else _by_weight(k, int(n), weights)
         index = reshape(slice_(order, start=(0,), stop=(count,), step=(1,)), shape=sizes)
-    return drawn(index if source is None else take_in_order(source, index, place))
+    return drawn_numbers(index if source is None else take_in_order(source, index, place))
 
 
 def _probabilities(p: Any, n: int) -> Value:
@@ -335,4 +335,4 @@ def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None) -> NDA
     if broadcast_shapes("categorical", [v.shape[:-1], sizes]) != sizes:
         raise ShapeError(f"categorical: logits for shape {v.shape[:-1]} do not broadcast to shape {sizes}")
     noise = standard_gumbel(tail_of(k, (*sizes, v.shape[-1]), dtype))
-    return drawn(argmax(broadcast_to(v, noise.shape) + noise, axis=len(sizes)))
+    return drawn_numbers(argmax(broadcast_to(v, noise.shape) + noise, axis=len(sizes)))

@@ -45,7 +45,7 @@ def run_in_trace(f: F) -> F:
     return draw  # type: ignore[return-value]
 
 
-def drawn(v: Value) -> NDArray:
+def drawn_numbers(v: Value) -> NDArray:
     """An array of drawn numbers, which `run_in_trace` makes plain outside of a program."""
     made: Any = wrap(v)
     return made
@@ -219,7 +219,7 @@ def key(seed: Any) -> NDArray:
     made = key_of_words(low, high)
     for word in rest:
         made = fold_word(made, word)
-    return drawn(made)
+    return drawn_numbers(made)
 
 
 def integer_words(name: str, x: Any) -> list[Value]:
@@ -266,7 +266,7 @@ def split(key: Any, num: Any = 2) -> NDArray:
     """
     shape = shape_of("split", num)
     k = key_of("split", key)
-    return drawn(random_bits(k, full_of(_ZERO[()], (), WORD), shape=(*shape, 2), stream=SPLIT))
+    return drawn_numbers(random_bits(k, full_of(_ZERO[()], (), WORD), shape=(*shape, 2), stream=SPLIT))
 
 
 @run_in_trace
@@ -291,7 +291,7 @@ def fold_in(key: Any, data: Any) -> NDArray:
         made = select(broadcast_to(high.equals(0), (2,)), made, fold_word(made, high))
     for word in rest:
         made = fold_word(made, word)
-    return drawn(made)
+    return drawn_numbers(made)
 
 
 @run_in_trace
@@ -312,4 +312,4 @@ def bits(key: Any, shape: Any = (), dtype: Any = np.uint32) -> NDArray:
     if wanted.kind != "u":
         raise DtypeError(f"bits: dtype {wanted} is not an unsigned integer", hint="use randint for the others")
     found = integer(random_words(key_of("bits", key), shape_of("bits", shape), words_per_number(wanted)))
-    return drawn(cast_to(found, wanted))
+    return drawn_numbers(cast_to(found, wanted))

@@ -20,7 +20,7 @@ from wholestep.random.continuous import standard_exponential, standard_normal
 from wholestep.random.keys import (
     Tail,
     broadcast_parameters,
-    drawn,
+    drawn_numbers,
     float_of,
     key_of,
     normal_tail,
@@ -45,7 +45,7 @@ def _positive(name: str, key: Any, shape: Any, dtype: Any, quantile: Callable[..
     sizes, values = broadcast_parameters(name, shape, dtypes.compute_dtype(wanted), *given)
     for v in values:
         require_known(name, "a parameter is not positive and finite", is_positive, v)
-    return drawn(cast_to(quantile(tail_of(k, sizes, wanted), *values), wanted))
+    return drawn_numbers(cast_to(quantile(tail_of(k, sizes, wanted), *values), wanted))
 
 
 @run_in_trace
@@ -156,7 +156,7 @@ def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dt
     # Each root is of a positive number where the other one is taken, so that no derivative of it is infinite.
     rise = sqrt(select(rising, below * (high - low) * (peak - low), one))
     fall = sqrt(select(rising, one, above * (high - low) * (high - peak)))
-    return drawn(cast_to(select(rising, low + rise, high - fall), wanted))
+    return drawn_numbers(cast_to(select(rising, low + rise, high - fall), wanted))
 
 
 @run_in_trace
@@ -176,7 +176,7 @@ def maxwell(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> NDArray:
     count = words_per_number(computed)
     words = random_words(k, sizes, 3 * count)
     x, y, z = [standard_normal(normal_tail(words[i * count : (i + 1) * count], computed)) for i in range(3)]
-    return drawn(cast_to(sqrt(x * x + y * y + z * z), wanted))
+    return drawn_numbers(cast_to(sqrt(x * x + y * y + z * z), wanted))
 
 
 @run_in_trace
@@ -212,4 +212,4 @@ def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype:
     z = standard_normal(tail_of(k, (*batch, n), computed))
     rows = broadcast(z, shape=(*batch, n, n), axes=(*range(len(batch)), len(batch) + 1))
     moved = broadcast_to(cast_to(centre, computed), (*batch, n)) + sum_(factor * rows, axes=(len(batch) + 1,))
-    return drawn(cast_to(moved, wanted))
+    return drawn_numbers(cast_to(moved, wanted))

@@ -133,7 +133,7 @@ class MLPMixer(Module):
                 hint="nn.save writes any model",
             )
         nets = self.blocks[0].along_places, self.blocks[0].along_channels
-        sizes = (self.size, [ratio(net, width) for net in nets], channels)
+        sizes = (self.size, [hidden_ratio(net, width) for net in nets], channels)
         return {
             "architecture": f"mixer_{word}{patch}_224",
             "num_classes": self.head.weight.shape[1],
@@ -146,7 +146,7 @@ class MLPMixer(Module):
         }
 
 
-def ratio(net: FeedForward, width: int) -> float:
+def hidden_ratio(net: FeedForward, width: int) -> float:
     """A number whose product with the width has the hidden width of a net for its whole part."""
     hidden: int = net.down.weight.shape[0]
     exact = hidden / width

@@ -89,7 +89,7 @@ class WhisperEncoder(Module):
         one, two, *others = keys_from(key, 2 + depth)
         self.first = Conv1d(bins, width, 3, key=one, padding=1)
         self.second = Conv1d(width, width, 3, key=two, stride=2, padding=1)
-        self.places, self.dropout = frozen(waves(places, width)), Dropout(dropout)
+        self.places, self.dropout = frozen(sine_table(places, width)), Dropout(dropout)
         self.blocks, self.norm = list[WhisperBlock](), LayerNorm(width)
         for k in others:
             up, down, keys, rest = keys_from(k, 4)
@@ -148,7 +148,7 @@ class WhisperEncoder(Module):
         }
 
 
-def waves(places: int, width: int) -> NDArray:
+def sine_table(places: int, width: int) -> NDArray:
     """Sines, then cosines, of each place at frequencies from 1 down to 1/10000."""
     rates = np.exp(-np.log(10000) / max(width // 2 - 1, 1) * np.arange(width // 2))
     angles = np.arange(places)[:, None] * rates
