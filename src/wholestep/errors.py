@@ -42,7 +42,8 @@ def indexed(where: Where, what: str) -> Where:
 
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_STANDARD = {os.path.join(os.path.dirname(os.__file__), n) for n in ("functools.py", "contextlib.py", "threading.py")}
+_STANDARD = os.path.dirname(os.__file__) + os.sep
+_INSTALLED = os.path.join(_STANDARD, "site-packages") + os.sep
 _BETWEEN = ("numpy", "scipy", "optree", "opt_einsum", "einops")
 """Packages that stand between the caller and this one."""
 _internal: dict[str, bool] = {}
@@ -54,8 +55,14 @@ def is_own(filename: str) -> bool:
 
 
 def is_internal(filename: str) -> bool:
-    """Return whether a file is ours, NumPy's or the interpreter's, and so never the line to blame."""
-    if is_own(filename) or filename.startswith("<frozen") or filename in _STANDARD:
+    """Return whether a file is ours, NumPy's or Python's own, and so never the line to blame.
+
+    >>> is_internal("/home/me/model.py"), is_internal(linecache.__file__)
+    (False, True)
+    """
+    if is_own(filename) or filename.startswith("<frozen"):
+        return True
+    if filename.startswith(_STANDARD) and not filename.startswith(_INSTALLED):
         return True
     return any(filename.startswith(folder + os.sep) for name in _BETWEEN for folder in folders(name))
 

@@ -84,5 +84,6 @@ def test_numpy_is_between_wherever_it_is_installed(tmp_path, monkeypatch):
     own = Path(np.__file__).parent / "linalg" / "_linalg.py"
     assert is_internal(str(own)) and not is_internal(str(tmp_path / "numpy" / "mine.py"))
     assert not is_internal(str(tmp_path / "threading.py")) and is_internal(threading.__file__)
+    assert not is_internal(str(Path(threading.__file__).parent / "site-packages" / "mine" / "model.py"))
     monkeypatch.setattr(np, "__path__", [str(tmp_path / "dist-packages" / "numpy")])
     assert is_internal(str(tmp_path / "dist-packages" / "numpy" / "mine.py"))

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import functools
 import os
-import sysconfig
 
 from wholestep.errors import is_internal
 
 INSTALLED = ("site-packages", "dist-packages")
 """Folders of installed packages; an editable installation elsewhere counts as the user's own."""
-
-
-@functools.cache
-def _standard_folders() -> tuple[str, ...]:
-    """The folders of Python's own library."""
-    paths = sysconfig.get_paths()
-    return tuple(paths[name] + os.sep for name in ("stdlib", "platstdlib"))
 
 
 @functools.cache
@@ -26,7 +18,7 @@ def of_the_user(filename: str) -> bool:
     >>> of_the_user("/home/me/model.py"), of_the_user(os.__file__)
     (True, False)
     """
-    if filename == "<string>" or filename.startswith(_standard_folders()):
+    if filename == "<string>":
         return False
     parts = filename.replace("\\", "/").split("/")
     return not any(folder in parts for folder in INSTALLED) and not is_internal(filename)
