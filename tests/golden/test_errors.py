@@ -93,6 +93,21 @@ def unsupported_method():
 
 
 @case
+def value_dependent_size():
+    ws.jit(lambda n: np.zeros(n))(3)
+
+
+@case
+def arguments_of_the_function():
+    ws.jit(np.sum, np.ones(3))
+
+
+@case
+def vectors_for_axes():
+    ws.vmap(np.sum, np.ones(3))
+
+
+@case
 def value_dependent_if():
     def relu(x):
         if x > 0:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from wholestep.boundary.foreign import GIVEN, KEYWORDS, NAMES
+from wholestep.boundary.foreign import GIVEN, KEYWORDS, NAMES, OWN_CALL
 from wholestep.boundary.renaming import Ours
 from wholestep.errors import ArgumentError, ConversionError, UnknownNameError
 
@@ -85,7 +85,8 @@ def call_error(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
     if len(given) > len(ordered):
         rest = ", ".join(f"{n}=" for n in names if n not in ordered)
         takes = f"{name} takes {', '.join(ordered) or 'nothing'} by position, and got {len(given)} arguments"
-        return ArgumentError(takes, hint=f"by name: {rest}" if rest else f"call {name}({', '.join(ordered)})")
+        hint = f"by name: {rest}" if rest else f"call {name}({', '.join(ordered)})"
+        return ArgumentError(takes, hint=OWN_CALL.format(name) if ordered == ["f"] else hint)
     needed = [p.name for p in own if p.default is p.empty]
     missing = [n for n in needed if n not in kwargs and n not in ordered[: len(given)]]
     if not missing:

@@ -270,3 +270,6 @@ GIVEN: dict[str, str] = {
     "optimizer": "such as ws.optim.adam(1e-3)",
 }
 """The hint for a missing argument."""
+
+OWN_CALL = "the arguments come in a call of their own: ws.{}(f)(x)"
+"""The hint for a transformation that was given the arguments of its function, too."""

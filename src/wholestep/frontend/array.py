@@ -53,6 +53,11 @@ def row_by_row(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     return np.lib.stride_tricks.as_strided(np.empty(1, dtype), shape, strides)
 
 
+CHOICES = "use np.where or ws.cond for a choice, ws.while_loop for a loop, or make the argument static"
+SIZES = "sizes and counts are known beforehand: ws.jit(f, static_argnames=...), or ws.fori_loop for a loop of n steps"
+"""The hints where a program asks for a number that it has only when it runs."""
+
+
 class Array:
     """A traced array. NumPy's functions, operators and methods on it add to the program being traced.
 
@@ -202,7 +207,7 @@ class Array:
         if data is None:
             raise ValueDependentError(
                 f"{name}: the value of a traced {self.type} is not known while the program is being written",
-                hint="use np.where or ws.cond for a choice, ws.while_loop for a loop, or make the argument static",
+                hint=CHOICES if name == "bool" else SIZES,
             )
         return data
 

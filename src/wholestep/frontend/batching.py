@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from wholestep import tree
+from wholestep.boundary.foreign import OWN_CALL
 from wholestep.boundary.public import boundary
 from wholestep.errors import AxisError, ShapeError, TreeError
 from wholestep.frontend.array import Array
@@ -66,6 +67,11 @@ def vmap(
     """
 
     check_function(f, "vmap")
+    if not all(axis is None or isinstance(axis, int) for axis in tree.leaves(in_axes)):
+        raise TreeError(
+            f"vmap: in_axes is {in_axes!r:.60}, and says which axis of each argument is the batch",
+            hint=OWN_CALL.format("vmap"),
+        )
     f = as_asked(f, rewrite)
 
     @boundary

@@ -185,7 +185,10 @@ def jvp(
     (np.float64(0.0), np.float64(2.0))
     """
     if not isinstance(primals, tuple | list) or not isinstance(tangents, tuple | list):
-        raise TreeError("jvp: primals and tangents are sequences, one item for each argument of the function")
+        raise TreeError(
+            "jvp: primals and tangents are sequences, one item for each argument of the function",
+            hint="for one argument: ws.jvp(f, (x,), (dx,))",
+        )
     if len(primals) != len(tangents):
         raise TreeError(f"jvp: {len(primals)} primals and {len(tangents)} tangents")
     f = as_asked(f, rewrite)

@@ -8,9 +8,11 @@ from typing import Any
 
 from wholestep import tree
 from wholestep.boundary.counts import is_integer
+from wholestep.boundary.foreign import OWN_CALL
 from wholestep.errors import DerivativeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.tracing import (
+    check_function,
     differentiable,
     enter,
     guarded,
@@ -67,11 +69,12 @@ def leaf_paths(f: Any, args: Sequence[Any], n: int) -> list[str]:
     return tree.paths(args[n], parameter_names(f, len(args))[n])
 
 
-def check_argnums(argnums: Any, what: str) -> None:
-    """Raise DerivativeError for what does not number arguments."""
+def check_differentiated(f: Any, argnums: Any, what: str) -> None:
+    """Raise DerivativeError for what is no function, or does not number its arguments."""
+    check_function(f, what)
     given = argnums if isinstance(argnums, tuple | list) else (argnums,)
     if not all(map(is_integer, given)):
         raise DerivativeError(
             f"{what}: argnums is {argnums!r:.60}, and numbers the arguments from 0",
-            hint=f"the arguments come in a call of their own: ws.{what}(f)(x)",
+            hint=OWN_CALL.format(what),
         )

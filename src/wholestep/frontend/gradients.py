@@ -11,14 +11,13 @@ from wholestep.boundary.public import boundary
 from wholestep.errors import DerivativeError, DtypeError, NonScalarError, TreeError, show
 from wholestep.frontend.array import Array
 from wholestep.frontend.closure_reads import returns
-from wholestep.frontend.entered import Entered, check_argnums
+from wholestep.frontend.entered import Entered, check_differentiated
 from wholestep.frontend.known_tapes import Pullback, Tape, caller_own
 from wholestep.frontend.source.entrance import as_asked, ordinary
 from wholestep.frontend.tracing import (
     LEAVES,
     Scope,
     as_array,
-    check_function,
     guarded,
     plain_data,
     scope,
@@ -93,8 +92,7 @@ def value_and_grad(
     (5.0, [2.0, 4.0])
     """
 
-    check_function(f, "grad")
-    check_argnums(argnums, "grad")
+    check_differentiated(f, argnums, "grad")
     f = as_asked(f, rewrite)
 
     def complete(entered: Entered, gxs: Sequence[Maybe]) -> None:

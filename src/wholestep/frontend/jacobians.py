@@ -15,6 +15,7 @@ from wholestep.errors import DerivativeError, DtypeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.batching import vmap
 from wholestep.frontend.derivatives import jvp, linearize, vjp
+from wholestep.frontend.entered import check_differentiated
 from wholestep.frontend.gradients import grad
 from wholestep.frontend.source.entrance import as_asked, ordinary
 from wholestep.frontend.tracing import LEAVES, type_of
@@ -84,6 +85,7 @@ def jacrev(
     >>> ws.jacrev(lambda x: x**2)(np.array([1.0, 2.0])).tolist()
     [[2.0, 0.0], [0.0, 4.0]]
     """
+    check_differentiated(f, argnums, "jacrev")
     f = as_asked(f, rewrite)
 
     @boundary
@@ -132,6 +134,7 @@ def jacfwd(
     >>> ws.jacfwd(np.sin)(0.0)
     np.float64(1.0)
     """
+    check_differentiated(f, argnums, "jacfwd")
     f = as_asked(f, rewrite)
 
     @boundary
@@ -167,6 +170,7 @@ def jacobian(
     >>> ws.jacobian(lambda x: x[::-1] * 2.0)(np.array([1.0, 2.0])).tolist()
     [[0.0, 2.0], [2.0, 0.0]]
     """
+    check_differentiated(f, argnums, "jacobian")
     return jacrev(f, argnums, has_aux=has_aux, rewrite=rewrite)
 
 
@@ -184,6 +188,7 @@ def hessian(
     >>> ws.hessian(lambda x: np.sum(x**3))(np.array([1.0, 2.0])).tolist()
     [[6.0, 0.0], [0.0, 12.0]]
     """
+    check_differentiated(f, argnums, "hessian")
     return jacfwd(jacrev(f, argnums, has_aux=has_aux, rewrite=rewrite), argnums, has_aux=has_aux)
 
 
@@ -221,6 +226,7 @@ def elementwise_grad(f: Callable[..., Any], argnums: int = 0, *, rewrite: bool =
     >>> ws.elementwise_grad(np.exp)(np.array([0.0, 0.0])).tolist()
     [1.0, 1.0]
     """
+    check_differentiated(f, argnums, "elementwise_grad")
     f = as_asked(f, rewrite)
 
     @boundary

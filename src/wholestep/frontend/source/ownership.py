@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 
 from wholestep.errors import is_internal
 
@@ -15,7 +14,7 @@ INSTALLED = ("site-packages", "dist-packages")
 def of_the_user(filename: str) -> bool:
     """Return whether functions of a file are the user's own: no part of Python, of this library or of a package.
 
-    >>> of_the_user("/home/me/model.py"), of_the_user(os.__file__)
+    >>> of_the_user("/home/me/model.py"), of_the_user(functools.__file__)
     (True, False)
     """
     if filename == "<string>":
