@@ -14,7 +14,7 @@ import pytest
 from tests.train.test_fit import Model, Stop, data, equal, fit, loader, made, pressed, raised
 
 import wholestep as ws
-from wholestep.errors import CheckpointError, LogWarning, MissingExtraError, ParameterError
+from wholestep.errors import CheckpointError, DtypeError, LogWarning, MissingExtraError, ParameterError, ShapeError
 from wholestep.train.loop.callbacks import Best, BestCheckpoint, Checkpoint, EarlyStopping, LossLog
 from wholestep.train.loop.loggers import ConsoleLogger, JsonLogger, TensorBoardLogger
 from wholestep.train.loop.run import Callback
@@ -316,6 +316,32 @@ def test_what_tensorboard_shows(tmp_path):
     scalars = {(v.tag, e.step): v.simple_value for e in events for v in e.summary.value if v.HasField("simple_value")}
     assert {step for tag, step in scalars if tag == "loss"} == {5, 10}
     assert scalars["epoch_loss", 10] == pytest.approx(history["loss"][1])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_tensorboards_own_reader_finds_distributions_pictures_and_settings(tmp_path):
+    reader = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator", reason="tensorboard is an outside oracle"
+    )
+    images = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+    logger = TensorBoardLogger(tmp_path)
+    logger.start({"rate": 0.1, "epochs": 3})
+    logger.histogram(1, "weights", np.array([0.0, 1.0, 4.0, np.nan]))
+    logger.image(1, "gray", np.array([[0.0, 1.0, 0.0]]))
+    logger.image(2, "colour", np.full((2, 4, 3), [255, 0, 7], np.uint8))
+    for wrong, error in {(2, 2, 4): ShapeError, (3,): ShapeError}.items():
+        with pytest.raises(error, match=r"\[height, width\]"):
+            logger.image(1, "wrong", np.zeros(wrong))
+    with pytest.raises(DtypeError, match="no finite number"):
+        logger.histogram(1, "wrong", np.array([np.inf]))
+    logger.finish("completed")
+    found = reader.EventAccumulator(str(tmp_path)).Reload()
+    (counted,) = found.Histograms("weights")
+    assert (counted.step, counted.histogram_value.num, counted.histogram_value.sum) == (1, 3, 5)
+    pictures = {tag: found.Images(tag)[0].encoded_image_string for tag in ("gray", "colour")}
+    gray, colour = [np.asarray(images.open(io.BytesIO(data)).convert("RGB")) for data in pictures.values()]
+    assert gray[0, :, 0].tolist() == [0, 255, 0] and colour[1, 3].tolist() == [255, 0, 7]
+    assert found.SummaryMetadata("_hparams_/session_start_info").plugin_data.plugin_name == "hparams"
 
 
 def test_a_missing_tensorboard_is_named(tmp_path, monkeypatch):

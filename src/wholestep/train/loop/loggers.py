@@ -13,6 +13,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
+import numpy as np
+
+from wholestep.errors import DtypeError, ShapeError
 from wholestep.train.data.datasets import need
 from wholestep.train.loop.history import show_metrics
 from wholestep.words import printable
@@ -106,7 +109,11 @@ class JsonLogger:
 
 
 class TensorBoardLogger:
-    """A folder that TensorBoard shows; raises MissingExtraError where tensorboardX is not installed."""
+    """A folder that TensorBoard shows; raises MissingExtraError where tensorboardX is not installed.
+
+    The settings of a run are its hyper-parameters there. A callback may add distributions and pictures between `start`
+    and `finish`, by `histogram` and `image`.
+    """
 
     def __init__(self, folder: str | Path) -> None:
         need("tensorboardX", extra="train")
@@ -117,19 +124,43 @@ class TensorBoardLogger:
 
     def start(self, config: Mapping[str, Any]) -> None:
         from tensorboardX.record_writer import RecordWriter
-        from tensorboardX.summary import text
+        from tensorboardX.summary import hparams, text
 
         self.folder.mkdir(parents=True, exist_ok=True)
         self.path = self.folder / f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
         self.writer = RecordWriter(str(self.path))
         self.write(0, file_version="brain.Event:2")
         self.write(0, summary=text("config", "\n".join(f"    {name}: {value}" for name, value in config.items())))
+        settings = {name: x if isinstance(x, bool | int | float) else str(x) for name, x in config.items()}
+        for summary in hparams(settings, {})[:2]:
+            self.write(0, summary=summary)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         from tensorboardX.summary import scalar
 
         for name, x in values.items():
             self.write(step, summary=scalar(name, x))
+
+    def histogram(self, step: int, name: str, values: Any) -> None:
+        """The distribution of the elements of an array; raises DtypeError where none is a finite number."""
+        from tensorboardX.summary import histogram
+
+        finite = np.asarray(values, np.float64).ravel()
+        finite = finite[np.isfinite(finite)]
+        if not finite.size:
+            raise DtypeError(f"TensorBoardLogger: {name} has no finite number to count")
+        self.write(step, summary=histogram(name, finite, "auto"))
+
+    def image(self, step: int, name: str, pixels: Any) -> None:
+        """A picture, [height, width] or [height, width, 3], of bytes or of floats from 0 to 1."""
+        from tensorboardX.summary import image
+
+        picture = np.asarray(pixels)
+        if picture.ndim not in (2, 3) or (picture.ndim == 3 and picture.shape[2] != 3):
+            raise ShapeError(
+                f"TensorBoardLogger: {name} is of shape {picture.shape}; it is [height, width] or [..., 3]"
+            )
+        self.write(step, summary=image(name, picture, dataformats="HW" if picture.ndim == 2 else "HWC"))
 
     def note(self, step: int, text: str) -> None:
         from tensorboardX import summary
