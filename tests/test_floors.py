@@ -91,7 +91,8 @@ FLOORS = {
         "target",
         "access_rows kernel_writer",
         "cuda join_kernels known_scalars opencl wgsl",
-        "launch_order limits",
+        "join_rows limits",
+        "launch_order",
         "dispatch_list",
     ),
     "compiler": (

@@ -107,9 +107,10 @@ kernel sum(b0: f32[16384], b1: f32[512], mut b2: f32[32], mut b3: f32[32]):
 """
 
 
-def test_folds_down_columns_are_shared_row_by_row() -> None:
+@pytest.mark.parametrize("rows", [16, 4])
+def test_folds_down_columns_are_shared_row_by_row(rows: int) -> None:
     kernel = parse_kernel(COLUMNS)
-    made = share_columns(kernel, 1 << 15)
+    made = share_columns(kernel, 1 << 15, rows)
     assert made is not None
     verify_kernel(made)
     rng = np.random.default_rng(0)
@@ -130,5 +131,5 @@ def test_folds_down_columns_are_shared_row_by_row() -> None:
     [("32*i1 + i0", "512*i0 + i1"), ("for i0 in 32", "for i0 in 31"), ("for i1 in 512", "for i1 in 128")],
 )
 def test_other_folds_are_left_alone(old: str, new: str) -> None:
-    assert share_columns(parse_kernel(COLUMNS.replace(old, new)), 1 << 15) is None
-    assert share_columns(parse_kernel(COLUMNS), 32) is None
+    assert share_columns(parse_kernel(COLUMNS.replace(old, new)), 1 << 15, 16) is None
+    assert share_columns(parse_kernel(COLUMNS), 32, 16) is None

@@ -97,6 +97,7 @@ class Cuda(CLanguage):
     name = "cuda"
     most_shared = CUDA_SHARED
     most_buffers = 76  # joined kernels with more of them spill registers at divisions of float64
+    joins_rows = False
     conditional = True
     unrolled = "#pragma unroll"
     items = 256

@@ -232,7 +232,7 @@ class ProgramWalk:
     def flush(self) -> None:
         """Record the launches that wait, in an order with few of them."""
         parts, self.waiting = self.waiting, []
-        for part in order_launches(parts, WGSL.most_buffers):
+        for part in order_launches(parts, WGSL.most_buffers, rows=WGSL.joins_rows):
             assert isinstance(part, CardPart)
             self.launches += 1
             if self.launches > MOST:

@@ -55,18 +55,21 @@ class SmallKernel(NamedTuple):
     """The trips of a thread."""
 
 
-def joined_kernel(kernels: Sequence[SmallKernel]) -> Kernel:
-    """One kernel that does what these do one after the other; its buffers are all of theirs."""
+def joined_kernel(kernels: Sequence[SmallKernel], rows: Sequence[Axis] = (), shared: bool = True) -> Kernel:
+    """One kernel that does what these do one after the other; its buffers are all of theirs. One workgroup does them,
+    or one for each step of `rows`, which the grid of each begins with; a work item where they are not `shared`."""
     thread = Axis("t", THREADS, thread=True)
     body: list[Statement] = []
     buffers: list[Buffer] = []
     scratch: list[Buffer] = []
     for small in kernels:
-        part = KernelSpreading(small, thread).kernel()
-        body += [*([Barrier()] if body else []), *part.body]
+        part = KernelSpreading(small, thread if shared else None, rows).kernel()
+        body += [*([Barrier()] if body and shared else []), *part.body]
         buffers += part.buffers
         scratch += part.scratch
-    return Kernel("joined", tuple(buffers), (Loop(thread, tuple(body)),), tuple(scratch))
+    for axis in [*rows, *([thread] if shared else [])][::-1]:
+        body = [Loop(axis, tuple(body))]
+    return Kernel("joined", tuple(buffers), tuple(body), tuple(scratch))
 
 
 def small_kernel(kernel: Kernel) -> SmallKernel | None:
@@ -99,19 +102,21 @@ def is_verified(kernel: Kernel) -> bool:
 
 
 class KernelSpreading(PlacedAxes):
-    """A copy of a kernel, in which nothing is shared with the original, for the threads of one workgroup."""
+    """A copy of a kernel, in which nothing is shared with the original, for the threads of one workgroup, or of one for
+    each step of `rows`, which stand for the first axes of its grid; or for one work item where there is no thread."""
 
-    def __init__(self, small: SmallKernel, thread: Axis) -> None:
+    def __init__(self, small: SmallKernel, thread: Axis | None, rows: Sequence[Axis] = ()) -> None:
         super().__init__()
         self.given, self.spread, _ = kernel, *_ = small
-        self.group, self.thread = find_workgroup(kernel), thread
+        self.group, self.thread = find_workgroup(kernel), thread or Axis("t", 1)
+        self.rows = dict(zip(self.group.grid, rows, strict=False))
         zero = Var("const", (), I64, np.int64(0))
-        me = Var("index", (), I64, Index(0, {thread: 1}))
+        me = Var("index", (), I64, Index(0, {self.thread: 1}))
         self.first = (me, zero, Var("eq", (me, zero), BOOL))
-        self.alone = self.spread is None and not self.group.threads
+        self.alone = thread is not None and self.spread is None and not self.group.threads
         axes = [s.axis for s in walk(kernel.body) if isinstance(s, Loop)]
         self.new |= {a: Axis(a.name, a.size, extent=a.extent, lanes=a.lanes, tile=a.tile) for a in axes}
-        self.new |= dict.fromkeys(self.group.threads, thread)
+        self.new |= {**dict.fromkeys(self.group.threads, self.thread), **self.rows}
         held = (*kernel.buffers, *kernel.scratch)
         self.new |= {b: Buffer(b.name, b.dtype, b.room, b.written, b.space) for b in held}
 
@@ -138,7 +143,7 @@ class KernelSpreading(PlacedAxes):
                 inner = self.where(place, axis.extent, inner)
             return [*out, Loop(chunks, tuple(inner))]
         inner = self.nest(loop.body, around[1:])
-        if axis in self.group.threads:
+        if axis in self.group.threads or axis in self.rows:
             return [*out, *inner]
         if self.group.threads:  # what the threads share is used again at the next point
             return [*out, Loop(self.of(axis), (*inner, Barrier()), ordered=True)]

@@ -54,6 +54,9 @@ class KernelLanguage(ABC):
     """The bytes of shared memory that kernels beside each other may have."""
     narrow_apart: ClassVar[bool] = False
     """True where a kernel with elements of fewer bytes than a word is slow, and better not beside one without."""
+    joins_rows: ClassVar[bool] = True
+    """True where a workgroup goes on with what reads its row. By CUDA, where launches of a graph take little, it does
+    not: that was never timed."""
     conditional: ClassVar[bool] = False
     """True where a kernel can do nothing if a number in the card's memory says so."""
     vectors: ClassVar[bool] = False

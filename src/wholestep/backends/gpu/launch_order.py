@@ -15,7 +15,9 @@ from wholestep.backends.gpu.access_rows import Columns, columns_are_apart, touch
 from wholestep.backends.gpu.beside_kernels import KernelsBeside, buffers_of, flat_kernel, group_size, kernels_of
 from wholestep.backends.gpu.host_scalars import Element, HostScalars
 from wholestep.backends.gpu.join_kernels import KERNELS, LAUNCH, SmallKernel, joined_kernel, small_kernel
+from wholestep.backends.gpu.join_rows import PlacedKernel, joined_rows
 from wholestep.backends.gpu.language import MOST_SHARED
+from wholestep.backends.gpu.share_loops import THREADS
 from wholestep.kernel.lang import DType, Kernel, walk
 from wholestep.lower.program.steps import Launch, MemRef, RoutineCall
 
@@ -89,6 +91,11 @@ class Access(NamedTuple):
     columns: Columns = MappingProxyType({})
 
 
+def shared_bytes(kernel: Kernel | KernelsBeside) -> int:
+    """The bytes of memory of its own that a workgroup has."""
+    return sum([b.size * b.dtype.itemsize for b in kernel.scratch])
+
+
 def accesses(part: LaunchPart) -> list[Access]:
     """All that a part reads and writes."""
     if isinstance(part, CardPart):
@@ -131,31 +138,36 @@ class LaunchOrder:
     def __init__(
         self, parts: Sequence[LaunchPart], buffers: int, trips: Mapping[int, int], shared: int, narrow_apart: bool
     ) -> None:
-        self.parts, self.buffers, self.shared, self.narrow_apart = parts, buffers, shared, narrow_apart
+        self.buffers, self.shared, self.narrow_apart = buffers, shared, narrow_apart
+        self.given, self.trips = parts, trips
         kernels = dict.fromkeys([kernel for p in parts if isinstance(p, CardPart) for kernel in kernels_of(p.kernel)])
         small = {kernel: small_kernel(kernel) for kernel in kernels}
         flat = {kernel: found.text for kernel in kernels if (found := flat_kernel(kernel)) is not None}
         own = [kernels_of(p.kernel)[0] if isinstance(p, CardPart) else None for p in parts]
-        self.small = [None if kernel is None else small[kernel] for kernel in own]
-        self.flat = [None if kernel is None else flat.get(kernel) for kernel in own]
-        touched = [accesses(p) for p in parts]
+        self.own_small = [None if kernel is None else small[kernel] for kernel in own]
+        self.own_flat = [None if kernel is None else flat.get(kernel) for kernel in own]
+        self.touched = touched = [accesses(p) for p in parts]
         self.after = [{i for i in range(j) if conflict(touched[i], touched[j], trips)} for j in range(len(parts))]
-        self.left = list(range(len(parts)))
         self.chains = [0] * len(parts)
         """The length of the longest chain of parts that wait for each, one after the other."""
-        for j in reversed(self.left):
+        for j in reversed(range(len(parts))):
             for i in self.after[j]:
                 self.chains[i] = max(self.chains[i], self.chains[j] + 1)
 
-    def ordered(self) -> list[LaunchPart]:
-        """The parts, small ones joined, and large ones that wait for nothing beside each other."""
+    def ordered(self, rows: bool = False, patient: bool = False) -> list[LaunchPart]:
+        """The parts, small ones joined, and large ones that wait for nothing beside each other. What reads another part
+        `rows` by rows is joined with it, and `patient` workgroups come late."""
         out: list[LaunchPart] = []
+        self.left, self.patient = list(range(len(self.given))), patient
+        self.parts, self.small, self.flat = [*self.given], [*self.own_small], [*self.own_flat]
         while self.left:
             found = self.taken(lambda i: isinstance(self.parts[i], HostPart))
             if found:
                 out += [self.parts[i] for i in found]
             elif ready := self.ready() or self.apart():
                 self.left = [i for i in self.left if i not in ready]
+                if rows and {size for _, size in map(self.kind, ready)} <= {0, THREADS}:
+                    self.join_rows(ready)
                 out += self.beside(ready)
             else:
                 out.append(self.joined(self.needed(self.taken(self.is_free) or self.taken(self.is_small))))
@@ -174,13 +186,53 @@ class LaunchOrder:
         narrow, size = max(kinds, key=kinds.__getitem__)
         if not size:  # any will do: that of the next ones
             size = max([kind for kind in kinds if kind[0] == narrow], key=lambda kind: (kind[1] > 0, kinds[kind]))[1]
-        return [i for i in free if self.kind(i) in ((narrow, size), (narrow, 0))]
+        chosen = [i for i in free if self.kind(i) in ((narrow, size), (narrow, 0))]
+        return self.without_patient(chosen) if self.patient else chosen
+
+    def without_patient(self, chosen: Sequence[int]) -> list[int]:
+        """Those of some parts that are to be one launch, without the workgroups that can wait for a later one, where
+        the longest chain waits for points: threads that wait for each other make all that is beside them slower."""
+        most = max([self.chains[i] for i in chosen])
+        now = [i for i in chosen if not self.kind(i)[1] or self.chains[i] == most]
+        return now if any(self.is_large(i) for i in now) else [*chosen]
 
     def apart(self) -> list[int]:
         """The small parts that wait for nothing, where all of them in turn take longer than a launch more."""
         free = self.free()
         trips = [small.trips for i in free if (small := self.small[i]) is not None]
         return free if sum(trips) - max(trips, default=0) > LAUNCH else []
+
+    def join_rows(self, ready: Sequence[int]) -> None:
+        """Let the workgroups of these parts also do what waits for one of them alone and reads it row by row."""
+        done = dict(zip(ready, ready, strict=True))
+        for j in [*self.left]:
+            waits = {done.get(i, i) for i in self.after[j] if i in done or i in self.left}
+            if len(waits) == 1 and (i := waits.pop()) in done and self.follow(i, j, [k for k in done if done[k] == i]):
+                self.left.remove(j)
+                done[j] = i
+
+    def follow(self, i: int, j: int, own: Sequence[int]) -> bool:
+        """Let the workgroups of a part, which does `own` parts, also do another part, where they can."""
+        first, then = self.parts[i], self.parts[j]
+        if not isinstance(first, CardPart) or not isinstance(then, CardPart) or self.meets_in_part(j, own):
+            return False
+        kernels = [
+            PlacedKernel(*alone) for k in (*own, j) if isinstance(p := self.given[k], CardPart) for alone in p.alone()
+        ]
+        made = joined_rows(kernels)
+        if made is None or len(made.refs) > self.buffers or shared_bytes(made.kernel) > self.shared:
+            return False
+        both = CardPart(*made, (*first.steps, *then.steps))
+        if self.is_narrow(both) != self.is_narrow(first):
+            return False
+        self.parts[i], self.small[i], self.flat[i] = both, None, None
+        return True
+
+    def meets_in_part(self, j: int, own: Sequence[int]) -> bool:
+        """Test whether a part touches bytes that one of some others writes, or the other way round, other than as the
+        same array."""
+        pairs = [(a, b) for i in own for a in self.touched[i] for b in self.touched[j] if a.written or b.written]
+        return any(a[:2] != b[:2] and may_overlap(a, b, self.trips) for a, b in pairs)
 
     def free(self) -> list[int]:
         """The parts that wait for nothing."""
@@ -192,8 +244,11 @@ class LaunchOrder:
         workgroups of one size, 0 for those of any size."""
         part = self.parts[i]
         assert isinstance(part, CardPart) and isinstance(part.kernel, Kernel)
-        narrow = self.narrow_apart and any(b.written and b.dtype.itemsize < WORD for b in part.kernel.buffers)
-        return narrow, group_size(part.kernel)
+        return self.is_narrow(part), group_size(part.kernel)
+
+    def is_narrow(self, part: CardPart) -> bool:
+        """Test whether a part writes narrow elements, where such parts are to be apart."""
+        return self.narrow_apart and any(b.written and b.dtype.itemsize < WORD for b in part.kernel.buffers)
 
     def is_large(self, i: int) -> bool:
         """Test whether a part is no small kernel."""
@@ -228,7 +283,7 @@ class LaunchOrder:
         parts = [self.parts[i] for i in pack]
         kernels = tuple([kernel for p in parts if isinstance(p, CardPart) for kernel in kernels_of(p.kernel)])
         texts = len({self.flat[i] or i for i in pack})
-        held = sum([b.size * b.dtype.itemsize for b in KernelsBeside(kernels).scratch])
+        held = shared_bytes(KernelsBeside(kernels))
         return texts <= BESIDE and held <= self.shared and sum([len(p.refs) for p in parts]) <= self.buffers
 
     def launch(self, pack: Sequence[int]) -> LaunchPart:
@@ -287,9 +342,14 @@ def order_launches(
     trips: Mapping[int, int] = MappingProxyType({}),
     shared: int = MOST_SHARED,
     narrow_apart: bool = True,
+    rows: bool = False,
 ) -> list[LaunchPart]:
     """The parts of consecutive launches in an order with few of them, which means the same; none has more buffers than
     this, nor more bytes of shared memory, beside those that have by themselves. `trips` are those of the loops around.
-    Kernels that write narrow elements are beside each other alone where they are to be apart.
+    Kernels that write narrow elements are beside each other alone where they are to be apart, and kernels that read
+    what another one writes `rows` by rows are done by its workgroups where that is asked for.
     """
-    return LaunchOrder(parts, buffers, trips, shared, narrow_apart).ordered()
+    order = LaunchOrder(parts, buffers, trips, shared, narrow_apart)
+    # Of ways with as few launches the first one, whose text is the shortest.
+    ways = [(False, False), (False, True), (True, True), (True, False)] if rows else [(False, False)]
+    return min([order.ordered(*way) for way in ways], key=len)

@@ -16,13 +16,15 @@ from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.lang import I64, Axis, Index, Kernel, Loop, Store, Var, neutral_element, walk
 from wholestep.kernel.workgroups import find_workgroup
 
-ROWS, COLUMNS = 16, 16
-"""The threads of a workgroup: those beside each other read one row of memory."""
+COLUMNS = 16
+"""The threads of a workgroup that are beside each other, and read one row of memory."""
+LEAST = 256
+"""The steps of a fold down a column, at least."""
 
 
-def share_columns(kernel: Kernel, enough: int) -> Kernel | None:
-    """The kernel with workgroups that share folds down columns; None where it has none, or so many points that they are
-    `enough` by themselves."""
+def share_columns(kernel: Kernel, enough: int, rows: int) -> Kernel | None:
+    """The kernel with workgroups of so many rows of threads that share folds down columns; None where it has none, or
+    so many points that they are `enough` by themselves."""
     group = find_workgroup(kernel)
     loops = [s for s in group.body if isinstance(s, Loop)]
     if group.threads or kernel.scratch or len(loops) != 1 or not group.grid or not is_sharable(loops[0]):
@@ -31,13 +33,13 @@ def share_columns(kernel: Kernel, enough: int) -> Kernel | None:
     points = 1
     for axis in group.grid:
         points *= axis.extent
-    whole = column.extent % COLUMNS == 0 and loop.axis.extent % ROWS == 0 and not column.symbolic
-    if points >= enough or not whole or loop.axis.extent < ROWS * ROWS or loop.carries:
+    whole = column.extent % COLUMNS == 0 and loop.axis.extent % rows == 0 and not column.symbolic
+    if points >= enough or not whole or loop.axis.extent < LEAST or loop.carries:
         return None
     inner = list(walk(loop.body))
     if any(not isinstance(s, Var) for s in inner) or not goes_down(inner, loop.axis, column):
         return None
-    return ColumnSharing(kernel, loop).kernel()
+    return ColumnSharing(kernel, loop, rows).kernel()
 
 
 def goes_down(body: Sequence[object], row: Axis, column: Axis) -> bool:
@@ -50,14 +52,14 @@ def goes_down(body: Sequence[object], row: Axis, column: Axis) -> bool:
 class ColumnSharing:
     """A kernel whose workgroups share the rows of some columns."""
 
-    def __init__(self, kernel: Kernel, loop: Loop) -> None:
-        self.given, self.loop = kernel, loop
+    def __init__(self, kernel: Kernel, loop: Loop, rows: int) -> None:
+        self.given, self.loop, self.rows = kernel, loop, rows
         self.group = find_workgroup(kernel)
         self.b = KernelBuilder(kernel.name)
         self.b.buffers = list(kernel.buffers)
         self.column = self.group.grid[-1]
         self.block = Axis(self.column.name, self.column.extent // COLUMNS)
-        self.down, self.across = Axis("tr", ROWS, thread=True), Axis("tc", COLUMNS, thread=True)
+        self.down, self.across = Axis("tr", rows, thread=True), Axis("tc", COLUMNS, thread=True)
         self.place = Index(0, {self.block: COLUMNS, self.across: 1})
 
     def kernel(self) -> Kernel:
@@ -79,20 +81,20 @@ class ColumnSharing:
     def of_thread(self) -> None:
         """The part of a thread, and what is done with whole folds by the threads of the first row."""
         b, loop, places = self.b, self.loop, {self.column: self.place}
-        rows = Axis(loop.axis.name, loop.axis.extent // ROWS)
+        rows = Axis(loop.axis.name, loop.axis.extent // self.rows)
         sums = sums_of(loop)
         neutral = [b.constant(neutral_element(s.op, s.result.dtype), s.result.dtype) for s in sums]
         with b.loop(rows) as summed:
-            inside = PlacedValues(b, {**places, loop.axis: Index(0, {rows: ROWS, self.down: 1})})
+            inside = PlacedValues(b, {**places, loop.axis: Index(0, {rows: self.rows, self.down: 1})})
             values = [tuple([inside.of(v) for v in f.values]) for f in loop.folds]
             parts = [summed.fold(f.op, *v, init=n) for f, v, n in zip(loop.folds, values, neutral, strict=True)]
-        buffers = [b.buffer("s", part.dtype, ROWS * COLUMNS, True, "shared") for part in parts]
+        buffers = [b.buffer("s", part.dtype, self.rows * COLUMNS, True, "shared") for part in parts]
         for buffer, part in zip(buffers, parts, strict=True):
             b.store(buffer, Index(0, {self.down: COLUMNS, self.across: 1}), part)
         b.barrier()
         outside = PlacedValues(b, places)
         inits = [outside.of(s.init) for s in sums]
-        each = Axis("u", ROWS)
+        each = Axis("u", self.rows)
         with b.loop(each) as together:
             loaded = [b.load(buffer, Index(0, {each: COLUMNS, self.across: 1})) for buffer in buffers]
             for s, x, init in zip(sums, loaded, inits, strict=True):

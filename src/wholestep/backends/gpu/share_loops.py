@@ -45,9 +45,9 @@ FEW_POINTS = 4096
 """Fewer points of a grid than this keep no card busy by themselves."""
 
 
-def share_loops(kernel: Kernel, threads: int = THREADS, enough: int = FEW_POINTS) -> Kernel:
+def share_loops(kernel: Kernel, threads: int = THREADS, enough: int = FEW_POINTS, rows: int | None = None) -> Kernel:
     """The kernel with workgroups that share its rows, where that pays and is shown to be right; else as it is. So many
-    points are `enough` to keep a card busy by themselves."""
+    points are `enough` to keep a card busy by themselves; of several points, each has a row of so many elements."""
     group = find_workgroup(kernel)
     loops = [s for s in group.body if isinstance(s, Loop)]
     if group.threads or kernel.scratch or not loops or not all(is_sharable(loop) for loop in loops):
@@ -55,7 +55,7 @@ def share_loops(kernel: Kernel, threads: int = THREADS, enough: int = FEW_POINTS
     shared = [find_shared(loop, threads) for loop in loops]
     pairs = list(zip(loops, shared, strict=True))
     points = math.prod([a.extent for a in group.grid])
-    least = threads if points > 1 else threads // 4
+    least = (rows or threads) if points > 1 else threads // 4
     if max(loop_points(replace(kernel, body=(loop,))) for loop in loops) < least:
         return kernel
     few = points < enough

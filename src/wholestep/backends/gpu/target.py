@@ -50,7 +50,8 @@ class CardTarget(Target):
     looks: LookLimits | None = CARD_LOOKS
     tiles: CardTiles | None = None
     matrices: bool = False
-    columns: bool = False
+    columns: int = 4
+    rows: int = 129
     enough: int = FEW_POINTS
     functions: Mapping[str, Expansion] = field(default_factory=dict)
 
@@ -63,12 +64,12 @@ class CardTarget(Target):
         tiled = tile_matrix_product(kernel) if self.matrices else None
         if tiled is None and self.tiles is not None:
             tiled = tile_product(kernel, self.tiles)
-        if tiled is None and self.columns:
-            tiled = share_columns(collapse_folds(kernel), self.enough)
-        return found, tiled or share_loops(collapse_folds(kernel), enough=self.enough)
+        if tiled is None:
+            tiled = share_columns(collapse_folds(kernel), self.enough, self.columns)
+        return found, tiled or share_loops(collapse_folds(kernel), enough=self.enough, rows=self.rows)
 
     def schedule_in_order(self, kernel: Kernel) -> Kernel:
-        return share_loops(interchange_loops(kernel), enough=self.enough)
+        return share_loops(interchange_loops(kernel), enough=self.enough, rows=self.rows)
 
 
 PLAIN_TILES = CardTiles((PLAIN_SHAPE,), shared=16 * 1024, least=2**17)
@@ -90,7 +91,8 @@ CUDA = CardTarget(
     split=CUDA_SPLIT,
     tiles=CardTiles(SHAPES, shared=CUDA_SHARED),
     matrices=True,
-    columns=True,
+    columns=16,
+    rows=64,
     attention=AttentionLimits(scores=2**25, block=512, narrow=True),
     enough=2**15,
 )

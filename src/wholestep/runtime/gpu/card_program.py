@@ -185,7 +185,7 @@ class CardModule:
     def ordered(self, parts: Sequence[LaunchPart]) -> list[list[Any]]:
         """Consecutive launches in their order, as JSON can hold them."""
         by = self.language
-        ordered = order_launches(parts, by.most_buffers, self.trips, by.most_shared, by.narrow_apart)
+        ordered = order_launches(parts, by.most_buffers, self.trips, by.most_shared, by.narrow_apart, by.joins_rows)
         return list(map(self.part, ordered))
 
     def launch(self, step: Launch) -> list[LaunchPart]:
