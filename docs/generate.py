@@ -42,6 +42,7 @@ from wholestep_tools.bench.device_peers import page_table as device_table
 from wholestep_tools.bench.exports import page_table as exports_table
 from wholestep_tools.bench.first_trace import page_table as trace_table
 from wholestep_tools.bench.links import table_of as links_table
+from wholestep_tools.bench.pages import page_table as pages_table
 from wholestep_tools.bench.processes import table_of as processes_table
 from wholestep_tools.bench.products import page_table as product_table
 from wholestep_tools.site import gallery
@@ -233,6 +234,7 @@ def benchmarks() -> str:
         page = with_table(page, f"records/{file}.json", models_table(FOLDER / "records" / f"{file}.json"))
     page = with_table(page, "records/processes.json", processes_table(FOLDER / "records" / "processes.json"))
     page = with_table(page, "records/exportspeed.json", exports_table(FOLDER / "records" / "exportspeed.json"))
+    page = with_table(page, "records/pagespeed.json", pages_table(FOLDER / "records" / "pagespeed.json"))
     page = with_table(page, "records/links.json", links_table(FOLDER / "records" / "links.json"))
     page = with_table(page, "records/callcosts.json", calls_table(FOLDER / "records" / "callcosts.json"))
     page = with_table(page, "records/decode.json", decode_table(FOLDER / "records" / "decode.json"))

@@ -25,6 +25,7 @@ from wholestep_tools.bench import (
     links,
     machine,
     memory,
+    pages,
     processes,
     products,
     spec,
@@ -34,6 +35,7 @@ from wholestep_tools.bench.deep import LAYERS, MODES
 from wholestep_tools.bench.deep_programs import PROGRAMS
 from wholestep_tools.bench.depth_worker import JAX, UNROLLED
 from wholestep_tools.bench.first_trace_worker import PROGRAMS as FIRST_TRACED
+from wholestep_tools.bench.page_models import MODELS
 from wholestep_tools.bench.peers import PEERS, USUAL
 from wholestep_tools.bench.real.catalog import REAL
 from wholestep_tools.bench.runner import Options, Row, run
@@ -133,6 +135,7 @@ def add(commands: Any) -> None:
     add_gallery(others)
     add_device(others)
     add_exports(others)
+    add_pages(others)
 
 
 def add_options(job: argparse.ArgumentParser, workloads: Sequence[str], rounds: int) -> None:
@@ -325,6 +328,23 @@ def add_gallery(commands: Any) -> None:
 def gallery_command(options: argparse.Namespace) -> int:
     """Run `wholestep bench gallery` as it was given."""
     return gallery.bench(gallery.chosen(options.only), options.rounds, options.budget, options.json, sys.stdout)
+
+
+def add_pages(commands: Any) -> None:
+    """Add `wholestep bench pages`."""
+    about = "Time steps of pages beside tensorgrad's, in one Chromium, in turns. npm fetches tensorgrad."
+    job = commands.add_parser("pages", help="measure pages beside tensorgrad", description=about)
+    job.formatter_class = Help
+    job.add_argument("--models", default=",".join(MODELS), metavar="NAMES", help="what to run")
+    job.add_argument("--package", default=pages.PACKAGE, metavar="NAME", help="what npm installs; a folder will do")
+    job.add_argument("--rounds", type=integer_at_least(1), default=9, metavar="N", help="how often each has its turn")
+    job.add_argument("--json", type=Path, metavar="FILE", help="also write everything here, beside other models")
+    job.set_defaults(run=pages_command)
+
+
+def pages_command(options: argparse.Namespace) -> int:
+    """Run `wholestep bench pages` as it was given."""
+    return pages.bench(pages.chosen(options.models), options.package, options.rounds, options.json, sys.stdout)
 
 
 def add_device(commands: Any) -> None:
