@@ -1,6 +1,8 @@
 """The contract of jit, trace and eval_shape: one trace for each kind of call, strict, and with its reasons."""
 
+import copy
 import gc
+import pickle
 import threading
 import tracemalloc
 
@@ -182,6 +184,25 @@ def test_nothing_grows_from_step_to_step():
     grown = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     assert grown < 50_000, "a step that kept one array would keep a hundred bytes each time"
+
+
+@ws.jit
+def doubled(x):
+    return 2.0 * x
+
+
+def repeated(x, n):
+    return x * np.ones(n)
+
+
+def test_a_program_goes_to_another_process_as_its_function():
+    assert pickle.loads(pickle.dumps(doubled)) is doubled and copy.deepcopy([doubled]) == [doubled]
+    made = ws.jit(repeated, static_argnames="n", device="reference")
+    made(1.0, 2)
+    other = pickle.loads(pickle.dumps(made))
+    assert other.traces == 0 and other.device == "reference" and other(2.0, n=3).tolist() == [2.0] * 3
+    with pytest.raises((pickle.PicklingError, AttributeError), match="lambda"):
+        pickle.dumps(ws.jit(lambda x: x))
 
 
 def test_a_shape_without_an_array_has_no_negative_size():

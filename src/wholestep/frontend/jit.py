@@ -97,7 +97,7 @@ class jit(Generic[P, R]):
         check_function(f, "jit")
         devices.check_device(device)
         check_blocks("jit", blocks)
-        self.device, self.blocks = device, blocks
+        self.device, self.blocks, self.rewrite = device, blocks, rewrite
         functools.update_wrapper(self, f)
         self.f = as_asked(f, rewrite)
         self.name = str(getattr(f, "__name__", "function"))
@@ -119,6 +119,25 @@ class jit(Generic[P, R]):
     def alike(self, f: Callable[..., Any]) -> jit[..., Any]:
         """Another function as a program for the same device, with the same choice of blocks."""
         return jit(f, device=self.device, blocks=self.blocks)
+
+    def __reduce__(self) -> Any:
+        """Pickles hold the name of a decorated function, and of others the function itself; programs stay here."""
+        own = vars(self)
+        found: Any = sys.modules.get(self.__module__)
+        name = own.get("__qualname__", "")  # which an object with __call__ does not have
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if found is self:
+            return name
+        made = functools.partial(
+            jit[..., Any],
+            static_argnums=self.static_numbers,
+            static_argnames=self.static_names,
+            device=self.device,
+            blocks=self.blocks,
+            rewrite=self.rewrite,
+        )
+        return made, (own["__wrapped__"],)
 
     @property
     def traces(self) -> int:
