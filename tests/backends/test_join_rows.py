@@ -44,6 +44,18 @@ kernel outer(y: f32[{n}], v: f32[{wide}], mut z: f32[{size}]):
             z[{wide}*i + j] = v2
 """
 N = 300
+PADDED = f"""\
+kernel padded(y: f32[{N}], mut z: f32[{2 * N}]):
+    for i in {2 * N}:
+        v0 = index(i)
+        v1 = i64({N})
+        v2 = v0 < v1
+        v3 = f32(0.0)
+        for one in 1 if v2:
+            v4 = y[i]
+            fold v5 = add(v4) from v3
+        z[i] = v5
+"""
 
 
 def dots(terms: int = 32, shared: bool = False) -> CardPart:
@@ -99,6 +111,7 @@ def test_joined_rows_as_text(golden: Any) -> None:
             outer()._replace(kernel=parse_kernel(OUTER.format(n=100, wide=20, size=2000, at="i"))),
             "there are other rows",
         ),
+        (CardPart(parse_kernel(PADDED), tuple([MemRef(0, k * 10**7) for k in (2, 4)])), "there are more rows"),
         (
             outer()._replace(
                 kernel=parse_kernel(OUTER.format(n=N, wide=20, size=N * 20, at="i").replace("f32", "i32"))
