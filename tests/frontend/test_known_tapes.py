@@ -42,6 +42,7 @@ FUNCTIONS = {
     "attention": (lambda x: np.sum(nn.scaled_dot_product_attention(x, x, x, causal=True) ** 2), X),
     "complex": (lambda z: np.sum(np.abs(np.fft.fft(z)) ** 3), X[0] + 1j * X[1]),
     "scan": (lambda x: ws.scan(lambda c, r: (np.sin(c * r), None), np.ones(3), x)[0].sum(), X),
+    "total": (lambda x: np.sum(x), X),
     "number": (lambda x: np.exp(np.sin(x)) * x**3, 0.7),
 }
 

@@ -90,16 +90,19 @@ class GraphInterpreter:
         memory: list[Any] = [None] * self.size
         for slot, array in zip(self.inputs, arrays, strict=True):
             memory[slot] = array
+        read = memory.__getitem__
         for op, sources, shapes, params, targets, dying, where in self.steps:
-            args = [memory[s] for s in sources]
-            if shapes is None:
+            args = map(read, sources)
+            if shapes is None:  # elementwise operations, which most are
                 try:
-                    out = op.ref(*args, **params)
+                    memory[targets[0]] = op.ref(*args, **params)
                 except IndexError:
-                    out = apply_primitive(op, args, params, where)
-            else:
-                args = [x if x.shape == n else np.broadcast_to(x, n) for x, n in zip(args, shapes, strict=True)]
-                out = apply_primitive(op, args, params, where)
+                    memory[targets[0]] = apply_primitive(op, [memory[s] for s in sources], params, where)
+                for slot in dying:
+                    memory[slot] = None
+                continue
+            whole = [x if x.shape == n else np.broadcast_to(x, n) for x, n in zip(args, shapes, strict=True)]
+            out = apply_primitive(op, whole, params, where)
             if op.multiple:
                 for slot, value in zip(targets, out, strict=True):
                     memory[slot] = value

@@ -209,6 +209,8 @@ class Bound:
         return options_among(self.names)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and not kwargs:
+            return self.implementation(**{self.places[0]: args[0]})
         given = dict(zip(self.places, args, strict=False))
         given.update(kwargs)
         if len(given) != len(args) + len(kwargs) or not self.names.issuperset(kwargs):

@@ -10,7 +10,7 @@ import numpy as np
 
 from wholestep.backends.reference import GraphInterpreter
 from wholestep.ir.build import build
-from wholestep.ir.graph import Node, Value
+from wholestep.ir.graph import Graph, Node, Value
 from wholestep.primitives.family import Maybe, conj, ones
 from wholestep.transforms.reverse import backward
 
@@ -21,10 +21,12 @@ Key = tuple[Any, ...]
 
 
 class Pullback(NamedTuple):
-    """The way back over a tape: a program over some of its values, and which of the wanted values it reaches."""
+    """The way back over a tape: a program over some of its values and over numbers that are the same in every run, and
+    which of the wanted values it reaches."""
 
     program: GraphInterpreter
     reads: tuple[int, ...]
+    numbers: tuple[Any, ...]
     reaches: tuple[bool, ...]
 
 
@@ -89,13 +91,25 @@ class Tape:
             return [conj(g) if self.holomorphic else g for g in found if g is not None]
 
         graph, captured = build(pull, [], name="pullback", reason="grad")
-        return Pullback(GraphInterpreter(graph), tuple([self.places[v] for v in captured]), tuple(reaches))
+        graph, numbers = without_numbers(graph)
+        program, reads = GraphInterpreter(graph), tuple([self.places[v] for v in captured])
+        return Pullback(program, reads, numbers, tuple(reaches))
 
     def gradients(self, known: Pullback) -> list[Any]:
         """The data of the cotangents of the wanted values, None where the result does not depend on one."""
         values = list(self.places)
-        found = iter(known.program([values[i].data for i in known.reads]))
+        found = iter(known.program([*[values[i].data for i in known.reads], *known.numbers]))
         return [next(found) if reached else None for reached in known.reaches]
+
+
+def without_numbers(graph: Graph) -> tuple[Graph, tuple[Any, ...]]:
+    """The graph with the numbers that it repeats as inputs after its own, and their data, which is thin."""
+    thin: dict[Value, Any] = {}
+    for node in graph.nodes:
+        if node.op.uniform or (node.op.name == "broadcast" and node.inputs[0] in thin):
+            thin[node.outputs[0]] = node.op.ref(*[thin[v] for v in node.inputs], **node.params)
+    nodes = tuple([node for node in graph.nodes if node.outputs[0] not in thin])
+    return Graph((*graph.inputs, *thin), nodes, graph.outputs, graph.name), tuple(thin.values())
 
 
 def caller_own(data: Any, value: Value, scalar: bool) -> Any:

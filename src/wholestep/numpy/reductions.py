@@ -33,6 +33,8 @@ def restore_axes(v: Value, shape: tuple[Any, ...], axes: tuple[int, ...], keepdi
 
 def reduced_axes(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
     """The axes of a reduction, which NumPy takes as integers or a tuple of them, and not as a list or a truth value."""
+    if axis is None:
+        return tuple(range(ndim))
     for one in axis if isinstance(axis, tuple) else (axis,):
         if isinstance(one, list | bool | np.bool_):
             raise AxisError(f"{name}: axis={axis!r} is no axis", hint="give an integer, or a tuple of integers")
@@ -96,7 +98,7 @@ def sum_dtype(t: Type) -> Any:
 
 def _total(name: str, primitive: Any, unit: int, combine: Any, a: Any, dtype: Any = None, **options: Any) -> Any:
     dtype = sum_dtype(lift(a).type) if dtype is None else checked(dtype)
-    if dtype == np.bool_:
+    if dtype is not None and dtype.kind == "b":
         primitive = OF_TRUTHS[primitive]
     return apply_reduction(name, primitive, a, unit, combine, dtype=dtype, **options)
 

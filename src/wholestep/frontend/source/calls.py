@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import itertools
 import weakref
 from collections.abc import Callable
 from dataclasses import is_dataclass
 from types import BuiltinFunctionType, CellType, FunctionType, GeneratorType, MethodType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import INSTANCES, JOINERS, REPLACED, is_traced
+from wholestep.frontend.dispatch import (
+    FUNCTIONS,
+    HOOKS,
+    INSTANCES,
+    JOINERS,
+    REPLACED,
+    is_traced,
+    with_documented_errors,
+)
 from wholestep.frontend.source import answers
 from wholestep.frontend.source.fresh import FreshArray, FreshMethod, live
 from wholestep.frontend.source.members import MARKED, Operand, Owner, function_of, member_of, names_in
@@ -169,15 +178,44 @@ def numpy_answer(f: Any) -> Answer:
 
     inputs = f.nin if isinstance(f, np.ufunc) else MANY
     dispatches = type(f) in DISPATCHING
+    direct = direct_answer(f) if dispatches else None
 
     def answered(*args: Any, **kwargs: Any) -> Any:
         if dispatches and not kwargs and are_simple(args):
+            if direct is not None and len(args) == direct.operands:
+                return direct.answer(f, args)
             return f(*args)  # which asks the traced array
         if len(args) > inputs:
             args, kwargs = args[:inputs], {**kwargs, "out": (*args[inputs:], *[None] * (inputs + f.nout - len(args)))}
         return answers.answer(f, hooked_arguments(args), {k: hooked(v) for k, v in kwargs.items()})
 
     return answered
+
+
+class DirectAnswer(NamedTuple):
+    """What answers a call of a function of NumPy's with so many traced arrays and numbers, without NumPy's detour."""
+
+    operands: int
+    answer: Callable[[Any, tuple[Any, ...]], Any]
+
+
+def direct_answer(f: Any) -> DirectAnswer | None:
+    """The direct answer of a ufunc with all its operands, and of a function that needs one argument, with that one."""
+    if isinstance(f, np.ufunc):
+        return DirectAnswer(f.nin, ufunc_answer)
+    implementation = FUNCTIONS.get(f)
+    if implementation is None:
+        return None
+    parameters = inspect.signature(f).parameters.values()
+    needed = [p for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
+    unnamed = [p for p in parameters if p.kind is p.VAR_POSITIONAL]
+    answer = functools.partial(with_documented_errors, implementation)
+    return DirectAnswer(1, lambda f, args: answer(f, args, {})) if len(needed) == 1 and not unnamed else None
+
+
+def ufunc_answer(f: Any, args: tuple[Any, ...]) -> Any:
+    """The call of a ufunc, as the protocol of traced arrays makes it."""
+    return HOOKS.ufunc(f, *args, method="__call__")
 
 
 MANY = 64
