@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.special
 
 import wholestep as ws
 from wholestep import nn
@@ -24,7 +25,29 @@ def products(q, k):
     return q @ k.swapaxes(-1, -2)
 
 
+def total(x):
+    return x.sum(axis=-1, keepdims=True)
+
+
+def powers(scores):
+    return np.exp(scores - scores.max(axis=-1, keepdims=True))
+
+
+def logarithms(scores):
+    """The logarithm of the sum of each row's exponentials."""
+    return np.log(total(powers(scores))) + scores.max(axis=-1, keepdims=True)
+
+
 FORMS = {
+    "softmax of SciPy": lambda q, k, v: scipy.special.softmax(products(q, k), axis=-1) @ v,
+    "logsumexp of SciPy": lambda q, k, v: (
+        np.exp((s := products(q, k)) - scipy.special.logsumexp(s, axis=-1, keepdims=True)) @ v
+    ),
+    "logarithms": lambda q, k, v: np.exp((s := np.where(SEEN, products(q, k), -np.inf)) - logarithms(s)) @ v,
+    "inverse": lambda q, k, v: (p := powers(products(q, k))) * (1 / total(p)) @ v,
+    "power": lambda q, k, v: total(powers(s := products(q, k))) ** -1.0 * powers(s) @ v,
+    "keys first": lambda q, k, v: softmax(np.einsum("bhsd,bhtd->bhts", k, q)) @ v,
+    "values first": lambda q, k, v: np.einsum("bhsd,bhts->bhtd", v, softmax(products(q, k))),
     "plain": lambda q, k, v: softmax(products(q, k)) @ v,
     "divided": lambda q, k, v: softmax(products(q, k) / np.sqrt(WIDTH)) @ v,
     "causal": lambda q, k, v: softmax(np.where(SEEN, products(q, k) * WIDTH**-0.5, -np.inf)) @ v,
@@ -122,6 +145,9 @@ def without_maximum(q, k, v):
 
 
 LEFT = {
+    "a total without derivative": lambda q, k, v: (p := powers(products(q, k))) / ws.stop_gradient(total(p)) @ v,
+    "another total": lambda q, k, v: powers(products(q, k)) / total(powers(products(q, v))) @ v,
+    "another shift": lambda q, k, v: np.exp((s := products(q, k)) - (np.log(total(powers(s))) + 0.5)) @ v,
     "weights are used": used,
     "along queries": lambda q, k, v: nn.softmax(products(q, k), axis=-2) @ v,
     "no maximum": without_maximum,

@@ -39,12 +39,14 @@ SOFTMAXES = {
     "inverse": lambda s: (
         np.exp(s - s.max(-1, keepdims=True)) * (1 / np.exp(s - s.max(-1, keepdims=True)).sum(-1)[..., None])
     ),
+    "power": lambda s: (p := np.exp(s - s.max(-1, keepdims=True))) * p.sum(-1, keepdims=True) ** -1.0,
     "assigned": lambda s: in_place_softmax(s),
 }
 MIXINGS = {
     "product": lambda w, v: w @ v,
     "einsum": lambda w, v: np.einsum("...ts,...sd->...td", w, v),
     "turned": lambda w, v: np.einsum("...ts,...sd->...dt", w, v),
+    "values first": lambda w, v: np.einsum("...sd,...ts->...td", v, w),
 }
 SCALES = ("none", "query", "key", "both", "times", "divided", "late", "tiny", "negative")
 SCALED = {"times": lambda s, root: s * 0.4, "divided": lambda s, root: s / root, "negative": lambda s, root: -s}
@@ -87,6 +89,10 @@ class Spelling:
         self.seen = rng.random(whole) < 0.6
         if self.floor == -np.inf:
             self.seen[:, 0] = True  # a row without a key is NaN, and other gradients by blocks are NaN with it
+        if (self.mask, self.floor) == ("given added", -1e9):
+            self.seen[:, 0] = (
+                True  # scores that are all added to -1e9 keep seven digits, in whatever order they are summed
+            )
         self.bias = rng.normal(size=whole)
 
     def shapes(self):

@@ -193,7 +193,7 @@ def numpy_answer(f: Any) -> Answer:
 
 
 class DirectAnswer(NamedTuple):
-    """What answers a call of a function of NumPy's with so many traced arrays and numbers, without NumPy's detour."""
+    """An answer to calls of a NumPy function with so many traced arrays and numbers, without NumPy's detour."""
 
     operands: int
     answer: Callable[[Any, tuple[Any, ...]], Any]

@@ -13,19 +13,12 @@ from wholestep.passes.attention_pattern.masks import (
     number_of_all,
     thinned,
 )
+from wholestep.passes.attention_pattern.softmaxes import softmax_operand
 from wholestep.primitives.arithmetic import add, div, mul, sub
 from wholestep.primitives.contraction import contract, parts
 from wholestep.primitives.creation import cast
-from wholestep.primitives.family import Primitive
-from wholestep.primitives.functions import exp
 from wholestep.primitives.logic import select
-from wholestep.primitives.marks import identity, stop_gradient
-from wholestep.primitives.movement import broadcast, reshape
-from wholestep.primitives.reduction import max_, sum_
-from wholestep.primitives.structure import composite
 
-SOFTMAX = "softmax"
-"""The label of a softmax that is a composite."""
 NO_MASKS = WrittenMasks((), (), (), (), float("-inf"))
 
 
@@ -64,24 +57,29 @@ class WrittenAttention(NamedTuple):
     """The nodes of attention: its last product, its scores, and all that is between them."""
 
     mixing: Node
+    weights: int
+    """The position of the weights among the operands of the last product."""
     scores: Scores
     inner: tuple[Node, ...]
     """The nodes whose results nothing else may use."""
+
+    def attended(self) -> tuple[Value, Value, Value]:
+        """Queries, keys and values."""
+        q, k = self.scores.node.inputs[:: -1 if keys_first(self.scores.node) else 1]
+        return q, k, self.mixing.inputs[1 - self.weights]
 
 
 def written_attention(node: Node) -> WrittenAttention | None:
     """The attention whose last product is this node."""
     if node.op is not contract or not dtypes.is_float(node.outputs[0].dtype):
         return None
-    between: list[Node] = []
-    weights = through_casts(node.inputs[0], between)
-    x = softmax_operand(weights, between)
-    if x is None:
-        return None
-    scores = scores_of(through_casts(x, between))
-    if scores is None or scores.node.outputs[0].shape != node.inputs[0].shape:
-        return None
-    return WrittenAttention(node, scores, (*between, *scores.between, scores.node))
+    for at, operand in enumerate(node.inputs):
+        between: list[Node] = []
+        x = softmax_operand(through_casts(operand, between), between)
+        scores = None if x is None else scores_of(through_casts(x, between))
+        if scores is not None and scores.node.outputs[0].shape == operand.shape:
+            return WrittenAttention(node, at, scores, (*between, *scores.between, scores.node))
+    return None
 
 
 def through_casts(v: Value, between: list[Node]) -> Value:
@@ -95,53 +93,6 @@ def through_casts(v: Value, between: list[Node]) -> Value:
 def is_cast(node: Node) -> bool:
     """True for a cast between floating dtypes."""
     return node.op is cast and all([dtypes.is_float(v.dtype) for v in (*node.inputs, *node.outputs)])
-
-
-def softmax_operand(weights: Value, between: list[Node]) -> Value | None:
-    """The operand of the softmax along the last axis that a value is; None where it is none."""
-    node = weights.node
-    if node is None:
-        return None
-    if node.op is composite and node.params["label"] == SOFTMAX and len(node.inputs) == 1:
-        body = node.params["graph"]
-        found = softmax_operand(body.outputs[0], [])
-        between.append(node)
-        return node.inputs[0] if found is not None and without_marks(found) is body.inputs[0] else None
-    if node.op is not div:
-        return None
-    powers, total = node.inputs
-    between.append(node)
-    if not is_row_reduction(total, sum_, powers, between) or powers.node is None or powers.node.op is not exp:
-        return None
-    off = powers.node.inputs[0].node
-    between.append(powers.node)
-    if off is None or off.op is not sub:
-        return None
-    between.append(off)
-    x, largest = off.inputs
-    return x if is_row_reduction(largest, max_, x, between) else None
-
-
-def without_marks(v: Value) -> Value:
-    """The value behind marks that rename it."""
-    while v.node is not None and v.node.op.alias:
-        v = v.node.inputs[0]
-    return v
-
-
-def is_row_reduction(v: Value, op: Primitive, of: Value, between: list[Node]) -> bool:
-    """True where a value repeats along the last axis what a reduction along it makes of another value."""
-    node, last = v.node, of.ndim - 1
-    if node is None or node.op is not broadcast or v.shape != of.shape or last in node.params["axes"]:
-        return False
-    while node is not None and node.op in (broadcast, reshape, stop_gradient, identity):
-        between.append(node)
-        v = node.inputs[0]
-        node = v.node
-    if node is None or node.op is not op or node.params["axes"] != (last,) or node.inputs[0] is not of:
-        return False
-    between.append(node)
-    return True
 
 
 def scores_of(v: Value) -> Scores | None:
@@ -215,7 +166,9 @@ def roles_of(found: WrittenAttention) -> tuple[Roles, tuple[str, str, str], str]
     Scores have the leading axes first, then a group's if there is one, queries, and keys.
     """
     (q, k), scores = contraction_labels(found.scores.node)
+    q, k = (k, q) if keys_first(found.scores.node) else (q, k)
     (weights, v), out = contraction_labels(found.mixing)
+    weights, v = (v, weights) if found.weights else (weights, v)
     key = scores[-1:]
     if key in q or key not in k:
         return None
@@ -237,6 +190,12 @@ def roles_of(found: WrittenAttention) -> tuple[Roles, tuple[str, str, str], str]
         sorted(lead + roles.groups + roles.query + "\0"),
     )
     return (roles, (q, k, v), out) if whole == wanted and scores == lead + "".join(own) + key else None
+
+
+def keys_first(node: Node) -> bool:
+    """True for scores of which the first operand has the axis of the keys, which is the last."""
+    (a, b), out = contraction_labels(node)
+    return out[-1:] in a and out[-1:] not in b
 
 
 def contraction_labels(node: Node) -> tuple[tuple[str, str], str]:

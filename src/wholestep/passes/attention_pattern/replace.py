@@ -136,9 +136,9 @@ def replacements(nodes: Sequence[Node], held: Collection[Value]) -> list[Replace
 
 
 def may_mix(node: Node) -> bool:
-    """True where the first operand of a product may be the weights of long attention."""
-    shape = node.inputs[0].shape
-    return len(shape) >= 2 and all([isinstance(n, int) for n in shape]) and is_long(shape[-2], shape[-1])
+    """True where an operand of a product may be the weights of long attention."""
+    shapes = [v.shape for v in node.inputs]
+    return any([len(n) >= 2 and all([isinstance(m, int) for m in n]) and is_long(n[-2], n[-1]) for n in shapes])
 
 
 def is_apart(found: WrittenAttention, users: dict[Value, list[Node]], held: Collection[Value]) -> bool:
@@ -225,8 +225,8 @@ def on_new_operands(item: Replacement, env: dict[Value, Value]) -> Value:
         dynamic=tuple([(part._replace(value=env[part.value]), positive) for part, positive in masks.dynamic]),
         added=tuple([(part._replace(value=env[part.value]), factor) for part, factor in masks.added]),
     )
-    q, k = item.found.scores.node.inputs
-    return item._replace(masks=own).emitted(env[q], env[k], env[item.found.mixing.inputs[1]])
+    q, k, v = item.found.attended()
+    return item._replace(masks=own).emitted(env[q], env[k], env[v])
 
 
 def note_on_attention(item: Replacement) -> str:
@@ -250,8 +250,7 @@ def with_blocked_attention(nodes: Sequence[Node], held: Collection[Value], activ
         if not active.isdisjoint(item.found.scores.shown.terms):
             continue
         start, before = len(builder.nodes), blame(item.found.mixing.where)
-        q, k = item.found.scores.node.inputs
-        made = item.emitted(q, k, item.found.mixing.inputs[1])
+        made = item.emitted(*item.found.attended())
         blame(before)
         same = Node(identity, (made,), {}, item.found.mixing.where)
         same.outputs = item.found.mixing.outputs
