@@ -12,6 +12,7 @@ from wholestep.backends.reference import GraphInterpreter
 from wholestep.ir.build import build
 from wholestep.ir.graph import Graph, Node, Value
 from wholestep.primitives.family import Maybe, conj, ones
+from wholestep.primitives.movement import broadcast
 from wholestep.transforms.reverse import backward
 
 MOST = 512
@@ -106,7 +107,7 @@ def without_numbers(graph: Graph) -> tuple[Graph, tuple[Any, ...]]:
     """The graph with the numbers that it repeats as inputs after its own, and their data, which is thin."""
     thin: dict[Value, Any] = {}
     for node in graph.nodes:
-        if node.op.uniform or (node.op.name == "broadcast" and node.inputs[0] in thin):
+        if node.op.uniform or (node.op is broadcast and node.inputs[0] in thin):
             thin[node.outputs[0]] = node.op.ref(*[thin[v] for v in node.inputs], **node.params)
     nodes = tuple([node for node in graph.nodes if node.outputs[0] not in thin])
     return Graph((*graph.inputs, *thin), nodes, graph.outputs, graph.name), tuple(thin.values())
