@@ -35,6 +35,8 @@ class Result:
     >>> r = Result(np.array([2.0, 1.0]), np.array([True, True]), ResultDetails(guarded=True))
     >>> r.loss, r.steps, r.status
     (1.0, 2, 'completed')
+    >>> str(Result(np.array([2.0, np.nan]), np.array([True, False]), ResultDetails(guarded=True)))
+    'loss 2.0000, 1 of 2 steps skipped'
     """
 
     __slots__ = ("_flags", "_losses", "_more")
@@ -140,7 +142,11 @@ class Result:
         return self.loss
 
     def __str__(self) -> str:
-        return f"loss {np.mean(self.losses):.4f}" if self.steps else "no step"
+        if not self.steps:
+            return "no step"
+        counted = self.losses[self.flags] if 0 < self.skipped < self.steps else self.losses
+        left_out = f", {self.skipped} of {self.steps} steps skipped" if self.steps > 1 else ", skipped"
+        return f"loss {np.mean(counted):.4f}{left_out * bool(self.skipped)}"
 
     def __repr__(self) -> str:
         return f"Result({self}, {self.steps} step{'s' * (self.steps != 1)}, {self.status})"
