@@ -260,7 +260,7 @@ class ReentrancyError(WholestepError, RuntimeError):
 
 
 class UnknownNameError(WholestepError, AttributeError):
-    """A name of another library, where this one has another name for it."""
+    """A name that is not there, where the library has another one for it, or others like it."""
 
 
 class ArgumentError(WholestepError, TypeError):

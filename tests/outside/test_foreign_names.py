@@ -66,6 +66,21 @@ def test_names_of_other_namespaces_and_in_other_letters(place, name):
         looked_up(place, name)
 
 
+@pytest.mark.parametrize(
+    ("place", "name", "near"),
+    [
+        ("ws", "value_grad", "value_and_grad"),
+        ("ws.nn", "Lineer", "Linear"),
+        ("ws.nn", "cross_entropy_loss", "cross_entropy"),
+        ("ws.optim", "adamm", "adam"),
+        ("ws.optim", "cosine_decay", "cosine"),
+    ],
+)
+def test_names_much_like_it_are_told(place, name, near):
+    with pytest.raises(UnknownNameError, match=rf"names like it: (.*, )?{place}\.{near}(,|$)"):
+        looked_up(place, name)
+
+
 def test_they_are_attribute_errors():
     assert issubclass(UnknownNameError, AttributeError) and not hasattr(ws.nn, "ReLU")
 

@@ -19,13 +19,16 @@ PLACES = ("ws.nn", "ws.optim", "ws.random", "ws.nn.metrics", "ws.nn.init", "ws")
 def unknown(place: str, name: str, shown: str = "", what: str = "attribute") -> AttributeError:
     """The error for a name that `place`, a key of the table of foreign names, does not have.
 
-    A name of another library, or of another namespace here, gets an answer; any other is a plain AttributeError.
+    A name of another library, or of another namespace here, gets an answer, and one that is like names of a namespace
+    gets these; any other is a plain AttributeError.
     """
     shown = shown or f"module '{place.replace('ws', 'wholestep', 1)}'"
     answer = NAMES[place].get(name) or elsewhere(place, name)
-    if answer is None:
+    near = near_names(place, name) if answer is None else []
+    if answer is None and not near:
         return AttributeError(f"{shown} has no {what} {name!r}", name=name)
-    return UnknownNameError(f"{shown} has no {what} {name!r}", hint=instead(answer))
+    hint = f"names like it: {', '.join(near)}" if answer is None else instead(answer)
+    return UnknownNameError(f"{shown} has no {what} {name!r}", hint=hint)
 
 
 def instead(answer: Ours) -> str:
@@ -47,6 +50,27 @@ def elsewhere(place: str, name: str) -> Ours | None:
         if same and other == place:
             return Ours(f"{other}.{min(same, key=str.isupper)}")
     return None
+
+
+def near_names(place: str, name: str, count: int = 3) -> list[str]:
+    """Public names of a namespace that are spelled much like a name, or that have a word of it."""
+    if name.startswith("_") or not place.startswith("ws"):
+        return []
+    known = [
+        n
+        for n in public_names(sys.modules.get("wholestep" + place.removeprefix("ws")))
+        if n[0].isupper() == name[0].isupper()
+    ]
+    found = close_names(name, known, count)
+    words = {word for word in name.lower().split("_") if len(word) > 3}
+    found += [n for n in known if n not in found and not words.isdisjoint(n.split("_"))]
+    return [f"{place}.{n}" for n in found[:count]]
+
+
+def close_names(name: str, known: Sequence[str], count: int) -> list[str]:
+    """The names that are spelled most like another one."""
+    # Most programs never ask for it, nor for the module that knows.
+    return importlib.import_module("difflib").get_close_matches(name, known, n=count, cutoff=0.75)  # type: ignore[no-any-return]
 
 
 def public_names(module: Any) -> Sequence[str]:
@@ -119,7 +143,5 @@ def keyword(foreign: str, names: Sequence[str]) -> str:
     table = KEYWORDS.get(foreign, ())
     if len(table) > 1 and foreign == "betas" and set(table) <= set(names):
         return " and ".join(table)
-    found = [n for n in table if n in names]
-    if not found:  # which most programs never ask for, nor for the module that knows
-        found = importlib.import_module("difflib").get_close_matches(foreign, names, n=1, cutoff=0.75)
+    found = [n for n in table if n in names] or close_names(foreign, names, 1)
     return (found or [""])[0]
