@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import re
 import sys
 from collections import Counter
@@ -19,10 +18,10 @@ from wholestep.collector import without_garbage_collection
 from wholestep.compiler import devices
 from wholestep.compiler.backends import DEFAULT_DEVICE
 from wholestep.dims import bind
-from wholestep.errors import DtypeError, StaticArgumentError, TreeError
+from wholestep.errors import DtypeError, StaticArgumentError
 from wholestep.exits import UNBROKEN
 from wholestep.frontend import outside
-from wholestep.frontend.argument_kinds import enters, kind_of, number_kind
+from wholestep.frontend.argument_kinds import complete_statics, enters, kind_of, number_kind
 from wholestep.frontend.array import Array
 from wholestep.frontend.axis_names import surrounding_axes
 from wholestep.frontend.closure_reads import Reading, readings
@@ -395,23 +394,6 @@ def numbered(names: Sequence[str]) -> list[str]:
     """
     often = Counter(names)
     return [name if often[name] == 1 else f"{name}_{i}" for i, name in enumerate(names)]
-
-
-def complete_statics(
-    f: Any, numbers: tuple[int, ...], names: tuple[str, ...]
-) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Static arguments by position and by name, each inferred from the other; raises TreeError for names f has not."""
-    try:
-        parameters = list(inspect.signature(f).parameters)
-    except (TypeError, ValueError):
-        return numbers, names
-    unknown = [n for n in names if n not in parameters]
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(f).parameters.values())
-    if unknown and not takes_any:
-        raise TreeError(f"jit: static_argnames names {unknown[0]!r}, which the function does not take")
-    by_name = tuple(parameters.index(n) for n in names if n in parameters)
-    by_number = tuple(parameters[n] for n in numbers if -len(parameters) <= n < len(parameters))
-    return tuple(dict.fromkeys((*numbers, *by_name))), tuple(dict.fromkeys((*names, *by_number)))
 
 
 def own_copy(out: Any, scalar: bool) -> Any:
