@@ -3,6 +3,7 @@
 import sys
 import threading
 import traceback
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from tests.ordinary import members
 from tests.ordinary.members import FUNCTIONS, OUTSIDE, Layered, Vector
 
 import wholestep as ws
+from wholestep.frontend.source.wrappers import chosen_method_call
 
 CHOOSE = (members.compares,)
 """Functions that ask for the truth of a traced value."""
@@ -148,3 +150,10 @@ def test_threads_trace_members_at_once() -> None:
         thread.join()
     assert found == [True] * 20
     assert bits() == before
+
+
+def test_a_chosen_method_may_be_an_object() -> None:
+    """From Python 3.14 on, an attribute made by `functools.singledispatchmethod` is an object, with these three."""
+    dispatcher = vars(members.Cached)["size"].dispatcher
+    given = SimpleNamespace(_dispatch=dispatcher.dispatch, _obj=members.Cached(2.0), _cls=members.Cached)
+    assert chosen_method_call(lambda f: f, given, 3.0) == 6.0 and chosen_method_call(lambda f: f, given, "abc") == 3

@@ -29,7 +29,14 @@ from wholestep.frontend.source.fresh import FreshArray, FreshMethod, live
 from wholestep.frontend.source.members import MARKED, Operand, Owner, function_of, member_of, names_in
 from wholestep.frontend.source.python_calls import PYTHON, is_instance
 from wholestep.frontend.source.rewriting import rewritten_code
-from wholestep.frontend.source.wrappers import CACHED, cached_call, choice_answer, remembered
+from wholestep.frontend.source.wrappers import (
+    CACHED,
+    CHOSEN_METHOD,
+    cached_call,
+    choice_answer,
+    chosen_method_call,
+    remembered,
+)
 from wholestep.ir.build import current
 
 Answer = Callable[..., Any]
@@ -127,6 +134,11 @@ def of_function(f: FunctionType) -> Any:
         return managed(f)
     answer = choice_answer(f)
     return of_library(f) if answer is None else functools.partial(answer, HOOK.call, f)
+
+
+def of_chosen_method(f: Any) -> Any:
+    """A method that is chosen by the class of its first argument, as an object of Python's own."""
+    return functools.partial(chosen_method_call, HOOK.call, f)
 
 
 def of_cached(f: Any) -> Any:
@@ -396,4 +408,5 @@ KINDS: dict[type, Callable[[Any], Any]] = {
     functools.partial: of_partial,
     CACHED: of_cached,
     FreshMethod: unchanged,
+    **({} if CHOSEN_METHOD is None else {CHOSEN_METHOD: of_chosen_method}),
 }

@@ -29,6 +29,8 @@ def _method_code() -> CodeType | None:
 
 
 CHOOSING_METHOD = _method_code()
+CHOSEN_METHOD: Any = getattr(functools, "_singledispatchmethod_get", None)
+"""The class of what it gives from Python 3.14 on; None before."""
 
 
 def remembered(key: Any, make: Callable[[], Any], *held: Any) -> Any:
@@ -88,13 +90,22 @@ def chosen_call(call: Call, f: Any, /, *args: Any, **kwargs: Any) -> Any:
     return call(f.dispatch(class_of(args[0])))(*args, **kwargs)
 
 
-def chosen_method_call(call: Call, f: FunctionType, /, *args: Any, **kwargs: Any) -> Any:
-    """A call of a method of `functools.singledispatchmethod`, of the object in its closure."""
-    held = dict(zip(f.__code__.co_freevars, [c.cell_contents for c in f.__closure__ or ()], strict=True))
-    if not args or not {"self", "obj", "cls"} <= held.keys():
+def chosen_method_call(call: Call, f: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """A call of a method of `functools.singledispatchmethod`, of the object that it holds."""
+    dispatch, obj, owner = held_choice(f)
+    if not args or dispatch is None:
         return f(*args, **kwargs)
-    method = held["self"].dispatcher.dispatch(class_of(args[0]))
-    return call(method.__get__(held["obj"], held["cls"]))(*args, **kwargs)
+    return call(dispatch(class_of(args[0])).__get__(obj, owner))(*args, **kwargs)
+
+
+def held_choice(f: Any) -> tuple[Any, Any, Any]:
+    """What chooses a method by a class, and the object and the class that it is a method of."""
+    if not isinstance(f, FunctionType):
+        return f._dispatch, f._obj, f._cls
+    held = dict(zip(f.__code__.co_freevars, [c.cell_contents for c in f.__closure__ or ()], strict=True))
+    whole = held.get("self")  # the descriptor in the first versions of 3.11 and 3.12, and then its function alone
+    dispatch = held.get("dispatch") if whole is None else whole.dispatcher.dispatch
+    return dispatch, held.get("obj"), held.get("cls")
 
 
 def choice_answer(f: FunctionType) -> Any:
