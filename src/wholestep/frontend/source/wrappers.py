@@ -99,7 +99,7 @@ def chosen_method_call(call: Call, f: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 
 def held_choice(f: Any) -> tuple[Any, Any, Any]:
-    """What chooses a method by a class, and the object and the class that it is a method of."""
+    """The function that chooses a method by a class, and the object and the class that it is a method of."""
     if not isinstance(f, FunctionType):
         return f._dispatch, f._obj, f._cls
     held = dict(zip(f.__code__.co_freevars, [c.cell_contents for c in f.__closure__ or ()], strict=True))
