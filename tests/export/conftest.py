@@ -45,9 +45,8 @@ def opened(browser: Chromium, tmp_path: Path) -> Iterator[Open]:
             browser.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
             tabs.append(browser.tab(f"{address}/train.html", before))
             # The page's script runs some time after its text is there.
-            tabs[-1].wait(
-                "typeof one === 'function' && (one('status').className === 'bad' || one('status').textContent.match(/Ready|[.] *$/))"
-            )
+            said = "one('status').className === 'bad' || one('status').textContent.match(/Ready|[.] *$/)"
+            tabs[-1].wait(f"typeof one === 'function' && ({said})")
             if not before:
                 tabs[-1].wait("one('status').textContent.startsWith('Ready')")
             return tabs[-1]
