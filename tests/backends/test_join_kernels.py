@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,13 +32,18 @@ from wholestep_tools.drawn.training import training
 BUFFERS = 60
 
 
-def joined_steps(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """Steps with their consecutive launches in order, and joined."""
+def in_order(parts: Sequence[Any]) -> Sequence[Any]:
+    """Launches in order, and joined."""
+    return order_launches(parts, BUFFERS)
+
+
+def joined_steps(steps: Sequence[Step], order: Callable[[Sequence[Any]], Sequence[Any]] = in_order) -> tuple[Step, ...]:
+    """Steps with their consecutive launches in an order."""
     out: list[Step] = []
     parts: list[Any] = []
 
     def end() -> None:
-        for part in order_launches(parts, BUFFERS):
+        for part in order(parts):
             assert isinstance(part, CardPart)
             for kernel, refs in part.alone():
                 verify_kernel(kernel)
@@ -49,7 +55,7 @@ def joined_steps(steps: Sequence[Step]) -> tuple[Step, ...]:
             parts.append(CardPart(step.kernel, step.refs))
         else:
             end()
-            out.append(map_nested(step, joined_steps))
+            out.append(map_nested(step, partial(joined_steps, order=order)))
     end()
     return tuple(out)
 

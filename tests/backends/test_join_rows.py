@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.backends.test_join_kernels import BUFFERS, DOUBLED, ShuffledThreads, ran
+from tests.backends.test_join_kernels import BUFFERS, DOUBLED, ShuffledThreads, joined_steps, ran
 from tests.kernel.parse import parse_kernel
 
 from wholestep.backends.gpu.join_kernels import LAUNCH
@@ -16,10 +16,9 @@ from wholestep.backends.gpu.launch_order import CardPart, LaunchOrder, order_lau
 from wholestep.backends.gpu.share_loops import share_loops
 from wholestep.backends.gpu.target import OPENCL
 from wholestep.kernel.lang import Barrier, Kernel, walk
-from wholestep.kernel.verify import verify_kernel
 from wholestep.kernel.workgroups import find_workgroup
 from wholestep.lower.compile import lower_program
-from wholestep.lower.program.steps import Launch, MemRef, Step, map_nested
+from wholestep.lower.program.steps import MemRef
 from wholestep.passes.pipeline import ALL_PASSES, run_passes
 from wholestep_tools.drawn.law import unexplained
 from wholestep_tools.drawn.training import training
@@ -164,32 +163,14 @@ def test_rows_are_joined_where_that_saves_a_launch() -> None:
     assert [kernel.name for kernel, _ in found.alone()] == ["outer", "outer"]
 
 
-def rows_joined(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """Steps with their consecutive launches joined row by row."""
-    out: list[Step] = []
-    parts: list[Any] = []
-
-    def end() -> None:
-        for part in LaunchOrder(parts, BUFFERS, {}, 8192, True).ordered(True, True):
-            assert isinstance(part, CardPart)
-            for kernel, refs in part.alone():
-                verify_kernel(kernel)
-                out.append(Launch(kernel, refs))
-        parts.clear()
-
-    for step in steps:
-        if isinstance(step, Launch):
-            parts.append(CardPart(step.kernel, step.refs))
-        else:
-            end()
-            out.append(map_nested(step, rows_joined))
-    end()
-    return tuple(out)
+def by_rows(parts: Sequence[Any]) -> Sequence[Any]:
+    """Launches in order, joined row by row."""
+    return LaunchOrder(parts, BUFFERS, {}, 8192, True).ordered(True, True)
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_program_in_joined_rows_means_the_same(seed: int) -> None:
     made = training((seed, 6), 12)
     plan = lower_program(run_passes(made.graph, ALL_PASSES), OPENCL, made.resident)
-    object.__setattr__(plan, "steps", rows_joined(plan.steps))
+    object.__setattr__(plan, "steps", joined_steps(plan.steps, by_rows))
     assert not unexplained(made.graph, made.args, ShuffledThreads(plan)(made.args))
