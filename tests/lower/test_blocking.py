@@ -32,7 +32,7 @@ from wholestep.lower.blocking.contraction_nest import find_contraction
 from wholestep.lower.compile import lower_program
 from wholestep.lower.program.program import LoweredProgram
 from wholestep.lower.program.steps import ForLoop, Launch, walk_steps
-from wholestep.lower.verify_program import kernel_footprint, verify_program
+from wholestep.lower.verify_program import kernel_footprint, overwrites_after_read, verify_program
 from wholestep.runtime.cpu import thread_pool
 from wholestep_tools.drawn.law import compiled
 
@@ -523,3 +523,31 @@ def test_what_a_step_has_stored_it_may_load() -> None:
     assert loads_first(source.format(count=15, place="16*i + m"))
     assert loads_first(source.format(count=16, place="15*i + m"))
     assert loads_first(source.format(count=16, place="m"))
+
+
+BLOCKS = """\
+kernel blocks(b0: f32[960], mut b1: f32[960]):
+    v0 = f32(2.0)
+    for i in 10:
+        for j in 64:
+            v1 = b0[96*i + j]
+            v2 = v1 * v0
+            b1[96*i + j] = v2
+        for j_1 in 31:
+            v3 = b0[96*i + j_1 + {start}]
+"""
+COPIED = """\
+            b1[96*i + j_1 + 64] = v3
+"""
+SUMMED = """\
+            fold v4 = add(v3) from v0
+        b1[96*i + 95] = v4
+"""
+
+
+@pytest.mark.parametrize("last", [COPIED, SUMMED])
+@pytest.mark.parametrize(("start", "fits"), [(64, True), (63, False), (0, False)])
+def test_blocks_of_columns_may_go_where_their_operand_was(last: str, start: int, fits: bool) -> None:
+    """Each block has loops of its own; one that reads another's columns would read what that has written."""
+    kernel = KernelParser((BLOCKS + last).format(start=start)).kernel()
+    assert overwrites_after_read(kernel, *kernel.buffers) == fits

@@ -251,6 +251,16 @@ def surely_disjoint(
     return not any(may_be_zero(const, [way, *terms]) for way in (ahead, behind))
 
 
+def never_meet(first: MemoryAccess, second: MemoryAccess) -> bool:
+    """Test whether two accesses touch different places for certain, each in any step of its loops."""
+    one, two = affine_form(first.offset), affine_form(second.offset)
+    terms = []
+    for plain, sign in ((one, 1), (two, -1)):
+        terms += [multiples_of(sign * c, 0, axis.extent - 1) for axis, c in plain.axes.items()]
+        terms += [multiples_of(sign * c, *value_range(value)) for value, c in plain.values.items()]
+    return not may_be_zero(one.const - two.const, terms)
+
+
 def multiples_of(factor: int, low: float, high: float) -> MultipleRange:
     """The multiples of a factor, from this many to that many."""
     if not factor:

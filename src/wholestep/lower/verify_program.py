@@ -13,7 +13,7 @@ import numpy.typing as npt
 from wholestep.dims import most
 from wholestep.errors import PlanError
 from wholestep.kernel.accesses import MemoryAccess, space_accesses
-from wholestep.kernel.dependence import affine_form, index_range, surely_happens
+from wholestep.kernel.dependence import affine_form, index_range, never_meet, surely_happens
 from wholestep.kernel.lang import Axis, Buffer, Index, Kernel
 from wholestep.kernel.verify import verify_kernel
 from wholestep.lower.program.allocation import ALIGNMENT
@@ -139,13 +139,16 @@ def fills_range(axes: dict[Axis, int]) -> bool:
 
 
 def overwrites_after_read(kernel: Kernel, old: Buffer, new: Buffer) -> bool:
-    """True if each element of `old` is read only in the iteration that writes it in `new`, before that."""
+    """True if each element of `old` is read only in the iteration that writes it in `new`, before that.
+
+    Blocks of columns have loops of their own, each of which reads and writes its own block alone.
+    """
     found = reachable_accesses(kernel)
     stores = [(i, access) for i, access in enumerate(found) if access.is_store and access.buffer is new]
     for i, access in enumerate(found):
         for j, store in stores if access.buffer is old else ():
-            same = access.path == store.path and access.offset == store.offset
-            if not same or j < i or old.dtype != new.dtype:
+            same = access.path == store.path and access.offset == store.offset and i < j
+            if old.dtype != new.dtype or not (same or never_meet(access, store)):
                 return False
     return True
 
