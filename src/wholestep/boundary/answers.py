@@ -70,7 +70,8 @@ def near_names(place: str, name: str, count: int = 3) -> list[str]:
 def close_names(name: str, known: Sequence[str], count: int) -> list[str]:
     """The names that are spelled most like another one."""
     # Most programs never ask for it, nor for the module that knows.
-    return importlib.import_module("difflib").get_close_matches(name, known, n=count, cutoff=0.75)  # type: ignore[no-any-return]
+    found: list[str] = importlib.import_module("difflib").get_close_matches(name, known, n=count, cutoff=0.75)
+    return found
 
 
 def public_names(module: Any) -> Sequence[str]:
