@@ -15,7 +15,7 @@ from wholestep_tools.audit.trainings.jobs import sha256
 
 STEPS = 40
 ROWS = 24
-EPOCHS = 60
+EPOCHS = 300
 """Those of the training that is killed."""
 EVERY = 5
 """Steps between two saves."""
