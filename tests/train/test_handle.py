@@ -168,6 +168,37 @@ def test_reset_goes_back_to_the_bit(device):
     assert step.run(model.data, 2, 6).losses.tolist() == losses.tolist()
 
 
+def wide(device):
+    """A parameter of two megabytes, and a step over it."""
+    w = np.random.default_rng(0).normal(size=(512, 1024)).astype(np.float32)
+    options = {"optimizer": ws.optim.adam(0.1), "batch": np.ones(512, np.float32), "device": device}
+    return w, ws.compile(lambda p, x: np.mean((x @ p) ** 2), w, **options)
+
+
+def test_reset_goes_back_to_large_arrays_without_a_copy_of_them(device):
+    w, step = wide(device)
+    start = step.state
+    losses = [float(step(np.ones(512, np.float32)).loss) for _ in range(3)]
+    assert step._engine.state.beginning()["params"] is w
+    step.reset()
+    equal(step.state, start)
+    assert [float(step(np.ones(512, np.float32)).loss) for _ in range(3)] == losses
+
+
+def test_a_beginning_that_the_caller_has_overwritten_is_an_error_and_no_start(device):
+    w, step = wide(device)
+    first = step.params
+    step(np.ones(512, np.float32))
+    w[3, 5] += 1
+    before = step.state
+    with pytest.raises(ws.errors.ParameterError, match="reset: params was changed in place"):
+        step.reset()
+    equal(step.state, before)
+    step.set(params=first)
+    step.reset(params=False)
+    equal(step.params, first)
+
+
 def test_replace_puts_another_model_under_the_same_handle(device):
     model, other = perceptron(), classifier()
     step = ws.compile(
@@ -512,7 +543,7 @@ def test_a_state_may_lie_in_memory_that_numpy_cannot_read():
     (stacked,) = [x for x in state.stacked_arrays(list(state.stacks)) if x.shape == (2, 3)]
     assert stacked.hidden.tolist() == [[5.0] * 3, [7.0] * 3]
     assert state.copy("params")["b"].tolist() == [7.0] * 3
-    assert state.keep()["params"]["a"].tolist() == [0.0, 1.0, 2.0]
+    assert state.beginning()["params"]["a"].tolist() == [0.0, 1.0, 2.0]
     assert int(state.counter("step")) == 0 and state.nbytes == sum(x.nbytes for x in tree.leaves(parts))
     assert tree.structure(state.abstract()) == tree.structure(parts)
 

@@ -18,6 +18,7 @@ from wholestep.runtime.memory import mapped_arrays
 from wholestep.runtime.memory.aligned import aligned_zeros
 from wholestep.runtime.memory.buffer import HOST, DeviceMemory, FileMemory, memory_for
 from wholestep.runtime.memory.mapped_arrays import FileInputs
+from wholestep.train.state.beginning import GivenArray, given_array
 from wholestep.train.state.batch_signature import BatchSignature
 from wholestep.train.state.loss_scaling import Scaling
 from wholestep.train.state.offloaded_state import OffloadedState
@@ -59,8 +60,14 @@ class State:
         self.folder, self.memory, self.count = folder, memory, len(owned)
         self.tree: dict[str, Any] = {}
         self.lay_out(structure, owned)
+        self.given = {
+            path: given_array(path, leaves[i])
+            for i, path in enumerate(tree.paths(parts))
+            if not path.startswith("optimizer") and path not in streamed
+        }
+        """The records of large arrays, by path, instead of copies."""
         self.initial: dict[str, Any] | None = None
-        """Parameters, buffers and counters of the beginning; copied when something is about to change them."""
+        """Parameters, buffers and counters of the beginning; kept when something is about to change them."""
         if streamed:
             self.keep()  # there must be room on the disk from the beginning
         types = tree.map(lambda buffer: ShapeDtype(buffer.shape, buffer.dtype), self.tree)
@@ -68,11 +75,22 @@ class State:
         self.stacks: dict[tuple[int, ...], Any] | None = None
         """Arrays of isomorphic layers stacked into one, by their places in `arrays`; None until they are stacked."""
 
-    def keep(self) -> dict[str, Any]:
-        """The beginning, of which there is a copy from now on: whoever changes the state asks for it first."""
+    def keep(self) -> None:
+        """Keep the beginning from now on: whoever changes the state calls this first."""
         if self.initial is None:
-            self.initial = {name: self.copy(name) for name in RESET_PARTS}
-        return self.initial
+            self.initial = {name: self.first(name) for name in RESET_PARTS}
+
+    def first(self, name: str) -> Any:
+        """A part of the state before any change: copies, and the records of large arrays."""
+        structure, held = self.held[name]
+        paths = tree.paths(self.tree[name], name)
+        pairs = zip(paths, held, strict=True)
+        return tree.unflatten(structure, [self.given.get(path) or memory.download(x) for path, (memory, x) in pairs])
+
+    def beginning(self) -> dict[str, Any]:
+        """The parts as they were in the beginning; raises ParameterError where one is gone."""
+        self.keep()
+        return tree.map(lambda x: x.unchanged() if isinstance(x, GivenArray) else x, self.initial)
 
     @property
     def arrays(self) -> list[Any]:

@@ -399,10 +399,11 @@ class Step(ExclusiveAccess, SavedState, ExportedStep, Inspected):
     def reset(self, params: bool = True, optimizer: bool = True) -> None:
         """Go back to the parameters and buffers of the beginning, to a fresh optimizer state, or to both.
 
-        With both the counters go back too, and training repeats itself to the bit.
+        With both the counters go back too, and training repeats itself to the bit. Of arrays of a megabyte or more the
+        beginning is what the caller gave, and no copy of it.
 
         Shapes: the state keeps its own.
-        Raises: nothing of its own.
+        Raises: ParameterError where such an array was changed in place since; the state stays as it is.
 
         >>> import numpy as np, wholestep as ws
         >>> step = ws.compile(lambda p, x: np.mean((p - x) ** 2), 0.0, optimizer=ws.optim.sgd(0.5), batch=np.ones(2))
@@ -412,7 +413,7 @@ class Step(ExclusiveAccess, SavedState, ExportedStep, Inspected):
         (0.0, 0)
         """
         with self._lock:
-            parts = dict(self._engine.state.keep()) if params else {}
+            parts = self._engine.state.beginning() if params else {}
             if not optimizer:
                 parts.pop("counters", None)
             elif self._engine.step_function.optimizer is not None:
