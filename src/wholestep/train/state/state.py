@@ -18,8 +18,8 @@ from wholestep.runtime.memory import mapped_arrays
 from wholestep.runtime.memory.aligned import aligned_zeros
 from wholestep.runtime.memory.buffer import HOST, DeviceMemory, FileMemory, memory_for
 from wholestep.runtime.memory.mapped_arrays import FileInputs
-from wholestep.train.state.beginning import GivenArray, given_array
 from wholestep.train.state.batch_signature import BatchSignature
+from wholestep.train.state.beginning import GivenArray, given_array
 from wholestep.train.state.loss_scaling import Scaling
 from wholestep.train.state.offloaded_state import OffloadedState
 from wholestep.train.state.state_arrays import holds_zeros, is_unshared
