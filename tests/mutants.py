@@ -191,6 +191,8 @@ def failure(copy: Path, tests: list[str]) -> str | None:
         )
     except subprocess.TimeoutExpired:
         return ""
+    if done.returncode < 0:  # a process that crashes has noticed
+        return ""
     if done.returncode not in (0, 1, 2, NOTHING_COLLECTED):
         raise RuntimeError(f"pytest ended with {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     if done.returncode == 1:
@@ -212,6 +214,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("words", nargs="*")
     parser.add_argument("--count", type=int)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0, help="the number of those drawn that were planted before")
     parser.add_argument("--jobs", type=int, default=WORKERS, help="how many run at the same time")
     parser.add_argument("--json", action="store_true", help="a last line that says which survived")
     given = parser.parse_args(arguments)
@@ -219,7 +222,7 @@ def main(arguments: list[str]) -> int:
     if stale:
         print("stale mutants:", *stale, sep="\n  ")
         return 2
-    planted, alive = chosen(given.words, given.count, given.seed), []
+    planted, alive = chosen(given.words, given.count, given.seed)[given.first :], []
     if not planted:
         print("no fault has one of these words in its name or in the file that it breaks:", *given.words)
         return 2

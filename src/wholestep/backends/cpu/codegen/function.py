@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from wholestep.backends.cpu.codegen.loops import LoopWriter
 from wholestep.backends.cpu.codegen.memory import ZERO_BLOCK
+from wholestep.backends.cpu.codegen.row_loops import STACK
 from wholestep.backends.cpu.codegen.uniformity import analyze_uniformity
 from wholestep.backends.cpu.codegen.unrolled_values import UnrolledValues
 from wholestep.backends.cpu.codegen.writer import FunctionWriter
@@ -49,6 +50,8 @@ def kernel_function(
         nest.parallel_full_steps(last) if free else nest.parallel_loop(last)
     w.do("ret void")
     sink = ["  %sink = alloca [8 x i8], align 8"] if w.sink else []
+    if w.stack:
+        sink.append(f"  {STACK} = alloca [{w.stack} x i8], align 64")
     if w.sizes.lines:
         sink.append(f"  %sizes.at = getelementptr i8, ptr %args, i64 {8 * len(kernel.buffers)}")
         sink += ["  %sizes = load ptr, ptr %sizes.at, align 8", *w.sizes.lines]

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from wholestep.backends.cpu.codegen.llvm_types import llvm_type, simd_type
 from wholestep.backends.cpu.codegen.loop_carried import FoldAccumulators, LoopCarried, end_iteration
 from wholestep.backends.cpu.codegen.ops import OpEmitter
+from wholestep.backends.cpu.codegen.row_loops import RowLoop, row_loop
 from wholestep.backends.cpu.codegen.uniformity import vector_lanes
 from wholestep.backends.cpu.codegen.unrolled_values import UnrolledValues
 from wholestep.backends.cpu.codegen.writer import FunctionWriter, InductionVariables, LoopCopy
@@ -35,8 +36,11 @@ class LoopWriter:
         self.w = w
         self.values = values
 
-    def body(self, body: tuple[Statement, ...], lazy: bool = False) -> None:
-        """Emit each statement in order; values only at their first use, if lazy."""
+    def body(self, body: tuple[Statement, ...], lazy: bool = False, last: bool = False) -> None:
+        """Emit each statement in order; values only at their first use, if lazy.
+
+        `last`: nothing behind the body uses its values.
+        """
         run: list[Var | Store] = []
         for s in body:
             if isinstance(s, Loop):
@@ -54,11 +58,15 @@ class LoopWriter:
                 assert isinstance(s, Var)
                 self.values.define_on_demand(s)
         else:
-            self.run(run)
+            self.run(run, last)
 
-    def run(self, run: list[Var | Store]) -> None:
+    def run(self, run: list[Var | Store], last: bool = False) -> None:
         """Emit straight-line statements for a few copies at a time, which limits register pressure."""
         w, values = self.w, self.values
+        rows = row_loop(values, run) if last else None
+        if rows is not None:
+            self.run_rows(rows, run)
+            return
         writing = [
             values.emitter(s) if isinstance(s, Var) else values.memory.store(*s) for s in pair_adjacent_stores(run)
         ]
@@ -78,6 +86,16 @@ class LoopWriter:
                     if copy not in done:
                         done.add(copy)
                         write(copy)
+
+    def run_rows(self, rows: RowLoop, run: list[Var | Store]) -> None:
+        """Emit straight-line statements once, in a loop over the rows of a tile."""
+
+        def some(step: str) -> None:
+            rows.enter(step)
+            self.run(run)
+
+        self.repeat(LoopState([], []), "0", str(rows.count), 1, some, rows.motion, rows.rows)
+        rows.leave()
 
     def loop(self, loop: Loop) -> None:
         """Emit a loop and define its results."""
@@ -298,7 +316,7 @@ class LoopWriter:
         for _ in range(turns):
             for c in held.carried:
                 c.enter()
-            self.body(loop.body, lazy)
+            self.body(loop.body, lazy, not (loop.folds or loop.carries))
             end_iteration(held.carried, held.folded, scope)
             scope.base += 1
         del w.scopes[scope.axis]

@@ -163,7 +163,7 @@ class BufferAccess:
 
     def along(self, s: Store, guards: list[Var]) -> VaryingAxes:
         """Return the unrolled axes that a store varies along."""
-        found = {a for v in (s.value, *s.index.values(), *guards) for a in self.values[v].axes}
+        found = {a for v in (s.value, *s.index.values(), *guards) for a in self.w.uniformity.axes_of[v]}
         found.update(k for k in s.index.terms if isinstance(k, Axis))
         return tuple([a for a, scope in self.w.scopes.items() if a in found and a.block > 1 and scope.unrolled])
 

@@ -186,7 +186,8 @@ class UnrolledValues:
                 scope = w.scopes[key]
                 strides[key], start = factor, start + scope.base * factor
                 step = factor if key.lanes > 1 else step
-                moving += [w.induction_offset(scope, factor)] if scope.induction else []
+                motions = [motion for motion in (scope.induction, scope.rows) if motion is not None]
+                moving += [w.induction_offset(motion, factor) for motion in motions]
         terms = [(x, index.terms[x], self.operand(x, value)) for x in index.values()]
         distances = w.element_offsets(value.axes, strides, start)
 

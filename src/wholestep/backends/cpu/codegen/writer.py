@@ -54,14 +54,24 @@ class LoopCopy:
     """One emitted copy of a loop's body: `count` unrolled steps from element `base` on, relative to the induction
     variable, the last of them with `live` lanes."""
 
-    __slots__ = ("axis", "base", "count", "induction", "live_lanes", "unrolled")
+    __slots__ = ("axis", "base", "count", "induction", "live_lanes", "rows", "unrolled")
 
-    def __init__(self, axis: Axis, base: int, count: int, live: int, motion: InductionVariables | None) -> None:
+    def __init__(
+        self,
+        axis: Axis,
+        base: int,
+        count: int,
+        live: int,
+        motion: InductionVariables | None,
+        rows: InductionVariables | None = None,
+    ) -> None:
         self.axis = axis
         self.base = base
         self.count = count
         self.live_lanes = live
         self.induction = motion
+        self.rows = rows
+        """Those of the loop over the rows of its tile, inside of all others."""
         self.unrolled = True
 
 
@@ -75,6 +85,8 @@ class FunctionWriter(InstructionBuilder):
         self.sizes = SizeOperands(sizes, "%sizes")
         self.declared: set[str] = set()
         self.sink = False
+        self.stack = 0
+        """The bytes on the stack that its row loops share."""
         self.scopes: dict[Axis, LoopCopy] = {}
         self.projections: dict[tuple[VaryingAxes, VaryingAxes, tuple[int, ...]], list[int]] = {}
 
@@ -158,10 +170,8 @@ class FunctionWriter(InstructionBuilder):
 
     # -- induction variables -----------------------------------------------------------------------------------------
 
-    def induction_offset(self, scope: LoopCopy, stride: int) -> str:
+    def induction_offset(self, motion: InductionVariables, stride: int) -> str:
         """Return the induction variable of a loop for a stride."""
-        motion = scope.induction
-        assert motion is not None
         found = motion.offsets.get(stride)
         if found is None:
             found = motion.offsets[stride] = self.fresh()
@@ -169,15 +179,15 @@ class FunctionWriter(InstructionBuilder):
 
     def pointer(self, base: str, strides: dict[Axis, int]) -> str:
         """Return a pointer advanced by the enclosing loops; loop-invariant parts of the sum are hoisted."""
-        for axis, scope in self.scopes.items():
+        copies = self.scopes.items()
+        for axis, motion in [*[(a, c.induction) for a, c in copies], *[(a, c.rows) for a, c in copies]]:
             stride = strides.get(axis)
-            motion = scope.induction
             if stride and motion is not None:
                 key = (base, stride)
                 found = motion.pointers.get(key)
                 if found is None:
                     found = motion.pointers[key] = self.fresh()
-                    offset = self.induction_offset(scope, stride)
+                    offset = self.induction_offset(motion, stride)
                     motion.lines.append(f"  {found} = getelementptr i8, ptr {base}, i64 {offset}")
                 base = found
         return base
