@@ -148,7 +148,7 @@ def stages(mutant: Mutant) -> list[list[str]]:
         return [list(TESTS)]
     made = vars(importlib.import_module(f"wholestep.primitives.{stem}")).values()
     names = sorted({x.name for x in made if isinstance(x, Primitive)})
-    return [["tests/laws", "-k", " or ".join(names)], [t for t in TESTS if t != LONGEST]]
+    return [["tests/laws", "-k", " or ".join(names)], [t for t in TESTS if t != LONGEST], [COMPILED[0]]]
 
 
 def survives(mutant: Mutant, whole: Path) -> bool:

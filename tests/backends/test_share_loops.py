@@ -13,7 +13,7 @@ from tests.kernel.random_kernels import agree, random_arrays, random_kernel
 
 import wholestep as ws
 from wholestep.backends.gpu.collapse_folds import collapse_folds
-from wholestep.backends.gpu.share_loops import share_loops
+from wholestep.backends.gpu.share_loops import find_shared, share_loops
 from wholestep.kernel.lang import Kernel, Loop, Var, walk
 from wholestep.kernel.verify import verify_kernel
 from wholestep.lower.compile import lower_program
@@ -151,6 +151,12 @@ def test_a_nest_that_goes_through_memory_as_one_is_one_loop(op: str, i: int, j: 
     run_kernel(kernel, [x, wanted])
     run_kernel(made, [x, found])
     np.testing.assert_array_equal(found, wanted)
+
+
+def test_threads_share_an_axis_along_memory_before_a_longer_one() -> None:
+    kernel = parse_kernel(NEST.format(i=35, j=7, op="add", size=105).replace("for k in 7", "for k in 4"))
+    nest = next(s for s in kernel.body if isinstance(s, Loop))
+    assert find_shared(nest, THREADS).extent == 4
 
 
 FOLDED = """\

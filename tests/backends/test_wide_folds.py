@@ -85,10 +85,11 @@ def test_short_folds_stay_one_kernel() -> None:
     assert len(rows.kernels()) == 1, "32 rows of some thousand elements keep their workgroups"
 
 
-@pytest.mark.parametrize("shape", [(784, 256), (100, 64)])
-def test_threads_run_along_memory(shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(("shape", "columns"), [((784, 256), 256), ((100, 64), 64), ((784, 256), 200)])
+def test_threads_run_along_memory(shape: tuple[int, ...], columns: int) -> None:
     """Whatever axis is the longest."""
-    (first, *_) = lowered(lambda x: np.isfinite(x).all(), np.zeros(shape, np.float32), target=CUDA).kernels()
+    x = np.zeros(shape, np.float32)
+    (first, *_) = lowered(lambda x: np.isfinite(x[:, :columns]).all(), x, target=CUDA).kernels()
     (thread,) = find_workgroup(first).threads
     loads = [a for a in memory_accesses(first.body) if a.buffer is first.buffers[0]]
     assert thread.extent == 64 and all(a.offset.coefficient(thread) == 1 for a in loads)

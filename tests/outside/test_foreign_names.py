@@ -126,6 +126,7 @@ FOREIGN_CALLS = {
     "Conv2d size": (lambda: ws.nn.Conv2d(3, 4, kernel_size=3, key=0), "size"),
     "Linear": (lambda: ws.nn.Linear(in_features=3, out_features=4, key=0), "inputs"),
     "Embedding": (lambda: ws.nn.Embedding(10, embedding_dim=4, key=0), "width"),
+    "Embedding of Keras": (lambda: ws.nn.Embedding(10, output_dim=4, key=0), "width"),
     "LayerNorm": (lambda: ws.nn.LayerNorm(normalized_shape=4), "size"),
     "Dropout": (lambda: ws.nn.Dropout(rate=0.5), "p"),
     "attention": (lambda: ws.nn.MultiHeadAttention(8, num_heads=2, key=0), "heads"),
