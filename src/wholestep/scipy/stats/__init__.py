@@ -10,13 +10,17 @@ from wholestep.scipy.stats.continuous import (
     logistic as logistic, lognorm as lognorm, norm as norm, t as t, uniform as uniform,
 )
 from wholestep.scipy.stats.discrete import (
-    bernoulli as bernoulli, binom as binom, geom as geom, nbinom as nbinom, poisson as poisson,
+    bernoulli as bernoulli, betabinom as betabinom, binom as binom, geom as geom, nbinom as nbinom, poisson as poisson,
 )
 from wholestep.scipy.stats.extremes import (
     gumbel_l as gumbel_l, gumbel_r as gumbel_r, halfnorm as halfnorm, pareto as pareto, rayleigh as rayleigh,
-    weibull_min as weibull_min,
+    weibull_max as weibull_max, weibull_min as weibull_min,
 )
 from wholestep.scipy.stats.multivariate import dirichlet as dirichlet, multivariate_normal as multivariate_normal
+from wholestep.scipy.stats.shaped import (
+    f as f, gennorm as gennorm, halfcauchy as halfcauchy, invgamma as invgamma, skewnorm as skewnorm,
+    truncnorm as truncnorm, vonmises as vonmises, wrapcauchy as wrapcauchy,
+)
 from wholestep.scipy.stats.family import Family
 # fmt: on
 

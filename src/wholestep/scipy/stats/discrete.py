@@ -47,6 +47,26 @@ bernoulli = Discrete(
 )
 
 
+def _betabinom_log_mass(k: Any, n: Any, a: Any, b: Any) -> Any:
+    ways = -np.log(n + 1) - special.betaln(n - k + 1, k + 1)
+    return ways + special.betaln(k + a, n - k + b) - special.betaln(a, b)
+
+
+def _betabinom_moments(n: Any, a: Any, b: Any) -> tuple[Any, Any]:
+    total = a + b
+    return n * a / total, n * (a * b / total**2) * ((total + n) / (total + 1))
+
+
+betabinom = Discrete(
+    "betabinom",
+    "The number of successes in n trials whose probability has a beta distribution; cdf and sf are not covered.",
+    valid=lambda n, a, b: (n >= 0) & (np.floor(n) == n) & (a > 0) & (b > 0),
+    last=lambda n, a, b: n,
+    log_mass=_betabinom_log_mass,
+    moments=_betabinom_moments,
+)
+
+
 def _nbinom_log_mass(k: Any, n: Any, p: Any) -> Any:
     ways = special.gammaln(n + k) - special.gammaln(k + 1) - special.gammaln(n)
     return ways + n * np.log(p) + special.xlog1py(k, -p)

@@ -79,6 +79,21 @@ weibull_min = Continuous(
     moments=_weibull_moments,
 )
 
+weibull_max = Continuous(
+    "weibull_max",
+    "The Weibull distribution turned round, of what is at most 0.",
+    high=0.0,
+    middle=-1.0,
+    log_density=lambda z, c: np.log(c) + special.xlogy(c - 1, -z) - (-z) ** c,
+    below=lambda z, c: np.exp(-((-z) ** c)),
+    above=lambda z, c: -np.expm1(-((-z) ** c)),
+    log_below=lambda z, c: -((-z) ** c),
+    quantile=lambda q, c: -((-np.log(q)) ** (1 / c)),
+    upper_quantile=lambda q, c: -((-np.log1p(-q)) ** (1 / c)),
+    standard_entropy=lambda c: -_EULER / c - np.log(c) + _EULER + 1,
+    moments=lambda c: (-_weibull_moments(c)[0], _weibull_moments(c)[1]),
+)
+
 rayleigh = Continuous(
     "rayleigh",
     "The Rayleigh distribution: lengths of pairs of normal numbers.",

@@ -47,6 +47,11 @@ class Family:
         """Method name -> a function of the operand, where there is one, then the shapes, loc and scale."""
         raise NotImplementedError(self.name)
 
+    def stated(self, parts: dict[str, dict[str, Callable[..., Any]]]) -> dict[str, Callable[..., Any]]:
+        """The rules of the parts that this distribution has; SciPy computes the others, of plain numbers alone."""
+        has = [name for name in parts if name in vars(self) or hasattr(type(self), name)]
+        return {method: rule for name in has for method, rule in parts[name].items()}
+
     def entered(self, method: str, rule: Callable[..., Any]) -> Callable[..., Any]:
         """A rule that takes its parameters as SciPy does."""
         operand = [] if method in self.moments_only else [operand_of(getattr(self.outside, method))]
@@ -148,21 +153,34 @@ class Continuous(Family):
         """The inverse of `above`."""
         return self.quantile(1 - q, *shapes)
 
+    def support(self, *shapes: Any) -> tuple[Any, Any, Any]:
+        """The lower and the upper end, and a point between them."""
+        return self.low, self.high, self.middle
+
     def rules(self) -> dict[str, Callable[..., Any]]:
-        return {
-            "pdf": lambda *args: np.exp(self._log_density(*args)),
-            "logpdf": self._log_density,
-            "cdf": lambda *args: self._probability(self.below, 0.0, 1.0, *args),
-            "sf": lambda *args: self._probability(self.above, 1.0, 0.0, *args),
-            "logcdf": lambda *args: self._probability(self.log_below, -math.inf, 0.0, *args),
-            "logsf": lambda *args: self._probability(self.log_above, 0.0, -math.inf, *args),
-            "ppf": lambda *args: self._quantile(self.quantile, self.low, self.high, *args),
-            "isf": lambda *args: self._quantile(self.upper_quantile, self.high, self.low, *args),
-            "entropy": self._entropy,
-            "mean": lambda *args: self._moment(lambda m, v, loc, scale: m * scale + loc, *args),
-            "var": lambda *args: self._moment(lambda m, v, loc, scale: v * scale * scale, *args),
-            "std": lambda *args: self._moment(lambda m, v, loc, scale: np.sqrt(v) * scale, *args),
+        parts: dict[str, dict[str, Callable[..., Any]]] = {
+            "log_density": {
+                "pdf": lambda *args: np.exp(self._log_density(*args)),
+                "logpdf": self._log_density,
+            },
+            "below": {
+                "cdf": lambda *args: self._probability(self.below, 0.0, 1.0, *args),
+                "sf": lambda *args: self._probability(self.above, 1.0, 0.0, *args),
+                "logcdf": lambda *args: self._probability(self.log_below, -math.inf, 0.0, *args),
+                "logsf": lambda *args: self._probability(self.log_above, 0.0, -math.inf, *args),
+            },
+            "quantile": {
+                "ppf": lambda *args: self._quantile(self.quantile, self.low, self.high, *args),
+                "isf": lambda *args: self._quantile(self.upper_quantile, self.high, self.low, *args),
+            },
+            "standard_entropy": {"entropy": self._entropy},
+            "moments": {
+                "mean": lambda *args: self._moment(lambda m, v, loc, scale: m * scale + loc, *args),
+                "var": lambda *args: self._moment(lambda m, v, loc, scale: v * scale * scale, *args),
+                "std": lambda *args: self._moment(lambda m, v, loc, scale: np.sqrt(v) * scale, *args),
+            },
         }
+        return self.stated(parts)
 
     def _known(self, made: Any, scale: Any, shapes: Any) -> Any:
         return np.where(self.valid(*shapes) & (scale > 0), made, math.nan)
@@ -170,16 +188,18 @@ class Continuous(Family):
     def _log_density(self, x: Any, *params: Any) -> Any:
         *shapes, loc, scale = params
         z = (x - loc) / scale
-        inside = ((z > self.low) if self.open_low else (z >= self.low)) & (z <= self.high)
-        made = self.log_density(np.where(inside, z, self.middle), *shapes) - np.log(scale)
+        low, high, middle = self.support(*shapes)
+        inside = ((z > low) if self.open_low else (z >= low)) & (z <= high)
+        made = self.log_density(np.where(inside, z, middle), *shapes) - np.log(scale)
         return self._known(np.where(inside, made, np.where(np.isnan(z), z, -math.inf)), scale, shapes)
 
     def _probability(self, rule: Any, at_low: float, at_high: float, x: Any, *params: Any) -> Any:
         *shapes, loc, scale = params
         z = (x - loc) / scale
-        inside = (z > self.low) & (z < self.high)
-        made = rule(np.where(inside, z, self.middle), *shapes)
-        outside = np.where(np.isnan(z), z, np.where(z <= self.low, at_low, at_high))
+        low, high, middle = self.support(*shapes)
+        inside = (z > low) & (z < high)
+        made = rule(np.where(inside, z, middle), *shapes)
+        outside = np.where(np.isnan(z), z, np.where(z <= low, at_low, at_high))
         return self._known(np.where(inside, made, outside), scale, shapes)
 
     def _quantile(self, rule: Any, at_zero: float, at_one: float, q: Any, *params: Any) -> Any:
@@ -224,7 +244,8 @@ class Discrete(Family):
     """The probability of k or less, for k from the first to before the last."""
     moments: Rule
     """The mean and the variance."""
-    standard_entropy: Rule | None = None
+    standard_entropy: Rule
+    """The entropy of one with a single shape parameter."""
 
     def last(self, *shapes: Any) -> Any:
         """The largest number that can occur."""
@@ -235,18 +256,25 @@ class Discrete(Family):
         return 1 - self.below(k, *shapes)
 
     def rules(self) -> dict[str, Callable[..., Any]]:
-        entropy = self.standard_entropy
-        return ({} if entropy is None else {"entropy": lambda p, loc: self._known(entropy(p), (p,))}) | {
-            "pmf": lambda *args: np.exp(self._log_mass(*args)),
-            "logpmf": self._log_mass,
-            "cdf": lambda *args: self._probability(self.below, 0.0, 1.0, *args),
-            "sf": lambda *args: self._probability(self.above, 1.0, 0.0, *args),
-            "logcdf": lambda *args: np.log(self._probability(self.below, 0.0, 1.0, *args)),
-            "logsf": lambda *args: np.log(self._probability(self.above, 1.0, 0.0, *args)),
-            "mean": lambda *args: self._known(self.moments(*args[:-1])[0] + args[-1], args[:-1]),
-            "var": lambda *args: self._known(self.moments(*args[:-1])[1], args[:-1]),
-            "std": lambda *args: self._known(np.sqrt(self.moments(*args[:-1])[1]), args[:-1]),
+        parts: dict[str, dict[str, Callable[..., Any]]] = {
+            "standard_entropy": {"entropy": lambda p, loc: self._known(self.standard_entropy(p), (p,))},
+            "log_mass": {
+                "pmf": lambda *args: np.exp(self._log_mass(*args)),
+                "logpmf": self._log_mass,
+            },
+            "below": {
+                "cdf": lambda *args: self._probability(self.below, 0.0, 1.0, *args),
+                "sf": lambda *args: self._probability(self.above, 1.0, 0.0, *args),
+                "logcdf": lambda *args: np.log(self._probability(self.below, 0.0, 1.0, *args)),
+                "logsf": lambda *args: np.log(self._probability(self.above, 1.0, 0.0, *args)),
+            },
+            "moments": {
+                "mean": lambda *args: self._known(self.moments(*args[:-1])[0] + args[-1], args[:-1]),
+                "var": lambda *args: self._known(self.moments(*args[:-1])[1], args[:-1]),
+                "std": lambda *args: self._known(np.sqrt(self.moments(*args[:-1])[1]), args[:-1]),
+            },
         }
+        return self.stated(parts)
 
     def _known(self, made: Any, shapes: Any) -> Any:
         return np.where(self.valid(*shapes), made, math.nan)

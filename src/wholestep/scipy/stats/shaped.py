@@ -1,0 +1,211 @@
+"""Continuous distributions of more shapes: ratios, angles, skewed and cut off ones, and between Laplace and Gauss."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from wholestep.scipy.outside import np, special
+from wholestep.scipy.stats.continuous import norm
+from wholestep.scipy.stats.family import Continuous, Symmetric
+
+_LOG_2PI = math.log(2 * math.pi)
+
+
+def _where_positive(value: Any, otherwise: float, rule: Any) -> Any:
+    """The rule of a value that is above 0, and another number elsewhere."""
+    fine = value > 0
+    return np.where(fine, rule(np.where(fine, value, 1.0)), otherwise)
+
+
+invgamma = Continuous(
+    "invgamma",
+    "The inverse gamma distribution: one over what has a gamma distribution.",
+    low=0.0,
+    middle=1.0,
+    open_low=True,
+    log_density=lambda z, a: -(a + 1) * np.log(z) - special.gammaln(a) - 1 / z,
+    below=lambda z, a: special.gammaincc(a, 1 / z),
+    above=lambda z, a: special.gammainc(a, 1 / z),
+    quantile=lambda q, a: 1 / special.gammainccinv(a, q),
+    upper_quantile=lambda q, a: 1 / special.gammaincinv(a, q),
+    standard_entropy=lambda a: a - (a + 1) * special.psi(a) + special.gammaln(a),
+    moments=lambda a: (
+        _where_positive(a - 1, math.inf, lambda n: 1 / n),
+        _where_positive(a - 2, math.inf, lambda n: 1 / ((n + 1) ** 2 * n)),
+    ),
+)
+
+halfcauchy = Continuous(
+    "halfcauchy",
+    "The distribution of the absolute value of a Cauchy number.",
+    low=0.0,
+    middle=1.0,
+    log_density=lambda z: math.log(2 / math.pi) - np.log1p(z * z),
+    below=lambda z: 2 / math.pi * np.arctan(z),
+    above=lambda z: 2 / math.pi * np.arctan2(1.0, z),
+    quantile=lambda q: np.tan(0.5 * math.pi * q),
+    upper_quantile=lambda q: 1 / np.tan(0.5 * math.pi * q),
+    standard_entropy=lambda: _LOG_2PI,
+    moments=lambda: (math.inf, math.inf),
+)
+
+
+def _f_log_density(z: Any, dfn: Any, dfd: Any) -> Any:
+    m, n = 0.5 * dfn, 0.5 * dfd
+    made = m * np.log(dfn) + n * np.log(dfd) + special.xlogy(m - 1, z)
+    return made - (m + n) * np.log(dfd + dfn * z) - special.betaln(m, n)
+
+
+def _f_entropy(dfn: Any, dfd: Any) -> Any:
+    m, n = 0.5 * dfn, 0.5 * dfd
+    made = np.log(dfd) - np.log(dfn) + special.betaln(m, n) + (1 - m) * special.psi(m)
+    return made - (1 + n) * special.psi(n) + (m + n) * special.psi(m + n)
+
+
+def _f_moments(dfn: Any, dfd: Any) -> tuple[Any, Any]:
+    mean = _where_positive(dfd - 2, math.inf, lambda n: (n + 2) / n)
+    spread = lambda n: 2 * (n + 4) ** 2 * (dfn + n + 2) / (dfn * (n + 2) ** 2 * n)  # noqa: E731
+    return mean, _where_positive(dfd - 4, math.inf, spread)
+
+
+f = Continuous(
+    "f",
+    "The F distribution, of ratios of variances; probabilities have no derivative in the degrees of freedom.",
+    low=0.0,
+    middle=1.0,
+    log_density=_f_log_density,
+    below=lambda z, m, n: special.betainc(0.5 * m, 0.5 * n, m * z / (m * z + n)),
+    above=lambda z, m, n: special.betaincc(0.5 * m, 0.5 * n, m * z / (m * z + n)),
+    quantile=lambda q, m, n: n / m * (lambda w: w / (1 - w))(special.betaincinv(0.5 * m, 0.5 * n, q)),
+    upper_quantile=lambda q, m, n: n / m * (lambda w: w / (1 - w))(special.betainccinv(0.5 * m, 0.5 * n, q)),
+    standard_entropy=_f_entropy,
+    moments=_f_moments,
+)
+
+
+def _gennorm_below(z: Any, beta: Any) -> Any:
+    side = 0.5 * np.sign(z)
+    return 0.5 + side - side * special.gammaincc(1 / beta, np.abs(z) ** beta)
+
+
+def _gennorm_quantile(q: Any, beta: Any) -> Any:
+    side = np.sign(q - 0.5)
+    return side * special.gammainccinv(1 / beta, 1 + side - 2 * side * q) ** (1 / beta)
+
+
+gennorm = Symmetric(
+    "gennorm",
+    "The generalized normal distribution: Laplace's at beta = 1, the normal one at 2.",
+    log_density=lambda z, beta: np.log(0.5 * beta) - special.gammaln(1 / beta) - np.abs(z) ** beta,
+    below=_gennorm_below,
+    quantile=_gennorm_quantile,
+    standard_entropy=lambda beta: 1 / beta - np.log(0.5 * beta) + special.gammaln(1 / beta),
+    moments=lambda beta: (0.0, np.exp(special.gammaln(3 / beta) - special.gammaln(1 / beta))),
+)
+
+
+def _skewnorm_moments(a: Any) -> tuple[Any, Any]:
+    mean = math.sqrt(2 / math.pi) * a / np.sqrt(1 + a * a)
+    return mean, 1 - mean * mean
+
+
+skewnorm = Continuous(
+    "skewnorm",
+    "The skewed normal distribution; its probabilities are not covered.",
+    valid=np.isfinite,
+    log_density=lambda z, a: math.log(2) - 0.5 * (z * z) - 0.5 * _LOG_2PI + special.log_ndtr(a * z),
+    moments=_skewnorm_moments,
+)
+
+
+def _log_mass(a: Any, b: Any) -> Any:
+    """The logarithm of the probability of a normal number between a and b.
+
+    Both ends are brought to the left half where they lie right of 0, so that tails keep their digits.
+    """
+    right = a > 0
+    low, high = np.where(right, -b, a), np.where(right, -a, b)
+    tail, central = high <= 0, (high > 0)
+    most, least = special.log_ndtr(np.where(tail, high, -1.0)), special.log_ndtr(np.where(tail, low, -2.0))
+    outer = special.ndtr(np.where(central, low, -1.0)) + special.ndtr(-np.where(central, high, 1.0))
+    return np.where(tail, most + np.log1p(-np.exp(least - most)), np.log1p(-outer))
+
+
+def _densities_at_ends(a: Any, b: Any) -> tuple[Any, Any]:
+    """The densities at both ends, by logarithms, since both they and the mass between may be too small for a number."""
+    mass = _log_mass(a, b)
+    return np.exp(norm.logpdf(a) - mass), np.exp(norm.logpdf(b) - mass)
+
+
+def _difference_at_ends(a: Any, b: Any) -> Any:
+    """Each end times the density there, the lower less the upper one; an infinite end has no density."""
+    low, high = np.isfinite(a), np.isfinite(b)
+    at_a, at_b = _densities_at_ends(a, b)
+    return np.where(low, np.where(low, a, 0.0) * at_a, 0.0) - np.where(high, np.where(high, b, 0.0) * at_b, 0.0)
+
+
+def _truncnorm_moments(a: Any, b: Any) -> tuple[Any, Any]:
+    at_a, at_b = _densities_at_ends(a, b)
+    mean = at_a - at_b
+    return mean, 1 + _difference_at_ends(a, b) - mean * mean
+
+
+def _truncnorm_support(a: Any, b: Any) -> tuple[Any, Any, Any]:
+    low, high = np.isfinite(a), np.isfinite(b)
+    begin = np.where(low, np.where(low, a, 0.0), np.where(high, np.where(high, b, 0.0) - 2, -1.0))
+    end = np.where(high, np.where(high, b, 0.0), begin + 2)
+    return a, b, 0.5 * (begin + end)
+
+
+truncnorm = Continuous(
+    "truncnorm",
+    "The normal distribution between a and b, in units of the scale from loc; its quantiles are not covered.",
+    valid=lambda a, b: a < b,
+    support=_truncnorm_support,
+    log_density=lambda z, a, b: -0.5 * (z * z) - 0.5 * _LOG_2PI - _log_mass(a, b),
+    below=lambda z, a, b: np.exp(_log_mass(a, z) - _log_mass(a, b)),
+    above=lambda z, a, b: np.exp(_log_mass(z, b) - _log_mass(a, b)),
+    standard_entropy=lambda a, b: 0.5 * (_LOG_2PI + 1) + _log_mass(a, b) + 0.5 * _difference_at_ends(a, b),
+    moments=_truncnorm_moments,
+)
+
+
+def _vonmises_entropy(kappa: Any) -> Any:
+    height = special.i0e(kappa)
+    return -kappa * special.i1e(kappa) / height + np.log(2 * math.pi * height) + kappa
+
+
+vonmises = Continuous(
+    "vonmises",
+    "The von Mises distribution, of angles; its probabilities are not covered.",
+    valid=lambda kappa: kappa >= 0,
+    log_density=lambda z, kappa: kappa * (np.cos(z) - 1) - _LOG_2PI - np.log(special.i0e(kappa)),
+    standard_entropy=_vonmises_entropy,
+)
+
+
+def _wrapcauchy_below(z: Any, c: Any) -> Any:
+    first = z < math.pi
+    angle = np.arctan((1 + c) / (1 - c) * np.tan(0.5 * np.where(first, z, 2 * math.pi - z))) / math.pi
+    return np.where(first, angle, 1 - angle)
+
+
+def _wrapcauchy_quantile(q: Any, c: Any) -> Any:
+    first = q < 0.5
+    angle = 2 * np.arctan((1 - c) / (1 + c) * np.tan(math.pi * np.where(first, q, 1 - q)))
+    return np.where(first, angle, 2 * math.pi - angle)
+
+
+wrapcauchy = Continuous(
+    "wrapcauchy",
+    "The Cauchy distribution wrapped around a circle, on angles from 0 to 2 pi.",
+    low=0.0,
+    high=2 * math.pi,
+    middle=1.0,
+    valid=lambda c: (c > 0) & (c < 1),
+    log_density=lambda z, c: np.log1p(-c * c) - _LOG_2PI - np.log1p(c * c - 2 * c * np.cos(z)),
+    below=_wrapcauchy_below,
+    quantile=_wrapcauchy_quantile,
+    standard_entropy=lambda c: _LOG_2PI + np.log1p(-c * c),
+)
