@@ -111,7 +111,8 @@ def test_a_matrix_times_a_vector_is_one_kernel_and_shared() -> None:
 
 def test_short_terms_and_many_rows_are_copied() -> None:
     assert len(launches(lambda x, w: x @ w.T, np.ones((4, 8), F32), np.ones((96, 8), F32))) == 2
-    rows = OperandLimits().rows + 1
+    rows = OperandLimits().rows + 2
+    assert len(launches(lambda x, w: x @ w.T, np.ones((rows, 20), F32), np.ones((17, 20), F32))) == 2
     assert len(launches(lambda x, w: x @ w.T, np.ones((rows, 64), F32), np.ones((96, 64), F32))) > 1
 
 

@@ -8,6 +8,7 @@ import re
 
 import numpy as np
 import pytest
+from tests.kernel.parse import parse_kernel
 
 import wholestep as ws
 from wholestep.backends.cpu.target.machine import CpuMachine
@@ -90,6 +91,26 @@ def test_a_small_loss_costs_exactly_what_a_hand_counts():
 
 
 # Bytes.
+
+
+RARE = """\
+kernel rare(x: f64[8], mut y: f64[8]):
+    v0 = f64(0.0)
+    for i in 8:
+        v1 = x[i]
+        v2 = v1 + v1
+        y[i] = v2
+        v3 = v1 < v0
+        for r in {often} if v3:
+            v4 = v1 / v2
+            y[i] = v4
+"""
+
+
+def test_a_rare_case_costs_nothing_and_a_guarded_loop_its_steps():
+    rare, often = (count_kernel(parse_kernel(RARE.format(often=n))) for n in (1, 3))
+    assert (rare.other, rare.moved) == (16, 8 * 16)
+    assert (often.other, often.moved) == (16 + 3 * 8, 8 * (16 + 3 * 8))
 
 
 def walked(kernel: Kernel) -> int | None:

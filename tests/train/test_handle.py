@@ -199,6 +199,12 @@ def test_a_beginning_that_the_caller_has_overwritten_is_an_error_and_no_start(de
     equal(step.params, first)
 
 
+def test_what_is_kept_are_the_constants_and_the_beginning():
+    table = np.arange(1000.0)
+    step = ws.compile(lambda p, x: np.mean((p * table - x) ** 2), 0.0, optimizer=ws.optim.sgd(0.5), batch=np.ones(1000))
+    assert 0 < step.memory.kept - table.nbytes < 100
+
+
 def test_replace_puts_another_model_under_the_same_handle(device):
     model, other = perceptron(), classifier()
     step = ws.compile(
