@@ -12,7 +12,7 @@ from tests.kernel.random_kernels import agree, random_kernel
 
 from wholestep.backends.cpu.codegen import row_loops
 from wholestep.backends.cpu.codegen.function import kernel_function
-from wholestep.backends.cpu.cpu_features import host_target
+from wholestep.backends.cpu.cpu_features import host_levels, host_target, named_target
 
 ROWS, COLUMNS, TERMS = 11, 20, 7
 
@@ -92,6 +92,11 @@ def test_short_code_and_a_row_that_is_reduced_stay_as_they_are(always: None, mon
 @pytest.mark.parametrize("start", range(0, 320, 40))
 def test_random_kernels_by_rows_give_the_bits_of_the_interpreter(start: int, always: None) -> None:
     check(start, 40, host_target())
+
+
+@pytest.mark.parametrize("name", host_levels())
+def test_every_width_of_vectors_gives_the_same_bits(name: str, always: None) -> None:
+    check(1000, 40, named_target(name))
 
 
 def test_random_kernels_have_row_loops(always: None) -> None:
