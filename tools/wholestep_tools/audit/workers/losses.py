@@ -7,6 +7,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from wholestep.train.checkpoint.filesystem import previous
-from wholestep_tools.audit.campaign import Audit, Seen
+from wholestep_tools.audit.campaign import Audit, Seen, Shares, joined_parts
 from wholestep_tools.audit.record import record
 from wholestep_tools.audit.workers.launcher import start
 from wholestep_tools.audit.workers.worker import EPOCHS, EVERY
@@ -52,16 +53,16 @@ def life(seed: int, path: Path, delay: float, rank: int) -> tuple[str | None, fl
     return (ended.pop() if len(ended) == 1 and process.returncode == 0 else None), time.perf_counter() - before
 
 
-def audit(count: int, seed: int) -> dict[str, Any]:
-    """Kill, go on, and compare the end with that of a training that nobody killed."""
-    rng, seen, killed, training = np.random.default_rng(seed), Seen(), 0, 100 * seed
+def see(numbers: range, count: int, seed: int) -> Seen:
+    """As many kills as there are numbers: go on after each, and compare the end with that of a training left alone."""
+    rng, seen, killed, training = np.random.default_rng((seed, numbers.start)), Seen(), 0, count * seed + numbers.start
     with tempfile.TemporaryDirectory() as place:
-        while killed < count:
+        while killed < len(numbers):
             training += 1
             wanted, _ = life(training, Path(place) / f"{training}-whole", 0.0, 0)
             seen.right(wanted is not None, f"training {training} does not come to its end")
             path, found = Path(place) / f"{training}-killed", None
-            while found is None and killed < count:
+            while found is None and killed < len(numbers):
                 found, seconds = life(training, path, float(rng.uniform(0.01, LONGEST)), int(rng.integers(SIZE)))
                 killed += found is None
                 seen.right(seconds < SOON or found is not None, f"the others took {seconds:.0f} s to end")
@@ -72,11 +73,18 @@ def audit(count: int, seed: int) -> dict[str, Any]:
             seen.count("trainings")
             seen.right(found == wanted, f"training {training} came to another end than without kills")
     seen.count("kills", killed)
+    return seen
+
+
+def told(parts: Sequence[Seen], count: int, seed: int) -> dict[str, Any]:
+    """The record."""
+    seen = joined_parts(parts)
     return record(
         "lostworkers", CLAIM, {**seen.checks, "epochs": EPOCHS, "steps a save": EVERY}, seen.failures, seed=seed
     )
 
 
+audit = Shares(see, told)
 AUDIT = Audit(
     "lostworkers",
     audit,
