@@ -199,6 +199,13 @@ def test_a_beginning_that_the_caller_has_overwritten_is_an_error_and_no_start(de
     equal(step.params, first)
 
 
+def test_large_arrays_that_were_given_are_no_memory_of_the_step():
+    w, step = wide("cpu")
+    shape, batch = ws.ShapeDtype(w.shape, w.dtype), np.ones(512, np.float32)
+    found = ws.estimate(lambda p, x: np.mean((x @ p) ** 2), shape, optimizer=ws.optim.adam(0.1), batch=batch)
+    assert found.kept == step.memory.kept < 100
+
+
 def test_what_is_kept_are_the_constants_and_the_beginning():
     table = np.arange(1000.0)
     step = ws.compile(lambda p, x: np.mean((p * table - x) ** 2), 0.0, optimizer=ws.optim.sgd(0.5), batch=np.ones(1000))

@@ -36,13 +36,19 @@ class GivenArray:
         return self.array
 
 
-def given_array(path: str, leaf: Any) -> GivenArray | None:
-    """The record of a large array instead of a copy; None for a small one, and for one that the state converts."""
+def is_given(leaf: Any) -> bool:
+    """True for a large array that the state does not convert, and for one that stands for such an array.
+
+    That one takes no memory: its elements are all the same one.
+    """
     if not isinstance(leaf, np.ndarray) or leaf.nbytes < LARGE_BYTES or is_file_backed(leaf):
-        return None
-    if not leaf.flags.c_contiguous or leaf.dtype != type_of(leaf).dtype:
-        return None
-    return GivenArray(path, leaf, crc32_of(leaf))
+        return False
+    return leaf.dtype == type_of(leaf).dtype and (leaf.flags.c_contiguous or not any(leaf.strides))
+
+
+def given_array(path: str, leaf: Any) -> GivenArray | None:
+    """The record of a large array instead of a copy; None for any other."""
+    return GivenArray(path, leaf, crc32_of(leaf)) if is_given(leaf) and leaf.flags.c_contiguous else None
 
 
 def crc32_of(x: NDArray) -> int:

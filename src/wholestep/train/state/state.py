@@ -188,9 +188,10 @@ class State:
 
     @property
     def initial_bytes(self) -> int:
-        """The bytes kept in memory of its beginning."""
+        """The bytes of the copies in memory of its beginning."""
         places = zip(self.paths, self.arrays, strict=True)
-        return initial_bytes(self.abstract(), [path for path, x in places if mapped_arrays.is_file_backed(x)])
+        others = [path for path, x in places if mapped_arrays.is_file_backed(x) or self.given.get(path)]
+        return initial_bytes(self.abstract(), others)
 
     @property
     def paths(self) -> list[str]:
@@ -206,11 +207,11 @@ class State:
         return sum(x.nbytes for x in self.arrays)
 
 
-def initial_bytes(parts: dict[str, Any], files: Collection[str] = ()) -> int:
-    """The bytes kept in memory of a state's beginning, for `reset`; the arrays at these paths are not."""
+def initial_bytes(parts: dict[str, Any], others: Collection[str] = ()) -> int:
+    """The bytes of the copies in memory of a state's beginning, for `reset`; of the arrays at these paths are none."""
     own = {name: parts[name] for name in RESET_PARTS}
     arrays = dict(zip(tree.paths(own), tree.leaves(own), strict=True))
-    return sum(int(type_of(x).nbytes) for path, x in arrays.items() if path not in files)
+    return sum(int(type_of(x).nbytes) for path, x in arrays.items() if path not in others)
 
 
 def new_counters(key: Any, scaling: Scaling | None) -> dict[str, Any]:

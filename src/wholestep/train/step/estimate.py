@@ -25,6 +25,7 @@ from wholestep.train.program import step_loops
 from wholestep.train.program.step_function import StepFunction
 from wholestep.train.program.traced_step import rewrite_step, trace_step
 from wholestep.train.state.batch_signature import BatchSignature, LeafSignature, placeholder
+from wholestep.train.state.beginning import is_given
 from wholestep.train.state.model_state import split_model
 from wholestep.train.state.offloaded_state import OffloadedState, outline_layers
 from wholestep.train.state.state import initial_bytes
@@ -89,7 +90,8 @@ def estimate(
     step_function = replace(step_function, stream=offloaded)
     traced = rewrite_step(traced, step_function, lambda ps: max(ps) < len(paths), DEFAULT_DEVICE)
     streamed = [i for i, path in enumerate(paths) if path in files]  # nothing is stacked then, and each has its place
-    kept = initial_bytes(state, files)
+    given = [path for path, x in zip(paths, tree.leaves(state), strict=True) if is_given(x)]
+    kept = initial_bytes(state, [*files, *given])
     return forecast_memory(traced.graph, traced.resident(len(paths)), step_function.budget, kept, streamed)
 
 
