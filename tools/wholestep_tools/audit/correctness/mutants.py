@@ -52,7 +52,7 @@ AUDIT = Audit(
     "plant faults in the library, and see whether the tests notice",
     """\
 A fault breaks one rule in a copy of the source: a derivative, a rewrite, an index, a lock, a check, a message. The
-tests that are meant to notice then run on the copy; before any fault is planted they must pass. Those that nobody
-notices are listed.""",
+tests that are meant to notice then run on the copy; one that fails without the fault, too, has noticed nothing. Those
+that nobody notices are listed.""",
     shared=True,
 )
