@@ -53,4 +53,4 @@ def given_array(path: str, leaf: Any) -> GivenArray | None:
 
 def crc32_of(x: NDArray) -> int:
     """The CRC-32 of the bytes of an array without gaps."""
-    return zlib.crc32(x.reshape(-1).view(np.uint8))
+    return zlib.crc32(x.reshape(-1).view(np.uint8).data)

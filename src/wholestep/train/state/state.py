@@ -90,7 +90,8 @@ class State:
     def beginning(self) -> dict[str, Any]:
         """The parts as they were in the beginning; raises ParameterError where one is gone."""
         self.keep()
-        return tree.map(lambda x: x.unchanged() if isinstance(x, GivenArray) else x, self.initial)
+        found: dict[str, Any] = tree.map(lambda x: x.unchanged() if isinstance(x, GivenArray) else x, self.initial)
+        return found
 
     @property
     def arrays(self) -> list[Any]:
