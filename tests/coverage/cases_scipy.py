@@ -212,8 +212,9 @@ def counts():
         for method in ("mean", "var", "std"):
             f = getattr(getattr(stats, name), method)
             first = {"binom": (3,), "nbinom": (2.5,), "betabinom": (3, 1.4)}.get(name, ())
-            given = lambda p, f=f, first=first: f(*first, p)  # noqa: E731
-            cases[f"scipy.stats.{name}.{method}"] = [Case(given, np.float64(value), rtol=1e-12)]
+            cases[f"scipy.stats.{name}.{method}"] = [
+                Case(lambda p, f=f, first=first: f(*first, p), np.float64(value), rtol=1e-12)
+            ]
     cases["scipy.stats.bernoulli.entropy"] = [Case(stats.bernoulli.entropy, np.float64(0.35), rtol=1e-12)]
     return cases
 

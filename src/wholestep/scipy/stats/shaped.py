@@ -64,8 +64,10 @@ def _f_entropy(dfn: Any, dfd: Any) -> Any:
 
 
 def _f_moments(dfn: Any, dfd: Any) -> tuple[Any, Any]:
+    def spread(n: Any) -> Any:
+        return 2 * (n + 4) ** 2 * (dfn + n + 2) / (dfn * (n + 2) ** 2 * n)
+
     mean = _where_positive(dfd - 2, math.inf, lambda n: (n + 2) / n)
-    spread = lambda n: 2 * (n + 4) ** 2 * (dfn + n + 2) / (dfn * (n + 2) ** 2 * n)  # noqa: E731
     return mean, _where_positive(dfd - 4, math.inf, spread)
 
 
