@@ -34,7 +34,7 @@ from wholestep_tools.bench import (
 from wholestep_tools.bench.deep import LAYERS, MODES
 from wholestep_tools.bench.deep_programs import PROGRAMS
 from wholestep_tools.bench.depth_worker import JAX, UNROLLED
-from wholestep_tools.bench.first_trace_worker import PROGRAMS as FIRST_TRACED
+from wholestep_tools.bench.first_traced import PROGRAMS as FIRST_TRACED
 from wholestep_tools.bench.page_models import MODELS
 from wholestep_tools.bench.peers import PEERS, USUAL
 from wholestep_tools.bench.real.catalog import REAL

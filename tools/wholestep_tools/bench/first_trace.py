@@ -13,8 +13,13 @@ from typing import NamedTuple, TextIO
 
 from wholestep.errors import CommandError
 from wholestep_tools.bench import machine
-from wholestep_tools.bench.first_trace_worker import KINDS, LATER, PROGRAMS
+from wholestep_tools.bench.first_traced import PROGRAMS, Program
 from wholestep_tools.bench.table import columns, duration
+
+FIRST, LATER = "first of its process", "after another function"
+KINDS = (FIRST, LATER)
+WORKER = Path(__file__).with_name("first_trace_worker.py")
+"""The program of the process: run by its file, so that it loads what a user's process does and no more."""
 
 ASKED = 1.2
 """The most that the first trace of a rewritten function may take, beside one as it stands."""
@@ -34,27 +39,32 @@ class Row(NamedTuple):
         return self.rewritten / self.plain
 
 
-def seconds(program: str, kind: str, rewrite: bool, environment: Mapping[str, str], folder: Path) -> float:
+def seconds(program: Program, kind: str, rewrite: bool, environment: Mapping[str, str], folder: Path) -> float:
     """The seconds of the processor that a first trace takes in a fresh process; the program's file is in a folder."""
-    order = [
-        sys.executable,
-        "-m",
-        "wholestep_tools.bench.first_trace_worker",
-        program,
-        kind,
-        str(int(rewrite)),
-        str(folder),
-    ]
+    words = [str(folder), program.function, str(int(kind == LATER)), str(int(rewrite))]
+    order = [sys.executable, "-P", str(WORKER), *words]
     return float(subprocess.run(order, env=environment, capture_output=True, text=True, check=True).stdout)
 
 
-def measure(program: str, kind: str, rounds: int, environment: Mapping[str, str], folder: Path) -> Row:
+def measure(name: str, program: Program, kind: str, rounds: int, environment: Mapping[str, str], folder: Path) -> Row:
     """Measure one program, rewritten and not in turns."""
     least = dict.fromkeys((True, False), float("inf"))
     for _ in range(rounds):
         for rewrite in least:
             least[rewrite] = min(least[rewrite], seconds(program, kind, rewrite, environment, folder))
-    return Row(program, kind, least[True], least[False])
+    return Row(name, kind, least[True], least[False])
+
+
+def written(names: Sequence[str], folder: Path) -> dict[str, tuple[Program, Path]]:
+    """The programs of these names, each with a folder of its own that has its files."""
+    made = {}
+    for k, name in enumerate(names):
+        place = folder / str(k)
+        place.mkdir()
+        program = PROGRAMS[name]()
+        program.write(place)
+        made[name] = program, place
+    return made
 
 
 def line(row: Row) -> list[str]:
@@ -94,7 +104,7 @@ def chosen(names: str | None) -> list[str]:
     return asked
 
 
-def bench(programs: Sequence[str], rounds: int, kept: bool, file: Path | None, stream: TextIO) -> int:
+def bench(names: Sequence[str], rounds: int, kept: bool, file: Path | None, stream: TextIO) -> int:
     """Measure and print; copies of functions that earlier processes kept on disk are read where they are `kept`.
 
     Raises CommandError for a file that cannot be written.
@@ -104,10 +114,17 @@ def bench(programs: Sequence[str], rounds: int, kept: bool, file: Path | None, s
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         environment = {**os.environ, "WHOLESTEP_CACHE": str(folder / "cache") if kept else "off"}
-        if kept:
-            for program in programs:
-                seconds(program, LATER, True, environment, folder)
-        rows = [measure(program, kind, rounds, environment, folder) for kind in KINDS for program in programs]
+        # Processes begin with .pyc files, as a user's does, whether or not the surroundings let Python write them.
+        environment["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        placed = written(names, folder)
+        for program, place in placed.values():
+            seconds(program, LATER, True, environment, place)
+        rows = [
+            measure(n, program, kind, rounds, environment, place)
+            for kind in KINDS
+            for n, (program, place) in placed.items()
+        ]
     header = ["program", "traced", "rewritten", "as it stands", "ratio", "asked"]
     print("\n".join(columns(header, [line(row) for row in rows])), file=stream)
     if file is not None:

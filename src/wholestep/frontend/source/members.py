@@ -61,7 +61,10 @@ class UserMembers:
     def names(self) -> frozenset[str]:
         if len(sys.modules) != len(self.loaded):
             before, self.loaded = self.loaded, set(sys.modules)
-            users = [name for name in self.loaded - before if is_users(name)]
+            new = self.loaded - before
+            # Nearly all are of installed packages, which one look at each package tells.
+            roots = {root for root in {name.partition(".")[0] for name in new} if not is_installed(root)}
+            users = [name for name in new if name.partition(".")[0] in roots and is_users(name)]
             self.modules = {name: (-1, frozenset[str]()) for name in users} | self.modules
         for name, (size, _) in self.modules.items():
             held = getattr(sys.modules.get(name), "__dict__", {})
@@ -76,8 +79,8 @@ KNOWN = UserMembers()
 
 def is_users(name: str) -> bool:
     """Test whether a loaded module is one of the user's files, or what runs as the program."""
-    if name == "__main__" or is_installed(name.partition(".")[0]):
-        return name == "__main__"
+    if name == "__main__":
+        return True
     module = sys.modules.get(name)
     file = vars(module).get("__file__") if type(module) is ModuleType else None
     return isinstance(file, str) and of_the_user(file)
@@ -86,6 +89,8 @@ def is_users(name: str) -> bool:
 @functools.cache
 def is_installed(root: str) -> bool:
     """Test whether a package of this name, whose file is not the user's, is loaded: so its modules are not either."""
+    if root == "__main__":  # may be the `__main__.py` of an installed package
+        return False
     file = getattr(sys.modules.get(root), "__file__", None)
     return isinstance(file, str) and not of_the_user(file)
 
