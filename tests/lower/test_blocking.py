@@ -46,6 +46,7 @@ LARGE, MOST_PRODUCTS = (128, 200, 257, 333, 512, 700), 1 << 24
 SPECS = (
     *("ik,kj->ij", "ki,kj->ij", "ik,jk->ij", "ki,jk->ij", "ik,kj->ji", "bik,kj->bij", "bki,kj->bji"),
     *("bik,khj->bhij", "ik,khj->hij", "bik,bjk->bij", "bik,bij->kj", "ik,khj->ihj"),
+    *("bhik,kj->bhij", "bhik,jk->bhij", "bhki,kj->bihj", "hbik,jk->bhij"),
 )
 EPILOGUES: dict[str, Callable[[Any, Any], Any]] = {
     "plain": lambda y, c: y,
@@ -180,6 +181,17 @@ def compare_blocks(name: str, draw: random.Random, sizes: Any) -> None:
             with thread_pool.threads(count):
                 found = [np.array(x) for x in program(args)]
             assert [x.tobytes() for x in found] == [x.tobytes() for x in plain], f"draw {name}, {count} threads"
+
+
+def test_places_of_images_are_one_axis_that_threads_share() -> None:
+    """A convolution of single points: its rows lie one after the other, however many axes they have."""
+    args = [np.ones(shape, "f") for shape in ((16, 32, 32, 32), (64, 32), (64,))]
+    plan = plan_of(graph_of(lambda x, w, b: np.maximum(np.einsum("nhwc,oc->nhwo", x, w) + b, 0), args))
+    (tiles,) = [s for s in walk_steps(plan.steps) if isinstance(s, Launch) and s.kernel.name.endswith("_tiles")]
+    assert tiles.parallel
+    assert tiles.kernel.outer is not None
+    assert tiles.kernel.outer.extent == 16 * 32 * 32
+    assert not any(isinstance(s, ForLoop) for s in walk_steps(plan.steps))
 
 
 def test_most_of_what_is_drawn_is_blocked(sizes: Any) -> None:

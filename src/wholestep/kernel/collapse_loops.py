@@ -5,6 +5,7 @@ for i in 1000: for j in 3: y[3*i + j] = x[3*i + j] * 2   ->   for m in 3000: y[m
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -53,16 +54,45 @@ def is_collapsible(kernel: Kernel, outer: Axis, inner: Axis, lanes: int) -> bool
     return all(i.coefficient(outer) == i.coefficient(inner) * inner.extent for i in indices)
 
 
+def join_grid(kernel: Kernel) -> Kernel:
+    """The kernel with any two loops of its grid joined that can be, whatever stands between them; vectors stay.
+
+    for n in 16: for o in 64 lanes 8: for x in 32: ...   ->   for o in 64 lanes 8: for m in 512: ...
+    """
+    while True:
+        loops = [loop for loop in grid_loops(kernel) if loop.axis.lanes == 1 and not loop.axis.symbolic]
+        pairs = itertools.combinations(loops, 2)
+        found = next((pair for pair in pairs if is_collapsible(kernel, pair[0].axis, pair[1].axis, 1)), None)
+        if found is None:
+            return kernel
+        kernel = replace(kernel, body=LoopCollapse(*found).body(kernel.body))
+
+
+def grid_loops(kernel: Kernel) -> list[Loop]:
+    """The independent loops of a kernel that are each the only one in the one around it, outermost first."""
+    found: list[Loop] = []
+    body = kernel.body
+    while True:
+        inner = [s for s in body if isinstance(s, Loop)]
+        if len(inner) != 1 or not is_independent(inner[0]):
+            return found
+        found.append(inner[0])
+        body = inner[0].body
+
+
 class LoopCollapse(PartReplacement):
-    """A kernel's body written anew with one axis in the place of two."""
+    """A kernel's body written anew with one axis in the place of two; what stands between their loops names neither."""
 
     def __init__(self, outer: Loop, inner: Loop) -> None:
-        self.outer, self.inner = outer, inner
-        self.axis = Axis(inner.axis.name, outer.axis.size * inner.axis.size)
-        super().__init__({inner.axis: self.axis}, {})
+        self.outer = outer
+        axis = Axis(inner.axis.name, outer.axis.size * inner.axis.size)
+        super().__init__({inner.axis: axis}, {})
 
-    def statement(self, s: Statement) -> Statement:
-        return Loop(self.axis, self.body(self.inner.body)) if s is self.outer else super().statement(s)
+    def body(self, body: Sequence[Statement]) -> tuple[Statement, ...]:
+        made: list[Statement] = []
+        for s in body:
+            made += self.body(self.outer.body) if s is self.outer else [self.statement(s)]
+        return tuple(made)
 
     def index(self, index: Index) -> Index:
         rest = {k: c for k, c in index.terms.items() if k is not self.outer.axis}

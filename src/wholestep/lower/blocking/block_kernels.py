@@ -11,7 +11,7 @@ from wholestep.kernel.accesses import memory_accesses
 from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.dependence import index_range
 from wholestep.kernel.lang import Axis, Buffer, Index, Kernel, Var
-from wholestep.lower.blocking.block_sizes import BlockSizes, PanelRun, TermSteps
+from wholestep.lower.blocking.block_sizes import BlockSizes, PanelRun, TermSteps, panels_together
 from wholestep.lower.blocking.contraction_nest import COLUMNS, RESULTS, ROWS, ContractionNest, runs_along
 from wholestep.lower.blocking.element_copy import ElementCopy
 
@@ -56,9 +56,10 @@ class BlockWriter:
         self.row_count = self.packed_row_count = math.prod(rows) * extents.rows
         self.outer_columns = math.prod([a.extent for a in nest.columns[:-1]])
         full, rest = divmod(extents.columns, sizes.panel)
-        even = full - full % sizes.together
+        together = panels_together(full, sizes.together) if sizes.panels_outermost else 1
+        even = full - full % together
         runs = [
-            PanelRun(even, sizes.panel, 0, sizes.together),
+            PanelRun(even, sizes.panel, 0, together),
             PanelRun(full - even, sizes.panel, even * sizes.panel),
             PanelRun(1, rest, full * sizes.panel),
         ]

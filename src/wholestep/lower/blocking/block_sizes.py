@@ -84,6 +84,22 @@ def round_up(extent: int, multiple: int) -> int:
     return -(-extent // multiple) * multiple
 
 
+def panels_together(panels: int, most: int) -> int:
+    """The number of panels that are packed at once, of which threads have equal shares: `most`, or down to half of it.
+
+    >>> panels_together(48, 4), panels_together(36, 4), panels_together(501, 4)
+    (4, 3, 4)
+    """
+
+    def waited(together: int) -> int:
+        """The panels that 2 and 4 threads have time for, in sixteenths of those that there are."""
+        steps, rest = divmod(panels, together)
+        times = [n * (together * -(-steps // n) + -(-rest // n)) for n in (2, 4)]
+        return 16 * sum(times) // max(2 * panels, 1)
+
+    return min(range(-(-most // 2), most + 1), key=lambda n: (waited(n), -n))
+
+
 def split_axis(extent: int, most: int, multiple: int) -> list[AxisPart]:
     """An axis in parts of about `most`, as even as can be: a divisor of the extent where one is near.
 

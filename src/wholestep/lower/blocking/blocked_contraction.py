@@ -58,11 +58,16 @@ def block_contraction(
         return None
     row_axis, column_axis = nest.rows[-1], nest.columns[-1]
     rows, columns = [AxisPart(0, row_axis.extent)], [AxisPart(0, column_axis.extent)]
-    if nest.movable(row_axis):
+    if nest.movable(row_axis) and packs_rows(nest):
         rows = even_parts(row_axis.extent, sizes.rows, sizes.tile_rows)
     if nest.movable(column_axis):
         columns = even_parts(column_axis.extent, sizes.columns, sizes.panel)
     return ContractionBlocks(nest, sizes, new_loop, worth_sharing).blocked(rows, columns, terms)
+
+
+def packs_rows(nest: ContractionNest) -> bool:
+    """Test whether the rows of a contraction with one axis of terms are packed; those that lie along it are not."""
+    return not runs_along(nest.row_values, nest.terms[-1]) or len(nest.row_values) > 1
 
 
 class ContractionBlocks(BlockLaunches):
@@ -78,7 +83,7 @@ class ContractionBlocks(BlockLaunches):
         super().__init__(nest, sizes, new_loop, worth_sharing)
         self.rows, self.columns = nest.rows[-1], nest.columns[-1]
         self.counted = nest.counted(nest.terms[-1])
-        self.pack_rows = not runs_along(nest.row_values, nest.terms[-1]) or len(nest.row_values) > 1
+        self.pack_rows = packs_rows(nest)
 
     def blocked(
         self, rows: Sequence[AxisPart], columns: Sequence[AxisPart], terms: Sequence[AxisPart]

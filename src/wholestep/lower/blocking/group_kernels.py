@@ -73,20 +73,32 @@ def choose_groups(extents: Sequence[int], joined: int, tile: int, most: int) -> 
 
     >>> choose_groups((32, 8, 8), 3, 6, 96)
     RowGroups(axis=0, steps=2)
+    >>> choose_groups((8, 197), 1, 6, 64)
+    RowGroups(axis=1, steps=197)
     """
     found: dict[RowGroups, int] = {}
     for axis in range(len(extents) - joined, len(extents)):
         for steps in divisors(extents[axis]):
             groups = RowGroups(axis, steps)
             found[groups] = groups.size(extents)
-    fitting = {g: n for g, n in found.items() if n <= most + most // 2} or {min(found, key=lambda g: found[g]): 1}
+
+    def fullness(groups: RowGroups) -> float:
+        return found[groups] / (-(-found[groups] // tile) * tile)
 
     def worth(groups: RowGroups) -> tuple[int, int]:
         numbers = (*extents[: groups.axis], extents[groups.axis] // groups.steps)
-        fullness = found[groups] / (-(-found[groups] // tile) * tile)
-        return round(16 * fullness * max(map(evenness, numbers))), found[groups]
+        return round(16 * fullness(groups) * max(map(evenness, numbers))), found[groups]
 
-    return max(fitting, key=worth)
+    fitting = [g for g, n in found.items() if n <= most + most // 2] or [min(found, key=lambda g: found[g])]
+    best = max(fitting, key=worth)
+    if fullness(best) > HALF_FULL:
+        return best
+    # An extent with few divisors, such as a prime: larger groups leave a cache, and tiles of one row are slower.
+    return max([best, *[g for g, n in found.items() if n <= LARGER * most]], key=worth)
+
+
+HALF_FULL, LARGER = 0.5, 8
+"""Groups whose tiles are no more than half full give way to those of up to so many times the rows."""
 
 
 class GroupWriter(BlockWriter):

@@ -83,7 +83,7 @@ def block_sizes(nest: ContractionNest, machine: Target, caches: Caches) -> Block
     columns = max(columns // math.prod([a.extent for a in nest.columns[:-1]]) // panel, 1) * panel
     rows = max(most // math.prod([a.extent for a in nest.rows[:-1]]) // tile_rows, 1) * tile_rows
     # A group of rows fills a quarter of the second cache, beside the panel in the first.
-    group = caches.second // (4 * terms * size)
+    group = caches.second // (4 * min(terms, nest.term_count) * size)
     together = min(TOGETHER, nest.column_count // (MIN_PANELS * panel), caches.second // (2 * terms * panel * size))
     return BlockSizes(
         lanes,

@@ -18,7 +18,7 @@ from wholestep.backends.cpu.target.linalg import LAPACK_EXPANSIONS
 from wholestep.backends.cpu.target.prefetch_placement import place_prefetches
 from wholestep.backends.cpu.target.row_streaming import is_evictable, stream_rows
 from wholestep.backends.cpu.target.schedule import MOST_LANES, best_lane, schedule_kernel, tile_axes, worth_sharing
-from wholestep.kernel.collapse_loops import collapse_loops
+from wholestep.kernel.collapse_loops import collapse_loops, join_grid
 from wholestep.kernel.lang import DType, Kernel
 from wholestep.lower.blocking.block_launches import BlockedContraction
 from wholestep.lower.blocking.blocked_contraction import block_contraction
@@ -49,7 +49,7 @@ class CpuMachine(Target):
         return tile_axes(kernel, best_lane(kernel, self), self).apply(kernel)
 
     def block_contraction(self, kernel: Kernel, new_loop: Callable[[], int]) -> BlockedContraction | None:
-        nest = find_contraction(kernel)
+        nest = find_contraction(join_grid(kernel))
         sizes = None if nest is None else block_sizes(nest, self, self.caches)
         return None if nest is None or sizes is None else block_contraction(nest, sizes, new_loop, worth_sharing)
 
