@@ -10,6 +10,7 @@ from typing import Any
 from wholestep import dtypes, numpy as wnp
 from wholestep.boundary.counts import is_integer
 from wholestep.errors import ParameterError, ShapeError
+from wholestep.frontend.custom import composite
 from wholestep.ir.graph import NDArray
 from wholestep.nn.exponentials import in_single
 from wholestep.nn.windows import floating, type_text
@@ -74,10 +75,43 @@ def batch_norm(
     each = [on_channels(name, what, a, v) for what, v in zip(PARTS, (gain, bias, mean, var), strict=True)]
 
     def of(v: Any) -> Any:
-        own_mean, own_var = mean_and_variance(v, but_channels(v)) if mean is None else each[2:]
-        return apply_gain_and_bias((v - own_mean) / wnp.sqrt(own_var + eps), *each[:2])
+        if mean is None:
+            return normalized_batch(v, *each[:2], eps)
+        return apply_gain_and_bias((v - each[2]) / wnp.sqrt(each[3] + eps), *each[:2])
 
     return in_single(of, a)
+
+
+def normalized_batch(x: Any, gain: Any, bias: Any, eps: float) -> Any:
+    """Each channel by the mean and variance of the batch, with a gain and a bias where there are any.
+
+    The pullback is that of Ioffe and Szegedy, section 3, written so that two sums over all places are all it takes.
+    """
+    axes = but_channels(x)
+
+    def standard(x: Any) -> tuple[Any, Any]:
+        mean, var = mean_and_variance(x, axes)
+        root = wnp.sqrt(var + eps)
+        return (x - mean) / root, root
+
+    given = [part for part in (gain, bias) if part is not None]
+
+    def forward(x: Any, *parts: Any) -> Any:
+        rest = iter(parts)
+        return apply_gain_and_bias(standard(x)[0], *[None if part is None else next(rest) for part in (gain, bias)])
+
+    def pullback(args: Any, y: Any, g: Any) -> Any:
+        x, *parts = args
+        unit, root = standard(x)
+        scale = in_wide(parts[0]) / root if gain is not None else 1 / root
+        centred, along = [wnp.mean(v, axis=axes, keepdims=True) for v in (g, g * unit)]
+        gx = scale * (g - centred - unit * along)
+        summed = [wnp.sum(v, axis=axes) for v, part in ((g * unit, gain), (g, bias)) if part is not None]
+        return gx, *[v.reshape(part.shape) for v, part in zip(summed, parts, strict=True)]
+
+    made = composite(forward, name="batch_norm", narrow=True)
+    made.defvjp(pullback)
+    return made(x, *given)
 
 
 PARTS = ("gain", "bias", "mean", "var")

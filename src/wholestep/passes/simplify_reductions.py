@@ -89,11 +89,17 @@ def sum_of_product(node: Node, mul: Any, uses: Uses) -> Value | None:
     return Contraction(node, (a.inputs[0], b.inputs[0]), (labels[0], labels[1]), out, sizes).settled()
 
 
+def sum_of_negative(node: Node, neg: Any, uses: Uses) -> Value | None:
+    """A sum of negatives as the negative of the sum, which rounds alike."""
+    return new_value(node, "neg", new_value(node, "sum", neg.inputs[0], axes=node.params["axes"]))
+
+
 SUM_RULES: dict[str, Callable[[Node, Any, Uses], Value | None]] = {
     "sum": sum_of_sum,
     "broadcast": sum_of_broadcast,
     "contract": sum_of_contract,
     "mul": sum_of_product,
+    "neg": sum_of_negative,
 }
 
 
