@@ -3,7 +3,7 @@ SOURCES = src tests tools $(wildcard docs examples)
 QUICK = $(wildcard tests/test_floors.py tests/test_names.py tests/laws tests/golden)
 
 .DEFAULT_GOAL := help
-.PHONY: help check format lint test golden levels cards versions mutate docs gallery notebooks site bench ulp ordinary campaign endurance
+.PHONY: help check format lint test golden levels cards versions mutate docs gallery pictures notebooks site bench ulp ordinary campaign endurance
 
 help:  ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ docs:  ## write the generated pages of the documentation
 gallery:  ## run the examples of the gallery, and write down what each reached
 	$(PYTHON) -m wholestep_tools.site.gallery
 	$(PYTHON) docs/generate.py
+
+pictures:  ## draw the pictures of the gallery's examples that have changed
+	$(PYTHON) -m wholestep_tools.site.drawn
 
 notebooks:  ## run the notebooks, and keep what they print and draw: pip install -e "tools[notebooks]"
 	$(PYTHON) -m wholestep_tools.site.notebooks

@@ -10,11 +10,11 @@ from wholestep_tools.site.gallery import EXAMPLES, loaded
 
 
 def test_eight_examples_are_notebooks_and_nothing_else_is():
-    assert {file.stem for file in notebooks.FOLDER.iterdir()} == set(notebooks.DRAWN)
-    assert len(notebooks.DRAWN) == 8
+    assert {file.stem for file in notebooks.FOLDER.iterdir()} == set(notebooks.CHOSEN)
+    assert len(notebooks.CHOSEN) == 8
 
 
-@pytest.mark.parametrize("name", notebooks.DRAWN)
+@pytest.mark.parametrize("name", notebooks.CHOSEN)
 def test_a_notebook_is_its_example_and_was_run(name):
     text = (notebooks.FOLDER / f"{name}.ipynb").read_text(encoding="utf-8")
     kept = json.loads(text)["cells"]

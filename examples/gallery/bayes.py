@@ -22,18 +22,33 @@ def loss(q, batch, *, key):
     return np.mean(misfit) + divergence
 
 
-def main():
+def run():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(40, 5)) @ np.diag([1.0, 0.5, 2.0, 1.0, 0.2])
     y = x @ rng.normal(size=5) + NOISE * rng.normal(size=40)
     batch = {"x": x, "y": y}
     precision = x.T @ x / NOISE**2 + np.eye(5)
+    mean = np.linalg.solve(precision, x.T @ y / NOISE**2)
     q = {"mean": np.zeros(5), "log_width": np.full(5, -1.0)}
     step = ws.compile(loss, q, optimizer=optim.adam(optim.cosine(0.05, 2000)), batch=batch, key=1)
     for _ in range(2000):
         step(batch)
-    assert np.allclose(step.params["mean"], np.linalg.solve(precision, x.T @ y / NOISE**2), atol=0.05)
-    return float(np.max(np.abs(np.exp(step.params["log_width"]) * np.sqrt(np.diag(precision)) - 1)))
+    return step.params, mean, 1 / np.sqrt(np.diag(precision))
+
+
+def main():
+    q, mean, width = run()
+    assert np.allclose(q["mean"], mean, atol=0.05)
+    return float(np.max(np.abs(np.exp(q["log_width"]) / width - 1)))
+
+
+def picture(figure):
+    q, mean, width = run()
+    axes = figure.subplots()
+    axes.errorbar(np.arange(5) - 0.1, mean, 2 * width, fmt="o", capsize=4, label="exact")
+    axes.errorbar(np.arange(5) + 0.1, q["mean"], 2 * np.exp(q["log_width"]), fmt="s", capsize=4, label="learned")
+    axes.set(xlabel="weight", ylabel="mean and two widths", title="Posterior of five weights")
+    axes.legend()
 
 
 if __name__ == "__main__":

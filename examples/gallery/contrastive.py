@@ -25,7 +25,7 @@ def loss(model, batch):
     return 0.5 * (nn.cross_entropy(alike, own) + nn.cross_entropy(alike.T, own))
 
 
-def main():
+def run():
     rng = np.random.default_rng(0)
     label = rng.integers(0, 3, 600)
     signal = 1.5 * np.eye(3)[label]
@@ -41,9 +41,23 @@ def main():
     for _ in range(20):
         for batch in ws.Loader({"first": view(), "second": view()}, batch_size=100, key=2):
             step(batch)
-    found = features(step.model, view())
+    return label, features(step.model, view())
+
+
+def main():
+    label, found = run()
     means = np.stack([found[:300][label[:300] == k].mean(0) for k in range(3)])
     return float(np.mean(np.argmax(found[300:] @ means.T, axis=1) != label[300:]))
+
+
+def picture(figure):
+    label, found = run()
+    axes = figure.subplots()
+    flat = np.linalg.svd(found - found.mean(0), full_matrices=False)[2][:2] @ found.T  # the plane of widest spread
+    for k in range(3):
+        axes.plot(*flat[:, label == k], ".", markersize=4, label=f"class {k}")
+    axes.set(xlabel="first direction", ylabel="second direction", title="Learned features, 3 hidden classes")
+    axes.legend()
 
 
 if __name__ == "__main__":

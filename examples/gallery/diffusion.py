@@ -40,7 +40,7 @@ def sampled(model, noise):
     return ws.scan(back, noise, np.arange(LEVELS))[0]
 
 
-def main():
+def run():
     rng = np.random.default_rng(0)
     angle = rng.uniform(0, 2 * np.pi, 2000)
     x = np.stack([np.cos(angle), np.sin(angle)], axis=1).astype(np.float32)
@@ -49,8 +49,22 @@ def main():
     loader = ws.Loader(x, batch_size=200, key=2)
     for batch in (batch for _ in range(120) for batch in loader):
         step(batch)
-    made = step.attach(sampled)(rng.normal(size=(200, 2)).astype(np.float32))
+    return x, step.attach(sampled)(rng.normal(size=(200, 2)).astype(np.float32))
+
+
+def main():
+    _, made = run()
     return float(np.mean(np.abs(np.linalg.norm(made, axis=1) - 1)))
+
+
+def picture(figure):
+    x, made = run()
+    axes = figure.subplots()
+    axes.plot(*x[:300].T, ".", alpha=0.3, label="data")
+    axes.plot(*made.T, ".", label="made out of noise")
+    axes.set(xlabel="x", ylabel="y", title="200 samples")
+    axes.axis("equal")
+    figure.legend(loc="outside lower center", ncols=3)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ def loss(model, batch):
     return nn.mse(worth, batch["target"])
 
 
-def main():
+def run():
     rng = np.random.default_rng(0)
     eye = np.eye(ROOMS, dtype=np.float32)
     model = nn.MLP([ROOMS, 32, 2], key=0)
@@ -41,7 +41,22 @@ def main():
     after, paid = walked(np.arange(ROOMS)[:, None], np.arange(2))
     for _ in range(200):
         exact = paid + DISCOUNT * exact.max(axis=1)[after]
-    return float(np.max(np.abs(step.predict(eye) - exact)))
+    return step.predict(eye), exact
+
+
+def main():
+    found, exact = run()
+    return float(np.max(np.abs(found - exact)))
+
+
+def picture(figure):
+    found, exact = run()
+    axes = figure.subplots()
+    for way, name in enumerate(["back", "on"]):
+        axes.plot(exact[:, way], color=f"C{way}", label=f"{name}, exact")
+        axes.plot(found[:, way], "o", color=f"C{way}", label=f"{name}, learned")
+    axes.set(xlabel="room", ylabel="discounted return", title="Worth of both ways out of each room")
+    figure.legend(loc="outside lower center", ncols=2)
 
 
 if __name__ == "__main__":

@@ -32,12 +32,25 @@ def energy(inside):
     return total
 
 
-def main():
+def run():
     start = np.zeros((CELLS - 1) ** 2)
     stiffness, load = ws.jit(ws.hessian(energy))(start), -ws.grad(energy)(start)
-    found = np.linalg.solve(stiffness, load)
     nodes = np.sin(np.pi * np.arange(1, CELLS) / CELLS)
-    return float(np.max(np.abs(found - np.outer(nodes, nodes).reshape(-1))))
+    return np.linalg.solve(stiffness, load).reshape(CELLS - 1, CELLS - 1), np.outer(nodes, nodes)
+
+
+def main():
+    found, exact = run()
+    return float(np.max(np.abs(found - exact)))
+
+
+def picture(figure):
+    found, exact = run()
+    left, right = figure.subplots(1, 2)
+    for axes, field, title in (left, found, "Deflection"), (right, found - exact, "Error at the nodes"):
+        image = axes.imshow(field.T, origin="lower", extent=(0, 1, 0, 1))
+        figure.colorbar(image, ax=axes, location="bottom")
+        axes.set(xlabel="x", ylabel="y", title=title)
 
 
 if __name__ == "__main__":

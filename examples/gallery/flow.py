@@ -24,7 +24,7 @@ def negative_log_likelihood(layers, x):
     return np.mean(0.5 * np.sum(x**2, axis=1) - volume) + np.float32(np.log(2 * np.pi))
 
 
-def main():
+def run():
     rng = np.random.default_rng(0)
     first, second = rng.normal(size=(2, 6000))
     x = np.stack([first, first**2 - 1 + 0.5 * second], axis=1).astype(np.float32)
@@ -34,9 +34,25 @@ def main():
     loader = ws.Loader(train, batch_size=200, key=2)
     for batch in (batch for _ in range(30) for batch in loader):
         step(batch)
-    entropy = np.log(2 * np.pi * np.e) + np.log(0.5)
     sampling = np.mean(0.5 * (first**2 + second**2)[4000:]) - 1  # by how much these rows differ from the mean of all
-    return float(negative_log_likelihood(step.model, test) - entropy - sampling)
+    return step.model, test, sampling
+
+
+def main():
+    model, test, sampling = run()
+    entropy = np.log(2 * np.pi * np.e) + np.log(0.5)
+    return float(negative_log_likelihood(model, test) - entropy - sampling)
+
+
+def picture(figure):
+    model, test, _ = run()
+    axes = figure.subplots()
+    x, y = np.meshgrid(np.linspace(-3, 3, 80), np.linspace(-3, 6, 80))
+    grid = np.stack([x, y], axis=-1).reshape(-1, 1, 2).astype(np.float32)
+    density = ws.vmap(lambda point: -negative_log_likelihood(model, point))(grid)
+    figure.colorbar(axes.contourf(x, y, np.exp(density).reshape(80, 80), 12), label="learned density")
+    axes.plot(*test[:200].T, "w.", markersize=2)
+    axes.set(xlabel="x", ylabel="y", title="Density, and 200 points held out")
 
 
 if __name__ == "__main__":

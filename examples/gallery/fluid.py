@@ -48,14 +48,29 @@ def loss(flow, batch):
     return np.mean((ended(flow, batch["start"]) - batch["end"]) ** 2)
 
 
-def main():
+def run():
     i = np.arange(SIZE) * 2 * np.pi / SIZE
     start = np.exp(2 * np.cos(i[:, None] - 2) + 2 * np.cos(i - 3) - 4)
     hidden = np.stack([0.8 * np.sin(i)[None] * np.ones((SIZE, 1)), -0.8 * np.sin(i)[:, None] * np.ones((1, SIZE))])
     batch = {"start": start, "end": ended(hidden, start)}
     step = ws.compile(loss, np.zeros((2, SIZE, SIZE)), optimizer=optim.adam(0.05), batch=batch)
     losses = [step(batch).loss for _ in range(40)]
+    return batch, losses, ended(step.params, start)
+
+
+def main():
+    _, losses, _ = run()
     return float(losses[-1] / losses[0])
+
+
+def picture(figure):
+    batch, _, found = run()
+    titles = ["Beginning", "End, seen", "End, found"]
+    for axes, smoke, title in zip(figure.subplots(1, 3), [*batch.values(), found], titles, strict=True):
+        image = axes.imshow(smoke, vmin=0, vmax=1)
+        axes.set(xlabel="column", ylabel="row", title=title)
+        axes.label_outer()
+    figure.colorbar(image, ax=figure.axes, location="bottom", label="smoke", shrink=0.6)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def maker_loss(maker, batch):
     return np.mean(nn.softplus(-score(batch["judge"], samples(maker, batch["noise"]))))
 
 
-def main():
+def run():
     rng = np.random.default_rng(0)
     judge = nn.Linear(2, 1, key=0)
     maker = {"shift": np.float32(0), "log_width": np.float32(0)}
@@ -44,7 +44,22 @@ def main():
         judging({"noise": noise[0], "real": real, "maker": making.params})
         making({"noise": noise[1], "judge": judging.model})
         trail.append([float(making.params["shift"]), float(np.exp(making.params["log_width"]))])
+    return np.array(trail)
+
+
+def main():
+    trail = run()
     return float(np.max(np.abs(np.mean(trail[-1000:], axis=0) - [2.0, 0.5])))
+
+
+def picture(figure):
+    trail = run()
+    axes = figure.subplots()
+    for i, (name, wanted) in enumerate({"mean": 2.0, "width": 0.5}.items()):
+        axes.plot(trail[:, i], label=f"{name} of the samples")
+        axes.axhline(wanted, color=f"C{i}", linestyle="--", label=f"{name} of the data")
+    axes.set(xlabel="step", ylabel="value", title="Two players, in turns")
+    axes.legend(loc="center", ncols=2, fontsize="small")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ def loss(layers, batch):
     return nn.cross_entropy(scores[batch["labelled"]], batch["label"]), scores
 
 
-def main():
+def run():
     rng = np.random.default_rng(0)
     group = np.arange(200) % 2
     chance = np.where(group[:, None] == group, 0.12, 0.02)
@@ -44,7 +44,24 @@ def main():
     step = ws.compile(loss, layers, optimizer=optim.adamw(0.01, weight_decay=0.1), batch=batch, has_aux=True)
     for _ in range(100):
         result = step(batch)
-    return float(np.mean(np.argmax(result.aux, axis=1)[8:] != group[8:]))
+    return group, edges, result.aux
+
+
+def main():
+    group, _, scores = run()
+    return float(np.mean(np.argmax(scores, axis=1)[8:] != group[8:]))
+
+
+def picture(figure):
+    group, edges, scores = run()
+    axes = figure.subplots()
+    second = np.linalg.eigh(edges / np.sqrt(np.outer(edges.sum(0), edges.sum(1))))[1][:, -2]  # who is near whom
+    for k in range(2):
+        axes.plot(second[group == k], np.diff(scores[group == k]), "o", alpha=0.5, label=f"group {k}")
+    axes.plot(second[:8], np.diff(scores[:8]), "k*", label="labelled")
+    axes.axhline(0, color="0.6", linewidth=0.8)
+    axes.set(xlabel="second eigenvector of the graph", ylabel="score of 1 less that of 0", title="Every node, named")
+    axes.legend()
 
 
 if __name__ == "__main__":

@@ -34,15 +34,31 @@ def chain(key, x, y):
     return ws.scan(draw, np.zeros(3), ws.random.split(key, 1200))[1]
 
 
-def main():
+def run():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(40, 3))
     y = x @ np.array([1.0, -2.0, 0.5]) + 0.3 * rng.normal(size=40)
     draws, taken = ws.jit(chain)(ws.random.key(0), x, y)
-    assert np.mean(taken) > 0.8
     covariance = np.linalg.inv(x.T @ x / 0.3**2 + np.eye(3))
-    mean = covariance @ x.T @ y / 0.3**2
-    return float(np.max(np.abs(draws[200:].mean(0) - mean) / np.sqrt(np.diag(covariance))))
+    return draws[200:], taken, covariance @ x.T @ y / 0.3**2, covariance
+
+
+def main():
+    draws, taken, mean, covariance = run()
+    assert np.mean(taken) > 0.8
+    return float(np.max(np.abs(draws.mean(0) - mean) / np.sqrt(np.diag(covariance))))
+
+
+def picture(figure):
+    draws, _, mean, covariance = run()
+    axes = figure.subplots()
+    circle = np.linspace(0, 2 * np.pi, 100)
+    axes.plot(*draws[:, :2].T, ".", markersize=2, label="draws")
+    for widths in 1, 2:
+        ring = widths * np.linalg.cholesky(covariance[:2, :2]) @ [np.cos(circle), np.sin(circle)]
+        axes.plot(*(mean[:2, None] + ring), "C1", label="exact, 1 and 2 widths" if widths == 1 else None)
+    axes.set(xlabel="first weight", ylabel="second weight", title="1000 draws of the posterior")
+    figure.legend(loc="outside lower center", ncols=2)
 
 
 if __name__ == "__main__":

@@ -28,17 +28,31 @@ def outcome(rates, batches):
     return np.log(loss(train(np.ones(3), None, batches, hyper)[0], None))
 
 
-def main():
+def run():
     batches = np.zeros(STEPS)
     step = ws.compile(
         outcome, np.array([np.log(0.05), 0.0]), optimizer=optim.adam(optim.cosine(0.1, 400)), batch=batches
     )
-    best = min(step(batches).loss for _ in range(400))  # the curve has kinks, and the last rates need not be the best
+    losses = np.array([step(batches).loss for _ in range(400)])
     low, high = np.sqrt(CURVATURE.min()), np.sqrt(CURVATURE.max())
     polyak = np.array([np.log(4 / (low + high) ** 2), 0.0])
     share = ((high - low) / (high + low)) ** 2
     polyak[1] = np.log(share / (1 - share))
-    return float(np.exp(best - outcome(polyak, batches)))
+    return losses, outcome(polyak, batches)
+
+
+def main():
+    losses, polyak = run()
+    return float(np.exp(losses.min() - polyak))  # the curve has kinks, and the last rates need not be the best
+
+
+def picture(figure):
+    losses, polyak = run()
+    axes = figure.subplots()
+    axes.semilogy(np.exp(losses), label="learned rate and momentum")
+    axes.axhline(np.exp(polyak), color="C1", linestyle="--", label="the textbook's")
+    axes.set(xlabel="step of the rates", ylabel="loss", title="Loss after 30 steps of training")
+    axes.legend()
 
 
 if __name__ == "__main__":

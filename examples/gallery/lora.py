@@ -27,7 +27,7 @@ def loss(model, batch):
     return nn.mse(model(batch["x"]), batch["y"])
 
 
-def main():
+def run():
     rng = np.random.default_rng(0)
     layer = nn.Linear(64, 32, bias=False, key=0)
     wanted = layer.weight + 0.1 * np.outer(rng.normal(size=64), rng.normal(size=32)).astype(np.float32)
@@ -36,9 +36,22 @@ def main():
     step = ws.compile(loss, Adapted(layer, 1, key=1), optimizer=optim.adam(optim.cosine(0.02, 500)), batch=batch)
     for _ in range(500):
         step(batch)
-    model = step.model
-    assert np.array_equal(model.weight, layer.weight)
-    return float(np.linalg.norm(model.weight + model.down @ model.up - wanted) / np.linalg.norm(wanted - layer.weight))
+    return step.model, layer.weight, wanted
+
+
+def main():
+    model, before, wanted = run()
+    assert np.array_equal(model.weight, before)
+    return float(np.linalg.norm(model.weight + model.down @ model.up - wanted) / np.linalg.norm(wanted - before))
+
+
+def picture(figure):
+    model, before, wanted = run()
+    fields = {"Wanted change": wanted - before, "Learned, rank 1": model.down @ model.up}
+    for axes, (title, field) in zip(figure.subplots(1, 2), fields.items(), strict=True):
+        image = axes.imshow(field, cmap="RdBu", vmin=-0.4, vmax=0.4, aspect="auto")
+        axes.set(xlabel="output", ylabel="input", title=title)
+    figure.colorbar(image, ax=figure.axes, label="weight")
 
 
 if __name__ == "__main__":

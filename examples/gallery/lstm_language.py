@@ -36,7 +36,7 @@ def written(chances, rows, length, rng):
     return text
 
 
-def main():
+def run():
     rng = np.random.default_rng(0)
     chances = rng.dirichlet(np.full(LETTERS, 0.4), LETTERS)
     text = written(chances, 800, 33, rng)
@@ -44,9 +44,23 @@ def main():
     loader = ws.Loader(text, batch_size=32, key=3)
     for batch in (batch for _ in range(4) for batch in loader):
         step(batch)
-    fresh = written(chances, 400, 33, rng)
+    return step.model.eval(), chances, written(chances, 400, 33, rng)
+
+
+def main():
+    model, chances, fresh = run()
     exact = -np.mean(np.log(chances[fresh[:, :-1], fresh[:, 1:]]))
-    return float(loss(step.model.eval(), fresh) - exact)
+    return float(loss(model, fresh) - exact)
+
+
+def picture(figure):
+    model, chances, fresh = run()
+    said = nn.softmax(model(fresh))
+    learned = np.stack([said[fresh == letter].mean(0) for letter in range(LETTERS)])
+    for axes, field, title in zip(figure.subplots(1, 2), [chances, learned], ["The source", "The model"], strict=True):
+        image = axes.imshow(field, aspect="auto", vmin=0, vmax=0.6)
+        axes.set(xlabel="next letter", ylabel="letter", xticks=range(LETTERS), yticks=range(LETTERS), title=title)
+    figure.colorbar(image, ax=figure.axes, location="bottom", label="chance", shrink=0.6)
 
 
 if __name__ == "__main__":

@@ -40,16 +40,32 @@ def waves(count, rng):
     }
 
 
-def main():
+def run():
     rng = np.random.default_rng(0)
     model, tasks = nn.MLP([1, 32, 32, 1], activation=nn.tanh, key=0), waves(16, rng)
     optimizer = optim.chain(optim.clip_by_global_norm(1.0), optim.adam(optim.cosine(1e-2, 500)))
     step = ws.compile(loss, model, optimizer=optimizer, batch=tasks)
     for _ in range(500):
         step(waves(16, rng))
-    fresh, model = waves(200, rng), step.model
+    return step.model, waves(200, rng)
+
+
+def main():
+    model, fresh = run()
     before = np.mean([misfit(model, {"x": x[10:], "y": y[10:]}) for x, y in zip(fresh["x"], fresh["y"], strict=True)])
     return float(loss(model, fresh) / before)
+
+
+def picture(figure):
+    model, fresh = run()
+    axes, line = figure.subplots(), np.linspace(-2, 2, 100, dtype=np.float32)[:, None]
+    axes.plot(line, model(line), "0.5", linestyle="--", label="the start")
+    for k in range(3):
+        task = {name: x[k] for name, x in fresh.items()}
+        axes.plot(line, adapted(model, task)(line), f"C{k}", label="after five steps" if k == 0 else None)
+        axes.plot(task["x"][:10], task["y"][:10], f"C{k}o", label="ten points seen" if k == 0 else None)
+    axes.set(xlabel="x", ylabel="y", title="One start, three waves")
+    figure.legend(loc="outside lower center", fontsize="small", ncols=3)
 
 
 if __name__ == "__main__":

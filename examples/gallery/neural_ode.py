@@ -29,7 +29,7 @@ def loss(model, batch):
     return nn.mse(solved(lambda x: model(x**3), batch["start"], 10), batch["path"])
 
 
-def main():
+def run():
     turn = np.array([[-0.1, 2.0], [-2.0, -0.1]], np.float32)
     path = solved(lambda x: x**3 @ turn.T, np.array([[2.0, 0.0]], np.float32), 120)
     path = np.concatenate([[[[2.0, 0.0]]], path]).astype(np.float32)
@@ -43,8 +43,22 @@ def main():
         rows = rng.choice(110, 22, replace=False)
         step({"start": data["start"][rows], "path": np.swapaxes(data["path"][rows], 0, 1)})
     trained = step.model
-    found = solved(lambda x: trained(x**3), path[0], 60)
+    return path, solved(lambda x: trained(x**3), path[0], 60)
+
+
+def main():
+    path, found = run()
     return float(np.mean(np.abs(found - path[1:61])))
+
+
+def picture(figure):
+    path, found = run()
+    axes = figure.subplots()
+    axes.plot(*path[1:61, 0].T, ".", label="the trajectory")
+    axes.plot(*found[:, 0].T, label="the network's")
+    axes.set(xlabel="x", ylabel="y", title="A spiral, and what was learned of it")
+    axes.axis("equal")
+    figure.legend(loc="outside lower center", ncols=3)
 
 
 if __name__ == "__main__":

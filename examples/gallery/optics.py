@@ -26,10 +26,7 @@ def reflected(thickness, indices, colours):
     return np.mean(np.abs(share) ** 2)
 
 
-def main():
-    root = np.array([np.sqrt(GLASS)])
-    assert reflected(550 / 4 / root, root, np.array([550.0])) < 1e-12
-    single = reflected(550 / 4 / INDICES[:1], INDICES[:1], COLOURS)
+def run():
     start = 550 / 4 / INDICES * [1, 2, 1]
     optimizer = optim.adam(optim.cosine(1.0, 1000))
 
@@ -39,7 +36,24 @@ def main():
     step = ws.compile(loss, start, optimizer=optimizer, batch=COLOURS)
     for _ in range(1000):
         step(COLOURS)
-    return float(reflected(step.params, INDICES, COLOURS) / single)
+    return step.params
+
+
+def main():
+    root = np.array([np.sqrt(GLASS)])
+    assert reflected(550 / 4 / root, root, np.array([550.0])) < 1e-12
+    return float(reflected(run(), INDICES, COLOURS) / reflected(550 / 4 / INDICES[:1], INDICES[:1], COLOURS))
+
+
+def picture(figure):
+    stacks = {"glass": [], "one layer": 550 / 4 / INDICES[:1], "three layers, trained": run()}
+    axes, colours = figure.subplots(), np.linspace(400, 700, 121)
+    for name, films in stacks.items():
+        shares = [reflected(films, INDICES[: len(films)], colour[None]) for colour in colours]
+        axes.plot(colours, 100 * np.array(shares), label=name)
+    axes.axvspan(COLOURS[0], COLOURS[-1], color="0.92", label="trained for")
+    axes.set(xlabel="wavelength, nm", ylabel="light sent back, %", title="An antireflective coating", ylim=(0, None))
+    axes.legend(fontsize="small")
 
 
 if __name__ == "__main__":

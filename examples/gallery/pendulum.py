@@ -28,13 +28,29 @@ def loss(torques, _):
     return 20 * (1 + np.cos(angle)) + speed**2 + np.mean(1 + np.cos(angles))
 
 
-def main():
+def run():
     start = 0.5 * np.sin(np.sqrt(9.81) * STEP * np.arange(STEPS))
     step = ws.compile(loss, start, optimizer=optim.adam(optim.cosine(0.1, 500)), batch=np.zeros(()))
     for _ in range(500):
         step(np.zeros(()))
-    angle = float(motion(step.params)[0][0])
+    return step.params
+
+
+def main():
+    torques = run()
+    angle = float(motion(torques)[0][0])
     return abs((angle % (2 * np.pi)) - np.pi)
+
+
+def picture(figure):
+    torques = run()
+    axes, seconds = figure.subplots(), STEP * np.arange(STEPS)
+    axes.plot(seconds, motion(torques)[1][0], label="angle, radians")
+    axes.plot(seconds, 5 * np.tanh(torques), linewidth=1, label="torque")
+    for upright in -np.pi, np.pi:
+        axes.axhline(upright, color="0.6", linestyle="--", label="upright" if upright > 0 else None)
+    axes.set(xlabel="seconds", ylabel="angle and torque", title="A pendulum swings itself up")
+    figure.legend(loc="outside lower center", ncols=3)
 
 
 if __name__ == "__main__":

@@ -23,15 +23,30 @@ def loss(model, x):
     return np.mean((second + value - x) ** 2)
 
 
-def main():
+def run():
     x = np.linspace(0, 2, 64).astype(np.float32)
     model = nn.MLP((1, 24, 24, 1), key=0, activation=nn.tanh)
     step = ws.compile(loss, model, optimizer=optim.adam(optim.cosine(1e-2, 400)), batch=x)
     for _ in range(400):
         step(x)
-    exact = x + (1 - 2) / np.sin(2) * np.sin(x)
     found = np.array([solution(step.model, point) for point in x])
+    return x, found, x + (1 - 2) / np.sin(2) * np.sin(x)
+
+
+def main():
+    _, found, exact = run()
     return float(np.max(np.abs(found - exact)))
+
+
+def picture(figure):
+    x, found, exact = run()
+    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
+    upper.plot(x, exact, label="closed form")
+    upper.plot(x[::4], found[::4], "o", label="network")
+    upper.set(ylabel="y", title="y'' + y = x")
+    upper.legend()
+    lower.plot(x, 1e4 * (found - exact), "C1")
+    lower.set(xlabel="x", ylabel="error, 1e-4")
 
 
 if __name__ == "__main__":

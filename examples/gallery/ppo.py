@@ -28,7 +28,7 @@ def best(state):
     return np.sin(2 * state[:, 0])
 
 
-def main():
+def run():
     rng = np.random.default_rng(0)
     model = {"mean": nn.MLP([1, 32, 1], activation=nn.tanh, key=0), "log_spread": np.array(-0.5, np.float32)}
     floats = np.zeros(256, np.float32)
@@ -44,8 +44,24 @@ def main():
         before = log_chance(step.model, state, move)
         for _ in range(10):
             step({"state": state, "move": move, "before": before, "gain": gain})
+    return mean, np.exp(step.model["log_spread"])
+
+
+def main():
+    mean, _ = run()
     state = np.linspace(-0.9, 0.9, 101, dtype=np.float32)[:, None]
     return float(np.mean(np.abs(mean(state) - best(state))))
+
+
+def picture(figure):
+    mean, spread = run()
+    state = np.linspace(-0.9, 0.9, 101, dtype=np.float32)[:, None]
+    axes, line, middle = figure.subplots(), state[:, 0], mean(state)
+    axes.fill_between(line, middle - spread, middle + spread, alpha=0.3, label="one width")
+    axes.plot(line, middle, label="mean of the policy")
+    axes.plot(line, best(state), "k--", label="best move")
+    axes.set(xlabel="state", ylabel="move", title="What the policy has come to do")
+    axes.legend()
 
 
 if __name__ == "__main__":

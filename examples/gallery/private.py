@@ -29,7 +29,7 @@ def private_step(w, batch, key):
     return {name: w[name] - RATE * (clipped[name] + noise[name]) / len(batch["y"]) for name in w}
 
 
-def main():
+def run():
     rng = np.random.default_rng(0)
     y = (2 * rng.integers(0, 2, 3000) - 1).astype(np.float32)
     x = (rng.normal(size=(3000, 5)) + 0.7 * y[:, None]).astype(np.float32)
@@ -37,7 +37,24 @@ def main():
     for number in range(200):
         rows = rng.choice(2000, 250, replace=False)
         w = private_step(w, {"x": x[rows], "y": y[rows]}, ws.random.key(number))
+    return w, x, y
+
+
+def main():
+    w, x, y = run()
     return float(np.mean(np.sign(x[2000:] @ w["weight"] + w["bias"]) != y[2000:]))
+
+
+def picture(figure):
+    w, x, y = run()
+    axes = figure.subplots()
+    for weights, name in ({k: 0 * v for k, v in w.items()}, "at the first step"), (w, "at the end"):
+        each = ws.vmap(ws.grad(loss), in_axes=(None, 0, 0))(weights, x, y)
+        norms = np.sqrt(np.sum(each["weight"] ** 2, axis=1) + each["bias"] ** 2)
+        axes.hist(norms, np.linspace(0, 2.5, 51), alpha=0.6, label=f"{name}, {np.mean(norms > CLIP):.0%} clipped")
+    axes.axvline(CLIP, color="k", linestyle="--", label="clipped to")
+    axes.set(xlabel="norm of a sample's gradient", ylabel="samples", yscale="log", title="What one sample can change")
+    axes.legend()
 
 
 if __name__ == "__main__":

@@ -58,13 +58,30 @@ def energy(angles, matrix):
     return state @ matrix @ state
 
 
-def main():
+def run():
     matrix = spins()
     start = np.random.default_rng(0).normal(size=(3, QUBITS))
     step = ws.compile(energy, start, optimizer=optim.adam(optim.cosine(0.1, 300)), batch=matrix)
-    for _ in range(300):
-        step(matrix)
-    return float(energy(step.params, matrix) - np.linalg.eigvalsh(matrix)[0])
+    trail = [step(matrix).loss for _ in range(300)]
+    return trail, step.params, matrix
+
+
+def main():
+    _, angles, matrix = run()
+    return float(energy(angles, matrix) - np.linalg.eigvalsh(matrix)[0])
+
+
+def picture(figure):
+    trail, angles, matrix = run()
+    (levels, states), (left, right) = np.linalg.eigh(matrix), figure.subplots(1, 2)
+    left.semilogy(np.array(trail) - levels[0])
+    left.set(xlabel="step", ylabel="above the ground state", title="Energy")
+    words = [f"{n:03b}" for n in range(2**QUBITS)]
+    right.bar(words, circuit(angles) ** 2, label="circuit")
+    right.plot(words, states[:, 0] ** 2, "k_", markersize=12, label="exact")
+    right.set(xlabel="spins", ylabel="chance", title="Ground state")
+    right.tick_params("x", rotation=90)
+    right.legend(fontsize="small")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ def loss(model, batch):
     return nn.mse(model(batch["pairs"]), batch["ratings"])
 
 
-def main():
+def run():
     rng = np.random.default_rng(0)
     true = rng.normal(size=(PEOPLE, HIDDEN)) @ rng.normal(size=(HIDDEN, FILMS))
     pairs = np.argwhere(rng.random(true.shape) < 1 / 6)
@@ -36,10 +36,23 @@ def main():
     loader = ws.Loader(data, batch_size=512, key=2, drop_last=True)
     for batch in (batch for _ in range(1000 // len(loader)) for batch in loader):
         step(batch)
-    foretold = step.model.people.weight @ step.model.films.weight.T
     unseen = np.ones(true.shape, bool)
     unseen[tuple(pairs.T)] = False
-    return float(np.sqrt(np.mean((foretold - true)[unseen] ** 2)) / true.std())
+    return (step.model.people.weight @ step.model.films.weight.T)[unseen], true, unseen
+
+
+def main():
+    foretold, true, unseen = run()
+    return float(np.sqrt(np.mean((foretold - true[unseen]) ** 2)) / true.std())
+
+
+def picture(figure):
+    foretold, true, unseen = run()
+    axes = figure.subplots()
+    axes.plot(true[unseen][::250], foretold[::250], ".", alpha=0.6, label="400 ratings that nobody gave")
+    axes.axline((0, 0), slope=1, color="k", linestyle="--", label="as they are")
+    axes.set(xlabel="true rating", ylabel="foretold rating", title="Tastes from one rating in six")
+    axes.legend()
 
 
 if __name__ == "__main__":

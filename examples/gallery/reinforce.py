@@ -35,12 +35,28 @@ def loss(logits, _, *, key):
     return np.mean(np.sum(chosen * ws.stop_gradient(left - baseline), axis=0)) / LIMIT
 
 
-def main():
+def run():
     step = ws.compile(loss, np.zeros((PLACES, 2)), optimizer=optim.adam(0.1), batch=np.zeros(()), key=0)
+    first = step.params
     for _ in range(200):
         step(np.zeros(()))
-    _, costs = ws.jit(episodes)(step.params, ws.random.key(7))
+    return first, step.params
+
+
+def main():
+    _, logits = run()
+    _, costs = ws.jit(episodes)(logits, ws.random.key(7))
     return float(np.mean(np.sum(costs, axis=0)) - (PLACES - 1))
+
+
+def picture(figure):
+    axes, names = figure.subplots(), ["before training", "after"]
+    for logits, name in zip(run(), names, strict=True):
+        _, costs = ws.jit(episodes)(logits, ws.random.key(7))
+        axes.plot(np.mean(np.cumsum(costs[::-1], axis=0)[::-1] == 0, axis=1), label=name)
+    axes.axvline(PLACES - 1, color="k", linestyle="--", label="shortest way")
+    axes.set(xlabel="steps walked", ylabel="share of episodes at the goal", title="The way to the goal")
+    axes.legend()
 
 
 if __name__ == "__main__":

@@ -47,15 +47,27 @@ def exact():
     return np.linalg.eigvalsh(h)[0]
 
 
-def main():
+def run():
     rng = np.random.default_rng(0)
     chain = 0.5 + 0.3 * rng.normal(size=(SPINS, BOND, 2, BOND))
     optimizer = optim.adam(optim.cosine(0.03, 600))
     step = ws.compile(lambda chain, _: energy(chain), chain, optimizer=optimizer, batch=0.0)
-    for _ in range(600):
-        step(0.0)
-    least = exact()
-    return float((energy(step.params) - least) / abs(least))
+    trail = [step(0.0).loss for _ in range(600)]
+    return trail, energy(step.params), exact()
+
+
+def main():
+    _, reached, least = run()
+    return float((reached - least) / abs(least))
+
+
+def picture(figure):
+    trail, _, least = run()
+    axes = figure.subplots()
+    axes.semilogy((np.array(trail) - least) / abs(least))
+    axes.axhline(BOUND, color="k", linestyle="--", label="the bound")
+    axes.set(xlabel="step", ylabel="relative error of the energy", title=f"{SPINS} spins in tensors {BOND} wide")
+    axes.legend()
 
 
 if __name__ == "__main__":

@@ -32,14 +32,31 @@ def divergence(points, target):
     return cost(points, target) - 0.5 * cost(points, points) - 0.5 * cost(target, target)
 
 
-def main():
+def run():
     rng = np.random.default_rng(0)
     target = rng.normal(size=(40, 2)) * [0.5, 1.0] + [2.0, -1.0]
-    step = ws.compile(divergence, rng.normal(size=(40, 2)), optimizer=optim.adam(optim.cosine(0.1, 120)), batch=target)
+    start = rng.normal(size=(40, 2))
+    step = ws.compile(divergence, start, optimizer=optim.adam(optim.cosine(0.1, 120)), batch=target)
     for _ in range(120):
         step(target)
-    moved = step.params
+    return start, step.params, target
+
+
+def main():
+    _, moved, target = run()
     return float(max(np.max(np.abs(moved.mean(0) - target.mean(0))), np.max(np.abs(moved.std(0) - target.std(0)))))
+
+
+def picture(figure):
+    start, moved, target = run()
+    axes = figure.subplots()
+    axes.plot(*np.stack([start, moved]).transpose(2, 0, 1), "0.85", linewidth=0.8, zorder=0)
+    axes.plot(*start.T, ".", color="0.6", label="start")
+    axes.plot(*target.T, "o", fillstyle="none", label="target")
+    axes.plot(*moved.T, ".", label="moved points")
+    axes.set(xlabel="x", ylabel="y", title="Points on their way")
+    axes.axis("equal")
+    figure.legend(loc="outside lower center", ncols=3)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ def pictures(count, rng):
     return {"x": disk + 0.4 * rng.normal(size=disk.shape).astype(np.float32), "y": disk}
 
 
-def main():
+def run():
     rng = np.random.default_rng(0)
     data, fresh = pictures(320, rng), pictures(100, rng)
     batch = {name: x[:16] for name, x in data.items()}
@@ -44,7 +44,22 @@ def main():
     loader = ws.Loader(data, batch_size=16, key=5)
     for batch in (batch for _ in range(8) for batch in loader):
         step(batch)
-    return float(np.mean((step.predict(fresh["x"]) > 0) != (fresh["y"] > 0.5)))
+    return fresh, step.predict(fresh["x"]) > 0
+
+
+def main():
+    fresh, named = run()
+    return float(np.mean(named != (fresh["y"] > 0.5)))
+
+
+def picture(figure):
+    fresh, named = run()
+    rows = {"image": fresh["x"], "truth": fresh["y"], "named": named}
+    for line, (title, images) in zip(figure.subplots(3, 5), rows.items(), strict=True):
+        line[0].set_ylabel(title)
+        for axes, image in zip(line, images, strict=False):
+            axes.imshow(np.squeeze(image), cmap="gray")
+            axes.set(xticks=[], yticks=[])
 
 
 if __name__ == "__main__":

@@ -22,20 +22,33 @@ def loss(model, batch, *, key):
     return np.mean(np.sum(misfit, axis=1) + np.sum(divergence, axis=1))
 
 
-def main():
+def run():
     rng = np.random.default_rng(0)
     weight = rng.normal(size=(2, 5))
     x = (rng.normal(size=(2000, 2)) @ weight + 0.5 * rng.normal(size=(2000, 5))).astype(np.float32)
     model = {"encoder": nn.Linear(5, 4, key=0), "decoder": nn.Linear(2, 5, key=1), "log_noise": np.zeros(5, np.float32)}
     step = ws.compile(loss, model, optimizer=optim.adam(optim.cosine(2e-2, 600)), batch=x[:100])
     loader = ws.Loader(x, batch_size=100, key=2)
-    for batch in (batch for _ in range(30) for batch in loader):
-        step(batch)
+    losses = [step(batch).loss for _ in range(30) for batch in loader]
     covariance = weight.T @ weight + 0.25 * np.eye(5)
     exact = -0.5 * np.mean(np.sum(x @ np.linalg.inv(covariance) * x, axis=1))
     exact -= 0.5 * np.linalg.slogdet(2 * np.pi * covariance)[1]
-    bound = -np.mean([loss(step.model, x, key=ws.random.key(n)) for n in range(4)])
+    return step.model, x, losses, exact
+
+
+def main():
+    model, x, _, exact = run()
+    bound = -np.mean([loss(model, x, key=ws.random.key(n)) for n in range(4)])
     return float(abs(exact - bound))
+
+
+def picture(figure):
+    _, _, losses, exact = run()
+    axes = figure.subplots()
+    axes.plot(losses, linewidth=0.8, label="bound, each step")
+    axes.axhline(-exact, color="k", linestyle="--", label="exact value")
+    axes.set(xlabel="step", ylabel="nats a row", title="Negative log-likelihood, and its bound")
+    axes.legend()
 
 
 if __name__ == "__main__":

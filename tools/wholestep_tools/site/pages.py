@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from wholestep_tools.site import reference
+from wholestep_tools.site.gallery import picture_of
 from wholestep_tools.site.links import OUTSIDE
 
 
@@ -23,10 +24,12 @@ def generated(root: Path) -> dict[str, str]:
 
 
 def example(file: Path) -> str:
-    """An example as a page: what its first sentence says, and its text."""
+    """An example as a page: what its first sentence says, what it draws where that is kept, and its text."""
     text = file.read_text(encoding="utf-8")
     said = (ast.get_docstring(ast.parse(text)) or "").split("\n\n")[0]
-    return f"# {file.stem.replace('_', ' ')}\n\n{said}\n\n```python\n{text}```\n"
+    name, picture = file.stem.replace("_", " "), picture_of(file)
+    shown = f"![what {name} has found](../../pictures/gallery/{picture.name})\n\n" if picture.exists() else ""
+    return f"# {name}\n\n{said}\n\n{shown}```python\n{text}```\n"
 
 
 def notebook(file: Path) -> str:
