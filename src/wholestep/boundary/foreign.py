@@ -30,6 +30,7 @@ TOP: dict[str, Ours] = {
     **all_of("Model", "ws.nn.Module", "a subclass assigns its parts in __init__ and defines __call__"),
     **all_of("layers losses activations functional", "ws.nn", "layers, losses and activations stand in ws.nn"),
     **all_of("Input", "ws.ShapeDtype", "no input layer is needed; ws.compile(..., batch=) takes an example"),
+    **all_of("hub from_pretrained AutoModel", "ws.nn.models.load_folder", "a folder with config.json and safetensors"),
     "no_grad": Ours("ws.stop_gradient", "nothing is recorded outside of ws.grad, so a call needs no block around it"),
     "inference_mode": Ours("ws.stop_gradient", "nothing is recorded outside of ws.grad"),
     "autograd": Ours("ws.grad"),

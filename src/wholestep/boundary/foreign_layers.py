@@ -124,6 +124,7 @@ NN: dict[str, Ours] = {
     "Model": Ours("ws.nn.Module", "a subclass assigns its parts in __init__ and defines __call__"),
     "compact": Ours("ws.nn.Module", "a subclass makes its parts in __init__"),
     "DataParallel": Ours("ws.compile", "a program runs on one machine, on all its cores"),
+    **all_of("from_pretrained AutoModel", "ws.nn.models.load_folder", "a folder with config.json and safetensors"),
     "utils": Ours("ws.optim.clip_by_global_norm", "chain it before the optimizer with ws.optim.chain"),
     "clip_grad_norm_": Ours("ws.optim.clip_by_global_norm", "chain it before the optimizer with ws.optim.chain"),
 }

@@ -65,7 +65,8 @@ def section(entry: Entry, links: Mapping[str, str]) -> str:
     others = known(entry, links)
     lines += [documentation(entry.value, others), ""]
     for name, method in methods(entry.value):
-        lines += [f"### {entry.name.split('.')[-1]}.{name} {{ #{entry.anchor}-{name} }}", ""]
+        heading = f"{entry.name.split('.')[-1]}.{name}".replace("__", r"\_\_")  # and no bold face
+        lines += [f"### {heading} {{ #{entry.anchor}-{name.strip('_')} }}", ""]
         if inspect.isroutine(method):
             lines += ["```python", signature(name, method), "```", ""]
         lines += [documentation(method, others), ""]

@@ -145,7 +145,8 @@ def read_config(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise CheckpointError(
             f"load_folder: {path} cannot be read: {error.strerror or error}",
-            hint="give a folder with config.json and model.safetensors",
+            hint="give a folder with config.json and model.safetensors; huggingface_hub.snapshot_download(name, "
+            "local_dir=folder) brings one from the hub",
         ) from None
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"load_folder: {path} is no JSON: {error}") from None
@@ -162,7 +163,8 @@ def read_tensors(home: Path) -> dict[str, NDArray]:
             return {name: contents.array(name) for name in contents.types}
     except Damage as damage:
         raise CheckpointError(
-            f"load_folder: {path}: {damage}", hint="pickles (pytorch_model.bin) are not read"
+            f"load_folder: {path}: {damage}",
+            hint="pickles (pytorch_model.bin) are not read; save_pretrained(folder) of transformers writes safetensors",
         ) from None
 
 

@@ -27,6 +27,10 @@ INT64 = range(-(1 << 63), 1 << 63)
 DIGITS = 4000
 """Python reads no integers that are much longer."""
 
+SEPARATORS = (";", "\t")
+SEPARATED = "columns are separated by commas, and here by {!r}"
+WORDS = "numbers alone are read: pandas.get_dummies(frame) makes a column of 0 and 1 of each word"
+
 
 class Piece(NamedTuple):
     """Some rows of a column; `beyond` is the line of an integer that int64 cannot hold, where all are integers."""
@@ -87,7 +91,9 @@ def chunks(lines: Any, width: int, what: str) -> Iterator[tuple[list[int], list[
     while piece := list(islice(numbered, CHUNK)):
         for number, row in piece:
             if len(row) != width:
-                raise ShapeError(f"{what}: line {number} has {len(row)} fields, not {width}")
+                other = next((mark for mark in SEPARATORS if mark in "".join(row)), None) if width == 1 else None
+                hint = SEPARATED.format(other) if other else "the first line names the columns, one for each field"
+                raise ShapeError(f"{what}: line {number} has {len(row)} fields, not {width}", hint=hint)
         numbers, rows = zip(*piece, strict=True)
         yield list(numbers), list(zip(*rows, strict=True))
 
@@ -96,12 +102,11 @@ def parsed(fields: tuple[str, ...], what: str, numbers: list[int]) -> Piece:
     """Fields as numbers; `numbers` are their lines, of which the one is named that holds none."""
     wrong = next((i for i, field in enumerate(fields) if not is_number(field)), None)
     if wrong is not None:
-        separator = next((mark for mark in (";", "\t") if mark in fields[wrong]), None)
+        separator = next((mark for mark in SEPARATORS if mark in fields[wrong]), None)
+        field = WORDS if fields[wrong].strip() else "write nan where there is no value"
         raise DtypeError(
             f"{what}: {fields[wrong]!r} in line {numbers[wrong]} is no number",
-            hint="write nan where there is no value, and numbers for categories"
-            if separator is None
-            else f"columns are separated by commas, and here by {separator!r}",
+            hint=field if separator is None else SEPARATED.format(separator),
         )
     try:
         return Piece(np.array(list(map(int, fields)), np.int64))
