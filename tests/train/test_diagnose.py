@@ -32,6 +32,12 @@ def with_zero_row(at=3):
     return {"x": x}
 
 
+def test_a_result_says_where_to_ask_what_made_it_so():
+    step = compiled(entropy)
+    assert "diagnose" not in str(step({"x": X}))
+    assert str(step(with_zero_row())) == "loss inf, skipped (step.diagnose with the same data says why)"
+
+
 def test_message_of_the_forward_pass(golden, device):
     step = compiled(entropy, device=device)
     step({"x": X})

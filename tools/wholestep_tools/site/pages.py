@@ -12,6 +12,9 @@ from wholestep_tools.site import reference
 from wholestep_tools.site.gallery import picture_of
 from wholestep_tools.site.links import OUTSIDE
 
+WIDE = "---\nhide:\n  - navigation\n  - toc\n---\n\n"
+"""The head of a page that is not in the navigation and whose code has the room that it leaves."""
+
 
 def generated(root: Path) -> dict[str, str]:
     """The text of each generated page by its path in the site."""
@@ -29,13 +32,13 @@ def example(file: Path) -> str:
     said = (ast.get_docstring(ast.parse(text)) or "").split("\n\n")[0]
     name, picture = file.stem.replace("_", " "), picture_of(file)
     shown = f"![what {name} has found](../../pictures/gallery/{picture.name})\n\n" if picture.exists() else ""
-    return f"# {name}\n\n{said}\n\n{shown}```python\n{text}```\n"
+    return f"{WIDE}# {name}\n\n{said}\n\n{shown}```python\n{text}```\n"
 
 
 def notebook(file: Path) -> str:
     """A notebook as a page: its prose and its code, with what it printed and drew."""
     kept = json.loads(file.read_text(encoding="utf-8"))["cells"]
-    return "\n\n".join(part for cell in kept for part in cell_parts(cell)) + "\n"
+    return WIDE + "\n\n".join(part for cell in kept for part in cell_parts(cell)) + "\n"
 
 
 def cell_parts(cell: dict[str, Any]) -> Iterator[str]:

@@ -146,7 +146,8 @@ class Result:
             return "no step"
         counted = self.losses[self.flags] if 0 < self.skipped < self.steps else self.losses
         left_out = f", {self.skipped} of {self.steps} steps skipped" if self.steps > 1 else ", skipped"
-        return f"loss {np.mean(counted):.4f}{left_out * bool(self.skipped)}"
+        told = f"{left_out} (step.diagnose with the same data says why)" if self.skipped else ""
+        return f"loss {np.mean(counted):.4f}{told}"
 
     def __repr__(self) -> str:
         return f"Result({self}, {self.steps} step{'s' * (self.steps != 1)}, {self.status})"
