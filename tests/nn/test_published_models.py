@@ -254,6 +254,31 @@ def test_a_folder_holds_the_model(kind, tmp_path):
         assert np.array_equal(x, nn.split(again)[0][path]), path
 
 
+@pytest.mark.parametrize("narrow", [False, True])
+def test_adapted_layers_go_into_a_folder_once_they_are_merged(narrow, tmp_path):
+    model = filled(TEXT["GPT2"]())
+    if narrow:
+        model = nn.to_int8(model)
+        with pytest.raises(CheckpointError, match=r"blocks\[0\]\.attention\.qkv is a Int8Linear(.|\n)*dense\(\)"):
+            MODELS.save_folder(model, tmp_path)
+    for block in model.blocks:
+        for part, name in ((block.attention, "qkv"), (block.attention, "out")):  # [32, 96], and a square
+            adapted = nn.LoRA(getattr(part, name), 2, key=0)
+            adapted.up = 0.1 * np.ones_like(adapted.up)
+            setattr(part, name, adapted)
+    with pytest.raises(CheckpointError, match=r"blocks\[0\]\.attention\.qkv is a LoRA(.|\n)*merged\(\)"):
+        MODELS.save_folder(model, tmp_path)
+    for block in model.blocks:
+        for part, names in ((block.attention, ("qkv", "out")), (block.feed_forward, ("up", "down"))):
+            for name in names:
+                layer = getattr(part, name)
+                dense = layer.dense() if isinstance(layer, nn.Int8Linear) else layer
+                setattr(part, name, dense.merged() if isinstance(layer, nn.LoRA) else dense)
+    MODELS.save_folder(model, tmp_path)
+    again, tokens = MODELS.load_folder(tmp_path), np.array([[1, 2, 3]])
+    assert np.array_equal(again.eval()(tokens), model.eval()(tokens))
+
+
 def test_folders_that_cannot_be_read_are_refused(tmp_path):
     with pytest.raises(CheckpointError, match=r"give a folder with config\.json(.|\n)*snapshot_download"):
         MODELS.load_folder(tmp_path)

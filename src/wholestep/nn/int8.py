@@ -31,7 +31,8 @@ class Int8Linear(Module):
 
     The scale is the largest absolute weight of the output over 127, and weights are rounded to the nearest multiple of
     it. A call makes blocks of outputs wide one after the other, forward and backward, so a wide copy of the whole
-    weight is never there. The bias stays what it was. `dense()` is a `Linear` of the rounded weights.
+    weight is never there. The bias stays what it was. `dense()` is a `Linear` of the rounded weights,
+    of the class of the given one where that is made like a `Linear`.
 
     Shapes: x [..., in]; [..., out] of the dtype of x, at least float32.
     Raises: ParameterError for a layer that is no `Linear`, and for weights that are infinite or nan; DtypeError for
@@ -59,6 +60,8 @@ class Int8Linear(Module):
         self.scale: Any = frozen(scale)
         held = layer.bias is not None and layer._marks.get("bias") == FROZEN
         self.bias: Any = frozen(layer.bias) if held else layer.bias
+        # Some classes, such as that of GPT-2, differ in how a weight lies in files: `dense` gives the same again.
+        self.of = type(layer) if type(layer).__init__ is Linear.__init__ else Linear
 
     def __call__(self, x: Any) -> NDArray:
         x = wnp.asarray(x)
@@ -73,7 +76,7 @@ class Int8Linear(Module):
     def dense(self) -> Linear:
         """A `Linear` of the rounded weights, in float32."""
         outputs, inputs = self.weight.shape
-        made = Linear(inputs, outputs, key=0, bias=self.bias is not None)
+        made = self.of(inputs, outputs, key=0, bias=self.bias is not None)
         made.weight, made.bias = (self.weight * self.scale[:, None]).T.copy(), self.bias
         return made
 

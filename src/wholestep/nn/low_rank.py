@@ -17,7 +17,8 @@ class LoRA(Module):
     """A frozen `Linear` or `Int8Linear`, plus alpha / rank times x @ down @ up, which are trained.
 
     `up` begins at 0, so that the layer begins as the given one; `down` is drawn by `key`. `alpha` is `rank` if not
-    given. `merged()` is a `Linear` of the sum. The tensors of `nn.to_torch` have the names of the package peft.
+    given. `merged()` is a dense layer of the sum, of the class of the given one. The tensors of `nn.to_torch` have the
+    names of the package peft.
 
     Shapes: x [..., in]; [..., out]. `down` is [in, rank] and `up` [rank, out], of the dtype of the layer.
     Raises: ParameterError for a layer that is neither, and for a rank that is no positive integer.
@@ -57,8 +58,9 @@ class LoRA(Module):
     def merged(self) -> Linear:
         """One dense layer of the same results."""
         layer = self.layer.dense() if isinstance(self.layer, Int8Linear) else self.layer
-        inputs, outputs = layer.weight.shape
-        made = Linear(inputs, outputs, key=0, bias=layer.bias is not None, dtype=layer.weight.dtype)
-        made.weight = layer.weight + self.scale * (self.down @ self.up)
-        made.bias = layer.bias
+        made: Linear = frozen(layer)  # a copy of the layer's own class, which knows how its weight lies in files
+        sums = {"weight": layer.weight + self.scale * (self.down @ self.up), "bias": layer.bias}
+        for name, value in sums.items():
+            delattr(made, name)  # and with it the mark of what is never trained
+            setattr(made, name, value)
         return made

@@ -12,6 +12,8 @@ import numpy as np
 from wholestep import dtypes
 from wholestep.errors import CheckpointError
 from wholestep.ir.graph import NDArray
+from wholestep.nn.int8 import Int8Linear
+from wholestep.nn.low_rank import LoRA
 from wholestep.nn.models.bert import BERT, DistilBERT
 from wholestep.nn.models.gpt2 import GPT2
 from wholestep.nn.models.llama import Llama
@@ -19,6 +21,7 @@ from wholestep.nn.models.mixer import MLPMixer
 from wholestep.nn.models.whisper import WhisperEncoder
 from wholestep.nn.module import Module
 from wholestep.nn.theirs import theirs
+from wholestep.nn.traversal import ModelWalk
 from wholestep.train.checkpoint.filesystem import DISK, put_file
 from wholestep.train.checkpoint.read import open_checkpoint
 from wholestep.train.checkpoint.safetensors_header import Damage
@@ -108,7 +111,8 @@ def save_folder(model: Any, folder: Where) -> None:
     there. Each of the two files is replaced in one instant.
 
     Shapes: arrays of any shapes and dtypes; nothing is returned.
-    Raises: CheckpointError for another model, and where the folder cannot be written.
+    Raises: CheckpointError for another model, for one with layers of `LoRA` or `Int8Linear`, and where the folder
+    cannot be written.
 
     >>> import os, tempfile, wholestep as ws
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -122,6 +126,7 @@ def save_folder(model: Any, folder: Where) -> None:
             f"save_folder: a {type(model).__name__} has no published configuration",
             hint=f"{', '.join(family.__name__ for family in FAMILIES.values())} have; nn.save writes any model",
         )
+    refuse_other_layers(model)
     home, arrays = Path(folder), dict[str, NDArray]()
     for place, (first, *_) in theirs(model):
         arrays.update(zip(first.names, first.tensors(np.asarray(place.value)), strict=True))
@@ -134,6 +139,17 @@ def save_folder(model: Any, folder: Where) -> None:
         put_file(DISK, home / CONFIG, [json.dumps(about, indent=2).encode()])
     except OSError as error:
         raise CheckpointError(f"save_folder: {home} cannot be written: {error.strerror or error}") from error
+
+
+def refuse_other_layers(model: Any) -> None:
+    """Raise CheckpointError for layers that hold their weights in a form that no published model has."""
+    for path, layer in ModelWalk(model).modules:
+        if isinstance(layer, LoRA | Int8Linear):
+            raise CheckpointError(
+                f"save_folder: {path} is a {type(layer).__name__}, whose tensors no published model has",
+                hint=f"put {'merged()' if isinstance(layer, LoRA) else 'dense()'} of it in its place; "
+                "nn.save writes any model",
+            )
 
 
 def read_config(path: Path) -> dict[str, Any]:

@@ -36,7 +36,7 @@ class Result:
     >>> r.loss, r.steps, r.status
     (1.0, 2, 'completed')
     >>> str(Result(np.array([2.0, np.nan]), np.array([True, False]), ResultDetails(guarded=True)))
-    'loss 2.0000, 1 of 2 steps skipped'
+    'loss 2.0000, 1 of 2 steps skipped (step.diagnose with the same data says why)'
     """
 
     __slots__ = ("_flags", "_losses", "_more")
