@@ -22,7 +22,7 @@ MOST = 30_000
 
 
 def digest(file: Path) -> str:
-    """What an example's text is known by in its picture, on every system."""
+    """The digest of the text of an example, the same on every system."""
     return hashlib.sha256(file.read_bytes().replace(b"\r\n", b"\n")).hexdigest()
 
 
