@@ -36,10 +36,9 @@ function nearest(m, e) {
   return m < 0n ? -found : found;
 }
 function fma(a, b, c) {
-  const plain = a * b + c;
-  if (!Number.isFinite(a * b) && (!Number.isFinite(a) || !Number.isFinite(b))) return plain;
-  if (!Number.isFinite(c) || a === 0 || b === 0) return plain;
-  if (c === 0) return a * b;
+  if (!Number.isFinite(a) || !Number.isFinite(b) || a === 0 || b === 0) return a * b + c;
+  // A summand that is infinite stays so, however large the product is.
+  if (!Number.isFinite(c)) return c;
   const [m, i] = parts(a), [n, j] = parts(b), [k, l] = parts(c), e = Math.min(i + j, l);
   const sum = (m * n << BigInt(i + j - e)) + (k << BigInt(l - e));
   return sum === 0n ? 0 : nearest(sum, e);
