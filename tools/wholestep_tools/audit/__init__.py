@@ -34,7 +34,7 @@ from wholestep_tools.audit.endurance import allocations, calls, fork, memory, sh
 from wholestep_tools.audit.foreign import damaged_models, exported_samples, onnx_models, onnx_nodes, parity
 from wholestep_tools.audit.guards import alarms, origins, scales
 from wholestep_tools.audit.hostile import export_files, exported_names, files, headers, markup, names, paths, texts
-from wholestep_tools.audit.numerics import drift, modes, precisions, sums
+from wholestep_tools.audit.numerics import drift, host_numbers, modes, precisions, sums
 from wholestep_tools.audit.record import check_file, told
 from wholestep_tools.audit.resumption import bits, damage, kill, pages, resume, twins
 from wholestep_tools.audit.workers import losses, workers
@@ -60,7 +60,7 @@ ROOMS = (
         cuda_steps,
         cuda_kernels,
     ),
-    (sums, modes, precisions, drift),
+    (sums, modes, precisions, drift, host_numbers),
     (bits, twins, resume, kill, damage, pages),
     (files, headers, texts, paths, names, exported_names, export_files, markup),
     (entries, rivals, keys, folders),

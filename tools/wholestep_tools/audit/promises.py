@@ -192,6 +192,12 @@ NUMERICS = (
         remark="devices are promised the bits of the CPU for integers alone; samples of all primitives are compared "
         "above, and the page on accuracy says what WebGPU computes otherwise",
     ),
+    Promise(
+        "a page's script computes the host's numbers with the bits of the interpreter",
+        "1,000,000 numbers",
+        "hostnumbers",
+        ("numbers", "programs"),
+    ),
     Promise("sums, products and norms keep to a bound", "10,000 hostile operands", "sums", ("operands",)),
     Promise(
         "half precision comes to the loss of float32",

@@ -1,9 +1,10 @@
 // Numbers of the host: every scalar operation of kernels, in every dtype, with the bits of the interpreter.
 const F = Math.fround, DV = new DataView(new ArrayBuffer(8));
-const BYTES = { i8: 1, u8: 1, i16: 2, u16: 2, f32: 4, i32: 4, u32: 4, f64: 8, i64: 8, u64: 8 };
-const GET = { i8: "getInt8", u8: "getUint8", i16: "getInt16", u16: "getUint16", f32: "getFloat32", f64: "getFloat64", i32: "getInt32", u32: "getUint32", i64: "getBigInt64", u64: "getBigUint64" };
-const read = (view, kind, at) => view[GET[kind]](at, true);
-const write = (view, kind, at, x) => view[GET[kind].replace("get", "set")](at, x, true);
+const bitsOf = (kind) => Number(kind.slice(1));
+// The name of a method of views, such as getBigInt64 for i64.
+const accessor = (verb, kind) => `${verb}${/[iu]64/.test(kind) ? "Big" : ""}${{ i: "Int", u: "Uint", f: "Float" }[kind[0]]}${bitsOf(kind)}`;
+const read = (view, kind, at) => view[accessor("get", kind)](at, true);
+const write = (view, kind, at, x) => view[accessor("set", kind)](at, x, true);
 const word = (kind, bits) => { DV.setBigUint64(0, BigInt(bits), true); return kind === "bool" ? bits != 0 : read(DV, kind, 0); };
 const whole = { i8: (x) => x << 24 >> 24, u8: (x) => x & 255, i16: (x) => x << 16 >> 16, u16: (x) => x & 65535, i32: (x) => x | 0, u32: (x) => x >>> 0, i64: (x) => BigInt.asIntN(64, x), u64: (x) => BigInt.asUintN(64, x), f32: F, f64: (x) => x, bool: (x) => x };
 function halves(x) { const w = x * 134217729, h = w - (w - x); return [h, x - h]; }
@@ -31,15 +32,13 @@ function nearest(m, e) {
     q = size >> s;
     if (rest > half || (rest === half && q & 1n)) q += 1n;
   }
-  const power = e + Math.max(shift, 0), low = Math.max(power, -1000);
-  const found = Number(q) * 2 ** Math.min(low, 900) * 2 ** (power - low) * 2 ** (low - Math.min(low, 900));
+  const found = Number(q) * 2 ** (e + Math.max(shift, 0));
   return m < 0n ? -found : found;
 }
 function fma(a, b, c) {
-  const plain = a * b + c;
-  if (!Number.isFinite(a * b) && (!Number.isFinite(a) || !Number.isFinite(b))) return plain;
-  if (!Number.isFinite(c) || a === 0 || b === 0) return plain;
-  if (c === 0) return a * b;
+  if (!Number.isFinite(a) || !Number.isFinite(b) || a === 0 || b === 0) return a * b + c;
+  // A summand that is infinite stays so, however large the product is.
+  if (!Number.isFinite(c)) return c;
   const [m, i] = parts(a), [n, j] = parts(b), [k, l] = parts(c), e = Math.min(i + j, l);
   const sum = (m * n << BigInt(i + j - e)) + (k << BigInt(l - e));
   return sum === 0n ? 0 : nearest(sum, e);
@@ -54,7 +53,7 @@ function fast(a, b, c) {
 }
 const even = (x) => { const r = Math.round(x); return r - x === 0.5 && r % 2 ? r - 1 : r; };
 const shifted = (kind, x, by, left) => {
-  const bits = 8 * BYTES[kind], n = Number(by);
+  const bits = bitsOf(kind), n = Number(by);
   const big = n < 0 || n >= bits ? (left || x >= 0 ? 0n : -1n) : left ? BigInt(x) << BigInt(n) : BigInt(x) >> BigInt(n);
   return whole[kind](bits === 64 ? big : Number(BigInt.asIntN(64, big) & 0xffffffffn));
 };

@@ -41,10 +41,13 @@ def without_layout(text: str) -> str:
 
 
 def compact_script(text: str) -> str:
-    """A script without layout, without the spaces that part no words and the ends of lines that end no statement.
+    """A script without layout, without the spaces that part no words and the ends of lines that end no statement, and
+    without the semicolons that a bracket ends.
 
     >>> compact_script('const f = (a) => ({ b: a + " + " });\\n')
     'const f=(a)=>({b:a+" + "});'
+    >>> compact_script('function f(a) {\\n  return a;\\n}\\n')
+    'function f(a){return a}\\n'
     """
     out: list[str] = []
     parts = list(TOKENS.finditer(without_layout(text)))
@@ -52,6 +55,8 @@ def compact_script(text: str) -> str:
         before, after = parts[i - 1][0][-1:] if i else "", parts[i + 1][0][:1] if i + 1 < len(parts) else ""
         if part[0] == "\n" and ((before and before in ";{,([") or after == "}"):
             continue  # the end of a line that ends no statement
+        if part[0] == "}" and out and out[-1] == ";":
+            out.pop()
         if part["space"] is None:
             out.append(compact_wgsl(part[0]) if SHADER.match(part[0]) else part[0])
             continue
