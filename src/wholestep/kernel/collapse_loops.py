@@ -60,7 +60,7 @@ def join_grid(kernel: Kernel) -> Kernel:
     for n in 16: for o in 64 lanes 8: for x in 32: ...   ->   for o in 64 lanes 8: for m in 512: ...
     """
     while True:
-        loops = [loop for loop in grid_loops(kernel) if loop.axis.lanes == 1 and not loop.axis.symbolic]
+        loops = [loop for loop in lone_loops(kernel) if loop.axis.lanes == 1 and not loop.axis.symbolic]
         pairs = itertools.combinations(loops, 2)
         found = next((pair for pair in pairs if is_collapsible(kernel, pair[0].axis, pair[1].axis, 1)), None)
         if found is None:
@@ -68,7 +68,7 @@ def join_grid(kernel: Kernel) -> Kernel:
         kernel = replace(kernel, body=LoopCollapse(*found).body(kernel.body))
 
 
-def grid_loops(kernel: Kernel) -> list[Loop]:
+def lone_loops(kernel: Kernel) -> list[Loop]:
     """The independent loops of a kernel that are each the only one in the one around it, outermost first."""
     found: list[Loop] = []
     body = kernel.body
