@@ -76,7 +76,7 @@ def batch_norm(
 
     def of(v: Any) -> Any:
         if mean is None:
-            return normalized_batch(v, *each[:2], eps)
+            return normalized_batch(v, each[0], each[1], eps)
         return apply_gain_and_bias((v - each[2]) / wnp.sqrt(each[3] + eps), *each[:2])
 
     return in_single(of, a)
