@@ -91,7 +91,7 @@ def choose_groups(extents: Sequence[int], joined: int, tile: int, most: int) -> 
 
     fitting = [g for g, n in found.items() if n <= most + most // 2] or [min(found, key=lambda g: found[g])]
     best = max(fitting, key=worth)
-    if fullness(best) > HALF_FULL:
+    if fullness(best) > HALF_FULL or most < tile:
         return best
     # An extent with few divisors, such as a prime: larger groups leave a cache, and tiles of one row are slower.
     return max([best, *[g for g, n in found.items() if n <= LARGER * most]], key=worth)
