@@ -213,6 +213,15 @@ def measure(kind: Kind, peers: Sequence[str], rounds: int, budget: float) -> Row
 # Imports, each in a process of its own.
 
 
+def own_bytecode(folder: str) -> dict[str, str]:
+    """The environment of processes whose .pyc files are in a folder, whatever the surroundings tell Python.
+
+    It is empty at first, for the libraries that they import too.
+    """
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON") or k == "PYTHONPATH"}
+    return {**kept, "PYTHONPYCACHEPREFIX": folder}
+
+
 def import_seconds(module: str, environment: Mapping[str, str]) -> float:
     """Seconds of an import in a fresh process."""
     code = f"import time; t = time.perf_counter(); import {module}; print(time.perf_counter() - t)"
@@ -222,8 +231,7 @@ def import_seconds(module: str, environment: Mapping[str, str]) -> float:
 def importing(rounds: int, kept: bool) -> Row:
     """Measure imports with the compiled files of Python `kept`, or where there are none."""
     with tempfile.TemporaryDirectory() as folder:
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON") or k == "PYTHONPATH"}
-        environment["PYTHONPYCACHEPREFIX"] = folder  # empty at first, for the libraries that they import too
+        environment = own_bytecode(folder)
         if not kept:
             environment["PYTHONDONTWRITEBYTECODE"] = "1"
         least = dict.fromkeys(("numpy", "wholestep"), float("inf"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -13,6 +12,7 @@ from typing import NamedTuple, TextIO
 
 from wholestep.errors import CommandError
 from wholestep_tools.bench import machine
+from wholestep_tools.bench.calls import own_bytecode
 from wholestep_tools.bench.first_traced import PROGRAMS, Program
 from wholestep_tools.bench.table import columns, duration
 
@@ -113,12 +113,10 @@ def bench(names: Sequence[str], rounds: int, kept: bool, file: Path | None, stre
         raise CommandError(f"there is no folder {file.parent}", hint="choose another file with --json")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        environment = {**os.environ, "WHOLESTEP_CACHE": str(folder / "cache") if kept else "off"}
-        # Processes begin with .pyc files, as a user's does, whether or not the surroundings let Python write them.
-        environment["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
-        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        environment = own_bytecode(str(folder / "bytecode"))
+        environment["WHOLESTEP_CACHE"] = str(folder / "cache") if kept else "off"
         placed = written(names, folder)
-        for program, place in placed.values():
+        for program, place in placed.values():  # so that all begin with .pyc files, as a user's process does
             seconds(program, LATER, True, environment, place)
         rows = [
             measure(n, program, kind, rounds, environment, place)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from wholestep_tools.site import reference
-from wholestep_tools.site.gallery import picture_of
+from wholestep_tools.site.gallery import picture_of, title
 from wholestep_tools.site.links import OUTSIDE
 
 WIDE = "---\nhide:\n  - navigation\n  - toc\n---\n\n"
@@ -30,7 +30,7 @@ def example(file: Path) -> str:
     """An example as a page: what its first sentence says, what it draws where that is kept, and its text."""
     text = file.read_text(encoding="utf-8")
     said = (ast.get_docstring(ast.parse(text)) or "").split("\n\n")[0]
-    name, picture = file.stem.replace("_", " "), picture_of(file)
+    name, picture = title(file), picture_of(file)
     shown = f"![what {name} has found](../../pictures/gallery/{picture.name})\n\n" if picture.exists() else ""
     return f"{WIDE}# {name}\n\n{said}\n\n{shown}```python\n{text}```\n"
 

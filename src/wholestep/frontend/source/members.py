@@ -63,7 +63,9 @@ class UserMembers:
             before, self.loaded = self.loaded, set(sys.modules)
             new = self.loaded - before
             # Nearly all are of installed packages, which one look at each package tells.
-            roots = {root for root in {name.partition(".")[0] for name in new} if not is_installed(root)}
+            packages = {name.partition(".")[0] for name in new}
+            # What runs as the program may be the `__main__.py` of an installed package.
+            roots = {"__main__", *[package for package in packages if not is_installed(package)]}
             users = [name for name in new if name.partition(".")[0] in roots and is_users(name)]
             self.modules = {name: (-1, frozenset[str]()) for name in users} | self.modules
         for name, (size, _) in self.modules.items():
@@ -89,8 +91,6 @@ def is_users(name: str) -> bool:
 @functools.cache
 def is_installed(root: str) -> bool:
     """Test whether a package of this name, whose file is not the user's, is loaded: so its modules are not either."""
-    if root == "__main__":  # may be the `__main__.py` of an installed package
-        return False
     file = getattr(sys.modules.get(root), "__file__", None)
     return isinstance(file, str) and not of_the_user(file)
 

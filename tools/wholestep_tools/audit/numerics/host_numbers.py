@@ -40,8 +40,7 @@ def program(i: int, seed: int) -> HostProgram:
 
 def words(x: NDArray) -> list[str]:
     """Numbers by their bits; a NaN is one, whatever its bits."""
-    bits = np.ascontiguousarray(x).view(f"u{x.dtype.itemsize}").tolist()
-    return ["nan" if y != y else str(word) for y, word in zip(x, bits, strict=True)]
+    return ["nan" if y != y else word for y, word in zip(x, words_of_given(x), strict=True)]
 
 
 def interpreted(made: HostProgram) -> Iterator[list[list[str]]]:
@@ -67,7 +66,7 @@ def as_json(made: HostProgram) -> dict[str, Any]:
 
 def words_of_given(x: NDArray) -> list[str]:
     """Numbers by their bits."""
-    return [str(word) for word in x.view(f"u{x.dtype.itemsize}").tolist()]
+    return [str(word) for word in np.ascontiguousarray(x).view(f"u{x.dtype.itemsize}").tolist()]
 
 
 def by_javascript(programs: Sequence[HostProgram]) -> list[Words]:
