@@ -315,19 +315,21 @@ def add_links(commands: Any) -> None:
 
 def add_gallery(commands: Any) -> None:
     """Add `wholestep bench gallery`."""
-    about = "Time one step of each example of the gallery beside the same by hand in JAX, on one thread, in turns."
+    about = "Time one step of each example of the gallery beside the same by hand in JAX, in turns."
     job = commands.add_parser("gallery", help="measure the examples of the gallery", description=about)
     job.formatter_class = Help
     job.add_argument("--only", default="*", metavar="PATTERNS", help='names such as "vae" or "p*"')
     job.add_argument("--rounds", type=integer_at_least(1), default=9, metavar="N", help="how often each has its turn")
     job.add_argument("--budget", type=positive_number, default=0.05, metavar="S", help="seconds of a turn")
+    job.add_argument("--threads", type=integer_at_least(1), default=1, metavar="N", help="threads of each library")
     job.add_argument("--json", type=Path, metavar="FILE", help="also write everything here")
     job.set_defaults(run=gallery_command)
 
 
 def gallery_command(options: argparse.Namespace) -> int:
     """Run `wholestep bench gallery` as it was given."""
-    return gallery.bench(gallery.chosen(options.only), options.rounds, options.budget, options.json, sys.stdout)
+    how = (options.rounds, options.budget, options.threads, options.json)
+    return gallery.bench(gallery.chosen(options.only), *how, sys.stdout)
 
 
 def add_pages(commands: Any) -> None:

@@ -1,4 +1,4 @@
-"""Times of one step of each example of the gallery beside the same in JAX: one process, in turns, one thread."""
+"""Times of one step of each example of the gallery beside the same in JAX: one process, in turns."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ def measured(name: str, rounds: int, budget: float) -> Beside:
     return Beside(name, seconds["wholestep"], seconds[PEER])
 
 
-def written(rows: Sequence[Beside], rounds: int, version: str) -> str:
+def written(rows: Sequence[Beside], rounds: int, threads: int, version: str) -> str:
     """Everything that was measured, as JSON."""
-    about = {"bench": "gallery", "processor": machine.processor_and_code(), "threads": 1, "rounds": rounds}
+    about = {"bench": "gallery", "processor": machine.processor_and_code(), "threads": threads, "rounds": rounds}
     examples = {row.name: {"ours": row.ours, "theirs": row.theirs} for row in rows}
     return json.dumps({**about, "peer": f"JAX {version}", "examples": examples}, indent=1) + "\n"
 
 
-def bench(names: Sequence[str], rounds: int, budget: float, file: Path | None, stream: TextIO) -> int:
+def bench(names: Sequence[str], rounds: int, budget: float, threads: int, file: Path | None, stream: TextIO) -> int:
     """Measure and print; 0 where all results agree.
 
     Raises CommandError for a file that cannot be written, where JAX is not installed, and for results that differ.
@@ -89,13 +89,14 @@ def bench(names: Sequence[str], rounds: int, budget: float, file: Path | None, s
         raise CommandError(f"there is no folder {file.parent}", hint="choose another file with --json")
     if importlib.util.find_spec(PEER) is None:
         raise CommandError(f"{PEER} is not installed", hint="the examples are measured beside it")
-    with same_threads([PEER], 1):
+    with same_threads([PEER], threads):
         import jax
 
-        print(f"{machine.processor_and_code()}, 1 thread, JAX {jax.__version__}", file=stream, flush=True)
+        count = f"{threads} thread{'s' * (threads > 1)}"
+        print(f"{machine.processor_and_code()}, {count}, JAX {jax.__version__}", file=stream, flush=True)
         rows = [measured(name, rounds, budget) for name in names]
     print("\n".join(columns(HEADER, [row.cells for row in rows])), file=stream)
     print(f"{sum(row.ratio > 1 for row in rows)} of {len(rows)} are faster than in JAX", file=stream)
     if file is not None:
-        file.write_text(written(rows, rounds, jax.__version__), encoding="utf-8")
+        file.write_text(written(rows, rounds, threads, jax.__version__), encoding="utf-8")
     return 0
