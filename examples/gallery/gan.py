@@ -1,7 +1,8 @@
 """A generative adversarial network that learns a bell curve from samples alone: two losses, two steps, in turns.
 
-The generator moves and stretches noise; the discriminator sees values and their squares. Each has a step of its own,
-which is handed the parameters of the other as a part of its batch.
+The generator moves and stretches noise; the discriminator is a polynomial of second degree. Each has a step of its own,
+which is handed the parameters of the other as a part of its batch. Two such players circle around each other; a penalty
+on the slope of the discriminator at true samples (Mescheder et al., 2018) lets them come to rest.
 """
 
 import numpy as np
@@ -14,7 +15,7 @@ BOUND = 0.15
 
 
 def score(judge, x):
-    return judge(np.stack([x, x**2 / 4], axis=1))[:, 0]
+    return judge["offset"] + judge["slope"] * x + judge["curve"] * x**2 / 2
 
 
 def samples(maker, noise):
@@ -23,7 +24,8 @@ def samples(maker, noise):
 
 def judge_loss(judge, batch):
     real, false = score(judge, batch["real"]), score(judge, samples(batch["maker"], batch["noise"]))
-    return np.mean(nn.softplus(-real) + nn.softplus(false)) + 0.3 * np.mean(real**2)
+    slope = ws.grad(lambda x: np.sum(score(judge, x)))(batch["real"])
+    return np.mean(nn.softplus(-real) + nn.softplus(false)) + 0.3 * np.mean(slope**2)
 
 
 def maker_loss(maker, batch):
@@ -32,17 +34,17 @@ def maker_loss(maker, batch):
 
 def run():
     rng = np.random.default_rng(0)
-    judge = nn.Linear(2, 1, key=0)
+    judge = dict.fromkeys(("offset", "slope", "curve"), np.float32(0))
     maker = {"shift": np.float32(0), "log_width": np.float32(0)}
     rows = {"noise": ws.ShapeDtype((256,), "float32"), "real": ws.ShapeDtype((256,), "float32")}
     judging = ws.compile(judge_loss, judge, optimizer=optim.sgd(0.2), batch={**rows, "maker": maker})
-    making = ws.compile(maker_loss, maker, optimizer=optim.sgd(0.05), batch={"noise": rows["noise"], "judge": judge})
+    making = ws.compile(maker_loss, maker, optimizer=optim.sgd(0.2), batch={"noise": rows["noise"], "judge": judge})
     trail = []
     for _ in range(2000):
         noise = rng.normal(size=(2, 256)).astype(np.float32)
         real = (2 + 0.5 * rng.normal(size=256)).astype(np.float32)
         judging({"noise": noise[0], "real": real, "maker": making.params})
-        making({"noise": noise[1], "judge": judging.model})
+        making({"noise": noise[1], "judge": judging.params})
         trail.append([float(making.params["shift"]), float(np.exp(making.params["log_width"]))])
     return np.array(trail)
 

@@ -37,7 +37,7 @@ whether it is right: an error against a closed form, a share of wrong answers, a
 All run in the tests, which demand the bound. Seconds are those of the processor, {machine}, for the whole run,
 compilation included.
 
-*JAX / ours* is the time of one step written by hand in {peer} beside that of the example's own, on one thread of
+*JAX / ours* is the time of one step written by hand in {peer} beside that of the example's own, on {threads} of
 {beside}, in turns: above 1 ours is faster. Both begin with the same parameters and data, and what they compute first
 agrees to 1e-4. `wholestep bench gallery` measures it.
 
@@ -92,7 +92,8 @@ def page() -> str:
     """The page of the gallery, from the examples and from what was reached."""
     record = json.loads(REACHED.read_text(encoding="utf-8"))
     beside = json.loads(BESIDE.read_text(encoding="utf-8"))
-    facts = {"machine": record["machine"], "beside": beside["processor"], "peer": beside["peer"]}
+    threads = "one thread" if beside["threads"] == 1 else f"{beside['threads']} threads"
+    facts = {"machine": record["machine"], "beside": beside["processor"], "peer": beside["peer"], "threads": threads}
     facts["cards"] = "\n\n".join(map(card, files()))
     lines = [HEAD.format(count=len(files()), **facts).rstrip("\n")]
     for file in files():

@@ -67,23 +67,24 @@ def gan(example: Any) -> Twin:
 
     def ours() -> Any:
         judged = judging({"noise": noise, "real": found.batch["real"], "maker": making.params})
-        made = making({"noise": noise, "judge": judging.model})
+        made = making({"noise": noise, "judge": judging.params})
         return judged.loss, made.loss
 
     def score(judge: Any, x: Any) -> Any:
-        return dense(judge, "", jnp.stack([x, x**2 / 4], axis=1))[:, 0]
+        return judge["offset"] + judge["slope"] * x + judge["curve"] * x**2 / 2
 
     def samples(maker: Any, noise: Any) -> Any:
         return maker["shift"] + jnp.exp(maker["log_width"]) * noise
 
     def judge_loss(judge: Any, maker: Any, noise: Any, real: Any) -> Any:
         true, false = score(judge, real), score(judge, samples(maker, noise))
-        return jnp.mean(jax.nn.softplus(-true) + jax.nn.softplus(false)) + 0.3 * jnp.mean(true**2)
+        slope = jax.grad(lambda x: jnp.sum(score(judge, x)))(real)
+        return jnp.mean(jax.nn.softplus(-true) + jax.nn.softplus(false)) + 0.3 * jnp.mean(slope**2)
 
     def maker_loss(maker: Any, judge: Any, noise: Any) -> Any:
         return jnp.mean(jax.nn.softplus(-score(judge, samples(maker, noise))))
 
-    (judge_step, begin), (maker_step, _) = descent(judge_loss, 0.2), descent(maker_loss, 0.05)
+    (judge_step, begin), (maker_step, _) = descent(judge_loss, 0.2), descent(maker_loss, 0.2)
     judge, maker = begin(found.params[0]), begin(found.params[1])
     held = jnp.asarray(noise), jnp.asarray(found.batch["real"])
 
