@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from wholestep import tree
 from wholestep.backends.cpu.cpu_features import host_levels
 from wholestep.errors import UnsupportedError
 from wholestep_tools.audit.correctness import c_sources
-from wholestep_tools.drawn.c_library import CLibrary
+from wholestep_tools.drawn.c_library import STRICT, CLibrary
 from wholestep_tools.drawn.law import compiled
 
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
@@ -85,6 +86,18 @@ def test_a_source_trains_to_the_same_bits(name: str, flags: tuple[str, ...], tmp
     for x, y in zip(found, wanted, strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
     assert (tmp_path / "model.c").stat().st_size < 150_000
+
+
+@needs_compiler
+@pytest.mark.skipif(not FUSES, reason="the processor has no vectors of AVX2")
+def test_an_update_takes_square_roots_in_vectors(tmp_path: Path) -> None:
+    x = np.ones(4096, np.float32)
+    step = ws.compile(lambda p, x: np.sum(p * x), x, optimizer=ws.optim.adam(1e-3), batch=x)
+    step.export(tmp_path / "model.c")
+    assert COMPILER is not None
+    options = [COMPILER, *STRICT, "-O3", "-march=x86-64-v3", "-S", "-o", "model.s", "model.c"]
+    subprocess.run(options, cwd=tmp_path, check=True)
+    assert "vsqrtps" in (tmp_path / "model.s").read_text(encoding="utf-8")
 
 
 def test_half_precision_is_refused_by_operation_and_line(tmp_path: Path) -> None:

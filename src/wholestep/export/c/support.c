@@ -9,6 +9,12 @@
 #include <stdint.h>
 #include <string.h>
 
+/* GCC takes a square root in vectors only where it cannot set errno, which the declaration must say. */
+#if defined(__GNUC__) && !defined(__clang__)
+extern float sqrtf(float) __attribute__((__const__));
+extern double sqrt(double) __attribute__((__const__));
+#endif
+
 /* Steps of the loop that follows are independent of each other: this has been verified, and no pointer is restricted. */
 #if defined(__clang__)
 #define WS_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
