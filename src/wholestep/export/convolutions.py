@@ -7,7 +7,7 @@ contract(window(pad(x)), g, spec="nchwij,nohw->ocij")       x convolved with g, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any, NamedTuple
 
 from wholestep.ir.graph import Graph, Node, Value
@@ -52,6 +52,11 @@ class ConvolvedProduct(NamedTuple):
     """The steps from one element of the source to the next, with zeros between: 1 where they lie side by side."""
     of_kernel: bool
     """True where windows are summed and their insides stay: the gradient of a kernel."""
+
+    @property
+    def operands(self) -> tuple[Value, Value]:
+        """The arrays that it reads."""
+        return self.source, self.other
 
     def shape(self, letters: Letters) -> Shape:
         """The sizes of letters."""
@@ -181,12 +186,11 @@ def convolutions_in(graph: Graph, holds: Callable[[ConvolvedProduct], bool]) -> 
     return {node: each for node, each in found.items() if each is not None}
 
 
-def nodes_beside(graph: Graph, convolutions: Mapping[Node, ConvolvedProduct]) -> list[Node]:
-    """The nodes of a graph without the movement that nothing but its convolutions reads."""
+def nodes_beside(graph: Graph, read_by: Mapping[Node, tuple[Value, ...]], inner: Set[Node] = frozenset()) -> list[Node]:
+    """The nodes that are needed where some of them read other values, which movement and inner nodes may not be."""
     read, left = {*graph.outputs}, list[Node]()
     for node in reversed(graph.nodes):
-        if node.op.kind != "movement" or not read.isdisjoint(node.outputs):
-            made = convolutions.get(node)
-            read.update(node.inputs if made is None else (made.source, made.other))
+        if not (node.op.kind == "movement" or node in inner) or not read.isdisjoint(node.outputs):
+            read.update(read_by.get(node, node.inputs))
             left.append(node)
     return left[::-1]

@@ -129,7 +129,7 @@ class OnnxWriter:
     def write(self, graph: Graph) -> None:
         """All nodes of a graph whose inputs have names."""
         self.convolutions = convolutions_in(graph, onnx_convolves)
-        for node in nodes_beside(graph, self.convolutions):
+        for node in nodes_beside(graph, {node: c.operands for node, c in self.convolutions.items()}):
             self.node(node)
 
     def node(self, node: Node) -> None:

@@ -16,13 +16,13 @@ from wholestep.export.python.vocabulary import (
     front_order,
     host_words,
     is_half,
-    is_over_short_axes,
     over_rows,
     unless_complex,
     while_it_holds,
 )
 from wholestep.export.rules.control import is_skipped_update, kept_or_updated
 from wholestep.export.rules.table import RULES
+from wholestep.export.split_gradients import has_short_axes
 from wholestep.ir.graph import Node
 from wholestep.primitives.movement import spread
 
@@ -55,7 +55,7 @@ def jax_by_slices(function: str, whole: Spelling) -> Spelling:
     """A reduction over short axes by a function of pairs, which XLA joins with what goes before and after."""
 
     def spelling(c: Call) -> str:
-        if is_over_short_axes(c):
+        if has_short_axes(c.types[0], c.p["axes"]):
             return f"slice_by_slice(jnp.{function}, {c.a[0]}, {c.p['axes']})"
         return whole.format(*c.a, **c.p) if isinstance(whole, str) else whole(c)
 

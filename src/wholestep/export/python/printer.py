@@ -16,6 +16,7 @@ from wholestep.export.channels_last import channels_last
 from wholestep.export.convolutions import ConvolvedProduct, convolutions_in, nodes_beside
 from wholestep.export.core import export_core, symbolic_sizes_refused
 from wholestep.export.python.vocabulary import Call, PythonTarget, joined_thin_shapes, listed, literal, thin_shape
+from wholestep.export.split_gradients import SplitGradient, split_gradients_in
 from wholestep.ir.graph import Graph, NDArray, Node, Value
 from wholestep.ir.sizes import all_names, graph_at, size_places
 from wholestep.primitives.family import number_of
@@ -87,13 +88,16 @@ class FunctionPrinter:
         self.convolutions = (
             convolutions_in(graph, self.target.has_convolution) if self.target.convolved is not None else {}
         )
+        self.splits = split_gradients_in(graph) if self.target.splits else {}
         self.count = 0
         self.last: tuple[str, int] = ("", 0)
 
     def source(self, name: str) -> str:
         """The function as text."""
         lines: list[str] = []
-        for node in nodes_beside(self.graph, self.convolutions):
+        words = {**self.convolutions, **self.splits}
+        inner = frozenset[Node]().union(*[split.inner for split in self.splits.values()])
+        for node in nodes_beside(self.graph, {node: word.operands for node, word in words.items()}, inner):
             with symbolic_sizes_refused(self.target.name, node.op.name, node.where):
                 lines += self.lines(node)
         head = f"def {name}({', '.join([self.env[v].text for v in self.graph.inputs])}):"
@@ -134,6 +138,8 @@ class FunctionPrinter:
             return self.broadcast(node)
         if node in self.convolutions:
             return self.convolution(node, self.convolutions[node])
+        if node in self.splits:
+            return self.split(node, self.splits[node])
         operands = self.thin_operands(node) if node.op.thin else [self.whole(v) for v in node.inputs]
         shape = node.outputs[0].type.shape
         if node.op.thin:
@@ -151,6 +157,11 @@ class FunctionPrinter:
         call = Call(self.printer, self.target, node, [self.whole(c.source), self.whole(c.other)])
         text = self.target.convolved(call, c)
         return [f"{self.new_name(node.outputs[0], call.out.shape)} = {text}{self.remark(node.where)}"]
+
+    def split(self, node: Node, split: SplitGradient) -> list[str]:
+        """A gradient that is split among equal elements."""
+        text = self.target.splits.format(*[self.whole(v) for v in split.operands], axes=split.axes)
+        return [f"{self.new_name(node.outputs[0], node.outputs[0].type.shape)} = {text}{self.remark(node.where)}"]
 
     def broadcast(self, node: Node) -> list[str]:
         """A broadcast as the axes of size 1 that it adds; it is repeated where it is used whole."""

@@ -22,13 +22,13 @@ from wholestep.export.python.vocabulary import (
     front_order,
     host_words,
     is_half,
-    is_over_short_axes,
     listed,
     over_rows,
     unless_complex,
     while_it_holds,
 )
 from wholestep.export.rules.control import is_selectable
+from wholestep.export.split_gradients import has_short_axes
 from wholestep.ir.graph import Node
 from wholestep.primitives.contraction import parts
 from wholestep.primitives.family import number_of
@@ -72,7 +72,7 @@ def torch_padded(c: Call) -> str:
 
 def torch_summed(c: Call) -> str:
     """A sum that keeps the dtype."""
-    if is_over_short_axes(c):
+    if has_short_axes(c.types[0], c.p["axes"]):
         return f"slice_by_slice(torch.add, {c.a[0]}, {c.p['axes']})"
     return f"torch.sum({c.a[0]}, {c.p['axes']}, dtype={c.dtype})" if c.p["axes"] else c.a[0]
 
@@ -89,7 +89,7 @@ def torch_reduced(function: str, pairs: str = "") -> Spelling:
     """A reduction that takes several axes, and the function of pairs that does it slice by slice."""
 
     def spelling(c: Call) -> str:
-        if pairs and is_over_short_axes(c):
+        if pairs and has_short_axes(c.types[0], c.p["axes"]):
             return f"slice_by_slice(torch.{pairs}, {c.a[0]}, {c.p['axes']})"
         return f"torch.{function}({c.a[0]}, {c.p['axes']})" if c.p["axes"] else c.a[0]
 
@@ -367,6 +367,7 @@ TORCH = PythonTarget(
     decorated=lambda text, stateful: f"@torch.no_grad()\n@on_their_device\n{text}",
     outlined=frozenset(("random_bits", "random_blocks")),
     convolved=torch_convolved,
+    splits="split_among_equal({0}, {1}, {2}, {axes})",
     has_convolution=torch_convolves,
     holds=torch_holds,
 )

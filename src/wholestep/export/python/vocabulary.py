@@ -107,6 +107,8 @@ class PythonTarget:
     """The spelling of a product with windows as a convolution of (source, other operand)."""
     has_convolution: Callable[[ConvolvedProduct], bool] = any_convolution
     """False for a convolution that the spelling does not hold for."""
+    splits: str = ""
+    """The spelling of a gradient that is split among equal elements along axes; empty where slices gain nothing."""
     channels_last: bool = False
     """True where convolutions, and what is between them, are fastest with the channels of images last."""
     holds: Callable[[Node], bool] = anywhere
@@ -185,17 +187,6 @@ def unless_complex(word: str, otherwise: Spelling) -> Spelling:
 def on_host(function: str, arity: int) -> Spelling:
     """An elementwise function that runs on the host."""
     return f"on_host({function}, None, {', '.join([f'{{{i}}}' for i in range(arity)])})"
-
-
-SHORT = 4
-"""The longest axis that is reduced slice by slice."""
-
-
-def is_over_short_axes(c: Call) -> bool:
-    """True for a reduction of floats over short axes alone, which libraries do one element after another."""
-    sizes = [c.types[0].shape[axis] for axis in c.p["axes"]]
-    short = all([isinstance(n, int) and 0 < n <= SHORT for n in sizes])
-    return bool(sizes) and short and c.types[0].dtype.kind == "f" and c.types[0].dtype.itemsize > 2
 
 
 def host_call(c: Call, function: str) -> str:

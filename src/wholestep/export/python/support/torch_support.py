@@ -132,6 +132,20 @@ def slice_by_slice(f, x, axes):
     return x
 
 
+def split_among_equal(x, y, gy, axes):
+    """gy, split evenly among the elements of x along axes of few elements that are equal to y, slice by slice."""
+    slices = [x]
+    for done, axis in enumerate(axes):
+        slices = [part for whole in slices for part in whole.unbind(axis - done)]
+    hits = [part == y for part in slices]
+    share = gy * (1 / functools.reduce(torch.add, [hit.to(y.dtype) for hit in hits]))
+    parts = [share * hit for hit in hits]
+    for done, axis in reversed(list(enumerate(axes))):
+        n = x.shape[axis]
+        parts = [torch.stack(parts[i : i + n], axis - done) for i in range(0, len(parts), n)]
+    return parts[0]
+
+
 def share_of_larger(x, y):
     """1 where x is larger, 1/2 where both are equal, else 0, NaN for NaN; one of them is a finite number."""
     d = x if isinstance(y, (int, float)) and y == 0 else x - y
