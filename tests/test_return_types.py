@@ -40,7 +40,7 @@ UNTYPED = {
     **{
         f"wholestep.optim.{name}": SETTLED
         for name in """Accumulate.resolved Accumulate.weight_of AdaptiveClip.clip_units ClipByBlockRms.shortened
-            ClipByValue.clipped CosineRestarts.begins Normalize.normalized Plateau.resolved Prodigy.rate""".split()
+            ClipByValue.clipped CosineRestarts.begins Normalize.normalized Plateau.resolved""".split()
     },
 }
 """Public functions and methods annotated `-> Any`, each with the reason."""

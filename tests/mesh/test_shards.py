@@ -93,6 +93,7 @@ REFUSED = {
     "lars": "elements that depend on other elements",
     "novograd": "elements that depend on other elements",
     "prodigy": "elements that depend on other elements",
+    "dadapt_adamw": "maximum makes one number of a process",
     "dog": "elements that depend on other elements",
     "sm3": "like no parameter",
     "conditioned": "takes elements from other places",

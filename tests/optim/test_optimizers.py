@@ -37,6 +37,7 @@ OTHERS = {
     "schedule_free_sgd": optim.schedule_free_sgd(0.1, weight_decay=0.1),
     "schedule_free_adamw": optim.schedule_free_adamw(0.01, weight_decay=0.1),
     "prodigy": optim.prodigy(first=0.1, weight_decay=0.1),
+    "dadapt_adamw": optim.dadapt_adamw(first=0.1, weight_decay=0.1),
     "dog": optim.dog(first=0.1, weight_decay=0.1),
     "adopt": optim.adopt(0.1, weight_decay=0.1),
     "madgrad": optim.madgrad(0.1, weight_decay=0.1),

@@ -282,6 +282,23 @@ def prodigy(p, t, state):
     return p - rate * m / (np.sqrt(v) + new * 1e-8) - 0.1 * rate * p
 
 
+def dadapt_adamw(p, t, state):
+    """The authors' code for one parameter, with its bound on the growth of d."""
+    d, m, v, s, r = [
+        state.get(name, start) for name, start in (("d", 1e-2), *[(n, np.zeros_like(p)) for n in "mvs"], ("r", 0.0))
+    ]
+    g, k, keep = slope_at(p, t), t + 1, np.sqrt(0.99)
+    rate = d * 0.7 * np.sqrt(1 - 0.99**k) / (1 - 0.9**k)
+    gathered = rate * np.vdot(g, s / (np.sqrt(v) + 1e-8))
+    m = 0.9 * m + rate * 0.1 * g
+    v = 0.99 * v + 0.01 * g**2
+    s = keep * s + rate * (1 - keep) * g
+    r = keep * r + (1 - keep) * gathered
+    estimate = r / ((1 - keep) * abs(s).sum())
+    state.update(d=max(d, min(estimate, d * 1.02)), m=m, v=v, s=s, r=r)
+    return p - 0.1 * rate * p - m / (np.sqrt(v) + 1e-8)
+
+
 def adopt(p, t, state):
     """The authors' code, whose first gradient begins the second moment."""
     g = slope_at(p, t)
@@ -332,6 +349,10 @@ PAPERS = {
     "prodigy": (
         lambda: OnlyW(optim.prodigy(0.7, b2=0.99, first=1e-2, coefficient=0.5, corrected=True, weight_decay=0.1)),
         prodigy,
+    ),
+    "dadapt_adamw": (
+        lambda: OnlyW(optim.dadapt_adamw(0.7, b2=0.99, first=1e-2, corrected=True, growth=1.02, weight_decay=0.1)),
+        dadapt_adamw,
     ),
     "adabelief": (lambda: optim.adabelief(0.01, 0.8, 0.95, 1e-12, weight_decay=0.3), adabelief),
     "yogi": (lambda: optim.yogi(0.01, b2=0.95), yogi),
@@ -398,22 +419,24 @@ def test_the_mean_of_asgd_is_that_of_torch(torch_in_double):
     assert abs(means["w"] - found["w"]).max() > 1e-3
 
 
-def test_prodigy_finds_one_rate_for_all_parameters_together():
+@pytest.mark.parametrize(("make", "slope"), [(optim.prodigy, np.sinh), (optim.dadapt_adamw, np.tanh)])
+def test_one_rate_is_found_for_all_parameters_together(make, slope):
     """Sums over several parameters are those over one that holds them all, and from a tiny guess the loss falls."""
     apart, whole = {"a": np.array([1.0, -2.0]), "b": np.array([[3.0]])}, np.array([1.0, -2.0, 3.0])
-    optimizer = optim.prodigy(first=1e-8, weight_decay=0.01)
+    optimizer = make(first=1e-8, weight_decay=0.01)
     one, other = optimizer.init(apart), optimizer.init(whole)
     for _ in range(80):
-        apart, one = optimizer.update(tree.map(np.sinh, apart), one, apart)
-        whole, other = optimizer.update(np.sinh(whole), other, whole)
+        apart, one = optimizer.update(tree.map(slope, apart), one, apart)
+        whole, other = optimizer.update(slope(whole), other, whole)
     np.testing.assert_allclose(np.concatenate([apart["a"], apart["b"][0]]), whole, rtol=1e-10)
     np.testing.assert_allclose(one["distance"], other["distance"], rtol=1e-10)
     assert 0.1 < one["distance"] < 10
     assert abs(whole).max() < 0.5
 
 
-def test_the_estimate_of_prodigy_stays_where_nothing_has_a_gradient():
-    p, optimizer = np.ones(3), optim.prodigy()
+@pytest.mark.parametrize("optimizer", [optim.prodigy(), optim.dadapt_adamw()], ids=["prodigy", "dadapt_adamw"])
+def test_the_estimate_of_the_distance_stays_where_nothing_has_a_gradient(optimizer):
+    p = np.ones(3)
     new, state = optimizer.update(np.zeros(3), optimizer.init(p), p)
     np.testing.assert_array_equal(new, p)
     assert state["distance"] == 1e-6

@@ -5,7 +5,7 @@ import pytest
 import scipy.special
 
 import wholestep as ws
-from wholestep.errors import DerivativeError, DtypeError, ShapeError, UnsupportedError
+from wholestep.errors import DerivativeError, DtypeError, ParameterError, ShapeError, UnsupportedError
 from wholestep.scipy import linalg, signal, special, stats
 
 SHARE = np.array([0.2, 0.6])
@@ -44,6 +44,24 @@ def test_an_unknown_derivative_is_refused(f, name):
         (lambda x: signal.detrend(x), UnsupportedError, "scipy.signal.detrend"),
         (lambda x: stats.norm.moment(2, x), UnsupportedError, "norm.moment"),
         (lambda x: stats.multivariate_normal.cdf(x, np.zeros(2)), UnsupportedError, "multivariate_normal.cdf"),
+        (lambda x: stats.zscore(x, nan_policy="omit"), UnsupportedError, "zscore: nan_policy='omit' is not covered"),
+        (lambda x: stats.rankdata(x, nan_policy="raise"), UnsupportedError, "rankdata: nan_policy='raise'"),
+        (lambda x: stats.rankdata(x, "first"), ParameterError, "rankdata: method is 'first'; it is one of"),
+        (lambda x: stats.rankdata(x * 1j), UnsupportedError, "rankdata: complex numbers"),
+        (lambda x: stats.sem(x * 1j), UnsupportedError, "sem: complex numbers are not covered"),
+        (lambda x: stats.moment(x, x), UnsupportedError, "moment: order is traced"),
+        (lambda x: stats.moment(x, 1.5), ParameterError, "moment: order is 1.5"),
+        (lambda x: stats.moment(x, 2, center=x), ShapeError, "moment: center is of shape"),
+        (lambda x: stats.entropy(x, base=x[0, 0]), UnsupportedError, "entropy: base is traced"),
+        (lambda x: stats.entropy(x, base=-1), ParameterError, "entropy: base is -1"),
+        (lambda x: stats.iqr(x, scale="raw"), ParameterError, "iqr: scale is 'raw'"),
+        (lambda x: stats.iqr(x, rng=(0, 101)), ParameterError, "iqr: rng is"),
+        (lambda x: stats.pearsonr(x, x, method="exact"), UnsupportedError, "pearsonr: method="),
+        (lambda x: stats.pearsonr(x, x, alternative="more"), ParameterError, "pearsonr: alternative is 'more'"),
+        (lambda x: stats.pearsonr(x, x[:1]), ShapeError, "pearsonr: samples of 2 and 1 elements"),
+        (lambda x: stats.pearsonr(x, 2 * x).confidence_interval(), UnsupportedError, "confidence_interval: not"),
+        (lambda x: stats.spearmanr(x[0]), ShapeError, "spearmanr: one variable"),
+        (lambda x: stats.spearmanr(x[None], x[None]), ShapeError, "spearmanr: takes arrays of one or two axes"),
         (lambda x: stats.norm.pdf(x, 0, 1, 2), TypeError, "norm.pdf takes x, loc, scale"),
         (lambda x: np.linalg.solve(x, np.ones(3)), ShapeError, "solve: sizes differ: f64"),
         (lambda x: np.linalg.inv(x[:1]), ShapeError, "inv: the last two sizes must be equal"),

@@ -205,8 +205,8 @@ class Bound:
 
     @functools.cached_property
     def options(self) -> tuple[str, ...]:
-        """The shared options among the arguments."""
-        return options_among(self.names)
+        """The shared options of NumPy among the arguments; SciPy's are others under the same names."""
+        return options_among(self.names) if public_name(self.outside).startswith("numpy.") else ()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if len(args) == 1 and not kwargs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
@@ -163,30 +163,45 @@ def rows_in_order(model: Any, walk: ModelWalk, arrays: Sequence[ArrayPlace], cal
 
 def trace_calls(model: Any, walk: ModelWalk, inputs: Sequence[Any], named: dict[str, Any]) -> Calls:
     """The types of the result and the arithmetic of each part that a forward pass calls, by path."""
-    if not callable(model):
-        raise ParameterError(f"nn.summary: a {type(model).__name__} cannot be called", hint="leave out the inputs")
-    dtype = walk.parameters[0].value.dtype if walk.parameters else np.dtype(np.float64)
-    given = [ShapeDtype(x, dtype) if is_shape(x) else x for x in inputs]
     calls: Calls = {}
 
-    def forward(model: Any, *args: Any, **kwargs: Any) -> Any:
-        watched = model.eval()
-        parts = ModelWalk(watched).modules
-        for _, module in parts:
-            cls: Any = type(module)
-            object.__setattr__(module, "__class__", observed(cls))
-        token = WATCHED.set(({id(module): path for path, module in parts}, calls))
-        try:
-            return watched(*args, **kwargs)
-        finally:
-            WATCHED.reset(token)
+    def note(path: str, out: Any, nodes: Sequence[Node]) -> None:
+        types = tuple([type_of(x) for x in tree.leaves(out) if isinstance(x, np.ndarray | np.generic | Array)])
+        calls[path] = (types, calls.get(path, ((), 0))[1] + count_arithmetic(nodes))
 
-    eval_shape(forward, model, *given, **named)
+    def forward(model: Any, *args: Any, **kwargs: Any) -> Any:
+        return watched_call(model.eval(), note, args, kwargs)
+
+    eval_shape(forward, model, *described_inputs("nn.summary", model, walk, inputs), **named)
     return calls
 
 
-WATCHED: ContextVar[tuple[dict[int, str], Calls]] = ContextVar("watched")
-"""The modules whose calls are watched, by path, and what has been seen of them."""
+def described_inputs(name: str, model: Any, walk: ModelWalk, inputs: Sequence[Any]) -> list[Any]:
+    """Inputs of a call, those that are shapes with the dtype of the first parameter; raises for what is not called."""
+    if not callable(model):
+        raise ParameterError(f"{name}: a {type(model).__name__} cannot be called", hint="leave out the inputs")
+    dtype = walk.parameters[0].value.dtype if walk.parameters else np.dtype(np.float64)
+    return [ShapeDtype(x, dtype) if is_shape(x) else x for x in inputs]
+
+
+Note: TypeAlias = Callable[[str, Any, Sequence[Node]], None]
+"""(path of a part, what its call returned, the operations that the call made) -> nothing."""
+
+WATCHED: ContextVar[tuple[dict[int, str], Note | None]] = ContextVar("watched")
+"""The modules whose calls are watched, by path, and what hears of each call."""
+
+
+def watched_call(model: Any, note: Note, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """The result of a call of a model of one's own, whose parts are watched from then on: inner calls end first."""
+    parts = ModelWalk(model).modules
+    for _, module in parts:
+        cls: Any = type(module)
+        object.__setattr__(module, "__class__", observed(cls))
+    token = WATCHED.set(({id(module): path for path, module in parts}, note))
+    try:
+        return model(*args, **kwargs)
+    finally:
+        WATCHED.reset(token)
 
 
 @functools.cache
@@ -197,12 +212,10 @@ def observed(cls: type[Any]) -> type[Any]:
         builder = current()
         start = 0 if builder is None else len(builder.nodes)
         out = cls.__call__(self, *args, **kwargs)
-        paths, calls = WATCHED.get(({}, {}))
+        paths, note = WATCHED.get(({}, None))
         path = paths.get(id(self))
-        if path is not None and builder is not None:
-            types = tuple([type_of(x) for x in tree.leaves(out) if isinstance(x, np.ndarray | np.generic | Array)])
-            before = calls.get(path, ((), 0))[1]
-            calls[path] = (types, before + count_arithmetic(builder.nodes[start:]))
+        if path is not None and note is not None and builder is not None:
+            note(path, out, builder.nodes[start:])
         return out
 
     names = {"__call__": call, "__module__": cls.__module__, "__doc__": cls.__doc__, "__qualname__": cls.__qualname__}

@@ -1,4 +1,4 @@
-"""Prodigy and DoG: AdamW and plain descent that find their own rate from how far the parameters have gone."""
+"""D-Adaptation, Prodigy and DoG: AdamW and plain descent that find their rate from how far the parameters went."""
 
 from __future__ import annotations
 
@@ -15,10 +15,31 @@ from wholestep.optim.hyper import Rate, number_in, number_or_schedule, rate_at
 from wholestep.optim.leafwise import Leafwise, decay_parameter, increment_count
 from wholestep.optim.moments import WithMoments
 from wholestep.optim.paths import Choice
-from wholestep.optim.protocol import scalar_like, working_array, working_zeros
+from wholestep.optim.protocol import running_mean, scalar_like, squared_magnitude, working_array, working_zeros
 
 
-class Prodigy(WithMoments):
+class WithDistance(WithMoments):
+    """The common part of Prodigy and D-Adaptation: a rate of lr * d, where d is an estimate that only grows."""
+
+    lr: Rate = field(default=1.0, metadata=number_or_schedule())
+    weight_decay: float | None = field(default=0.0, metadata=number_in(off=0.0))
+    _: KW_ONLY
+    first: float = field(default=1e-6, metadata=number_in(strictly=True))
+    corrected: bool = False
+    decay: Choice = None
+
+    def common(self) -> dict[str, Any]:
+        """The number of updates, the estimate and the one before it, and the progress that it is made of."""
+        first = {name: np.zeros(()) + self.first for name in ("distance", "before")}
+        return {**super().common(), **first, "progress": np.zeros(())}
+
+    def rate(self, count: Any, distance: Any) -> Any:
+        """The rate of an update."""
+        rate, new = rate_at(self.lr, count) * distance, count + 1
+        return rate * wnp.sqrt(1 - self.b2**new) / (1 - self.b1**new) if self.corrected else rate
+
+
+class Prodigy(WithDistance):
     """Prodigy: AdamW whose rate is lr * d, where d, an estimate of the distance to the solution, only grows.
 
     The estimate begins at `first`. Each update compares it with `coefficient` times the progress of all parameters
@@ -41,24 +62,9 @@ class Prodigy(WithMoments):
     (True, True)
     """
 
-    lr: Rate = field(default=1.0, metadata=number_or_schedule())
-    weight_decay: float | None = field(default=0.0, metadata=number_in(off=0.0))
     _: KW_ONLY
-    first: float = field(default=1e-6, metadata=number_in(strictly=True))
     coefficient: float = field(default=1.0, metadata=number_in(strictly=True))
-    corrected: bool = False
     cautious: bool = False
-    decay: Choice = None
-
-    def common(self) -> dict[str, Any]:
-        """The number of updates, the estimate and the one before it, and the progress that it is made of."""
-        first = {name: np.zeros(()) + self.first for name in ("distance", "before")}
-        return {**super().common(), **first, "progress": np.zeros(())}
-
-    def rate(self, count: Any, distance: Any) -> Any:
-        """The rate of an update."""
-        rate, new = rate_at(self.lr, count) * distance, count + 1
-        return rate * wnp.sqrt(1 - self.b2**new) / (1 - self.b1**new) if self.corrected else rate
 
     def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """(the rate, by the estimate before; that estimate; the new one)."""
@@ -91,6 +97,64 @@ class Prodigy(WithMoments):
         m, v = self.moments(kept, scalar_like(before, p) * g)
         root = wnp.sqrt(v) + scalar_like(distance * self.eps, v)
         return decay_parameter(p, rate, decay) - scalar_like(rate, v) * m / root, {**kept, "m": m, "v": v}
+
+
+class DadaptAdamw(WithDistance):
+    """D-Adaptation of AdamW: a rate of lr * d, where d, a lower bound of the distance to the solution, only grows.
+
+    The bound begins at `first`. Each update divides the progress of all parameters, their gradients times the sums of
+    those before over the root of v, by the sum of the absolute values of these sums; both fade by the root of b2. The
+    bound grows by a factor of `growth` at most, and freely where that is None. `lr` is best left at 1, or a schedule
+    that ends lower. With `corrected` the rate has Adam's corrections. Parameters are looked at together: each part of
+    `groups` has a bound of its own.
+
+    Shapes: trees of floating or complex arrays; the state has three arrays like each, and d under the name distance.
+    Raises: as `adamw` does.
+    Source: Defazio and Mishchenko, "Learning-rate-free learning by D-Adaptation", 2023, and the authors' code.
+
+    >>> import numpy as np, wholestep as ws
+    >>> optimizer, p = ws.optim.dadapt_adamw(), np.array([3.0])
+    >>> state = optimizer.init(p)
+    >>> for _ in range(100):
+    ...     p, state = optimizer.update(2 * p, state, p)
+    >>> bool(abs(p[0]) < 0.5), bool(state["distance"] > 0.1)
+    (True, True)
+    """
+
+    _: KW_ONLY
+    growth: float | None = field(default=None, metadata=number_in(1.0, optional=True))
+
+    def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """The rate, by the bound before."""
+        count = common["count"]
+        return self.rate(count, common["before"]), {**common, "count": count + 1}
+
+    def kept(self, p: Any) -> dict[str, Any]:
+        """Both moments, and the sum of the gradients."""
+        return {**super().kept(p), "sum": working_zeros(p)}
+
+    def update(self, grads: Any, state: Any, params: Any) -> tuple[Any, Any]:
+        """New parameters and a new state, whose bound these gradients have a part in."""
+        structure = tree.structure(params)
+        below = [tree.below(structure, x) for x in (grads, state["sum"], state["v"])]
+        gs, sums, squares = [[working_array(x) for x in xs] for xs in below]
+        before, fade = state["distance"], self.b2**0.5
+        rate = self.rate(state["count"], before)
+        rows = zip(gs, sums, squares, strict=True)
+        onward = double_sum(wnp.sum(real_product(g, s / (wnp.sqrt(v) + scalar_like(self.eps, v)))) for g, s, v in rows)
+        progress = fade * state["progress"] + (1 - fade) * rate * onward
+        sums = [running_mean(s, scalar_like(rate, s) * g, fade) for g, s in zip(gs, sums, strict=True)]
+        size = (1 - fade) * double_sum(wnp.sum(abs(s)) for s in sums)
+        found = wnp.where(size > 0, progress / wnp.where(size > 0, size, 1), 0.0)
+        most = found if self.growth is None else wnp.minimum(found, before * self.growth)
+        known = {"before": before, "distance": wnp.maximum(before, most), "progress": progress}
+        return super().update(grads, {**state, **known, "sum": tree.unflatten(structure, sums)}, params)
+
+    def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
+        m = running_mean(kept["m"], scalar_like(numbers, p) * g, self.b1)
+        v = running_mean(kept["v"], squared_magnitude(g), self.b2)
+        root = wnp.sqrt(v) + scalar_like(self.eps, v)
+        return decay_parameter(p, numbers, decay) - m / root, {**kept, "m": m, "v": v}
 
 
 class Dog(Leafwise):

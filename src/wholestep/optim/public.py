@@ -32,8 +32,9 @@ from wholestep.optim.conditioning import (
     ClipByBlockRms as ClipByBlockRms,
     ZeroNans as ZeroNans,
 )
+from wholestep.optim.curvature import Sophia as Sophia
 from wholestep.optim.descent import Asgd as Asgd, Sgd as Sgd
-from wholestep.optim.distance import Dog as Dog, Prodigy as Prodigy
+from wholestep.optim.distance import DadaptAdamw as DadaptAdamw, Dog as Dog, Prodigy as Prodigy
 from wholestep.optim.factored import Adafactor as Adafactor, Sm3 as Sm3
 from wholestep.optim.grouping import Groups as Groups, groups as groups
 from wholestep.optim.hyper import public_function as _checked
@@ -84,6 +85,7 @@ constant = _checked(Constant)
 cosine = _checked(Cosine)
 cosine_restarts = _checked(CosineRestarts)
 cyclic = _checked(Cyclic)
+dadapt_adamw = _checked(DadaptAdamw)
 dog = _checked(Dog)
 ema = _checked(Ema)
 exponential = _checked(Exponential)
@@ -114,6 +116,7 @@ schedule_free_adamw = _checked(ScheduleFreeAdamw)
 schedule_free_sgd = _checked(ScheduleFreeSgd)
 sgd = _checked(Sgd)
 sm3 = _checked(Sm3)
+sophia = _checked(Sophia)
 step_decay = _checked(StepDecay)
 warmup = _checked(Warmup)
 yogi = _checked(Yogi)

@@ -35,7 +35,7 @@ from wholestep.random.parametric import (
     rayleigh as rayleigh, triangular as triangular, weibull_min as weibull_min,
 )
 from wholestep.random.rejection import (
-    beta as beta, chisquare as chisquare, dirichlet as dirichlet, gamma as gamma, t as t,
+    beta as beta, chisquare as chisquare, dirichlet as dirichlet, gamma as gamma, loggamma as loggamma, t as t,
 )
 # fmt: on
 

@@ -80,7 +80,7 @@ def are_chances(p: Any) -> Any:
 def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = dtypes.DRAWN) -> NDArray:
     """Draw numbers whose density is proportional to exp(-|x|**p): Laplace's for p = 1, a normal one for p = 2.
 
-    Shapes: key u32[2]; `p`, positive, broadcasts to `shape`; floats of `dtype` and `shape`, no derivative.
+    Shapes: key u32[2]; `p`, positive, broadcasts to `shape`; floats of `dtype` and `shape`, differentiable.
     Raises: as `gamma` does.
     Source: Nardon and Pianca, "Simulation techniques for generalized Gaussian densities", 2009.
 
@@ -149,8 +149,8 @@ def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = dtypes.DRAWN) -> 
 def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> NDArray:
     """Draw numbers from the F distribution: a ratio of mean squares of dfnum and dfden degrees of freedom.
 
-    Shapes: key u32[2]; the parameters, positive, broadcast to `shape`, by default to each other; floats of `dtype`, no
-    derivative.
+    Shapes: key u32[2]; the parameters, positive, broadcast to `shape`, by default to each other; floats of `dtype`,
+    differentiable.
     Raises: as `gamma` does.
     Source: its definition.
 

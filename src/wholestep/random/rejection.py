@@ -8,17 +8,20 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes
-from wholestep.errors import DerivativeError, ParameterError
+from wholestep.errors import ParameterError
+from wholestep.frontend.custom import BatchedTangent
 from wholestep.frontend.promotion import cast_to, full_of, lift, wrap
 from wholestep.ir.build import build
 from wholestep.ir.graph import NDArray, Value
 from wholestep.ir.types import Shape
-from wholestep.primitives.functions import exp, log, logaddexp, sqrt
+from wholestep.primitives.functions import digamma, exp, gammaln, log, logaddexp, sqrt
 from wholestep.primitives.logic import isfinite, select
+from wholestep.primitives.marks import stop_gradient
 from wholestep.primitives.movement import broadcast, reshape, slice_
 from wholestep.primitives.random import WORD, random_bits
 from wholestep.primitives.reduction import any_, max_, sum_
-from wholestep.primitives.structure import custom_vjp, while_loop
+from wholestep.primitives.special import gammainc_order
+from wholestep.primitives.structure import custom_jvp, while_loop
 from wholestep.random.continuous import standard_exponential, standard_normal
 from wholestep.random.keys import (
     GAMMA,
@@ -38,38 +41,11 @@ from wholestep.random.keys import (
 
 _DOUBLE = np.dtype(np.float64)
 
+TINY, LARGE = -40.0, 1e5
+"""The logarithm of a variate, and the shape parameter, beyond which another formula has the derivative."""
+
 Proposal = Callable[..., tuple[Value, Value]]
 """(turn, *fixed) -> (accepted, proposal), elementwise."""
-
-
-class RefusedDerivative:
-    """The rule of a sample whose derivative in its parameters is not known: asking for it is an error, never zero."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def batched(self, batching: Any, on: Sequence[bool]) -> RefusedDerivative:
-        return self
-
-    def forward(self, xs: Sequence[Value]) -> Any:
-        raise DerivativeError(
-            f"{self.name}: a sample drawn by rejection has no derivative in its parameters",
-            hint="give it ws.stop_gradient(parameter), or a distribution that is a function of its parameters",
-        )
-
-    backward = forward
-
-
-def draw_by_program(name: str, program: Callable[..., Value], *inputs: Value) -> Value:
-    """A program of (key, parameters), run as one step whose derivative is refused."""
-
-    def flat(*values: Value) -> list[Value]:
-        return [program(*values)]
-
-    graph, captured = build(flat, [v.type for v in inputs], name=name)
-    assert not captured
-    (out,) = custom_vjp(*inputs, graph=graph, rule=RefusedDerivative(name))
-    return out
 
 
 def until_accepted(propose: Proposal, fixed: Sequence[Value], done: Value, out: Value) -> Value:
@@ -96,7 +72,7 @@ def until_accepted(propose: Proposal, fixed: Sequence[Value], done: Value, out: 
     return found
 
 
-def log_gamma_sample(key: Value, a: Value) -> Value:
+def accepted_log_gamma(key: Value, a: Value) -> Value:
     """The logarithm of gamma variates of shape parameter a, exact for small a as well; NaN where a is not positive.
 
     Marsaglia and Tsang, "A simple method for generating gamma variables", 2000. For a < 1: gamma(a + 1) U**(1 / a).
@@ -123,13 +99,53 @@ def log_gamma_sample(key: Value, a: Value) -> Value:
     return log(d) + v - select(small, boost, scalar_value(0, a))
 
 
+class FixedShare:
+    """The derivative of z, the logarithm of a gamma variate x, in the shape parameter a: P(a, x) stays what it is.
+
+    Figurnov, Mohamed and Mnih, "Implicit reparameterization gradients", 2018.
+    """
+
+    def batched(self, batching: Any, on: Sequence[bool]) -> Any:
+        return BatchedTangent(self, batching, on)
+
+    def tangent(self, xs: Sequence[Value], dxs: Sequence[Value]) -> list[Value]:
+        (z, a), (dz, da) = xs, dxs
+        return [dz + cast_to(log_gamma_slope(cast_to(z, _DOUBLE), cast_to(a, _DOUBLE)), z.dtype) * da]
+
+
+def log_gamma_slope(z: Value, a: Value) -> Value:
+    """dz / da where P(a, exp(z)) stays what it is, in double precision.
+
+    -(dP / da) / (x dP / dx). For tiny x, P is x**a / gamma(a + 1); for large a, Wilson and Hilferty's
+    (x / a)**(1 / 3) = 1 - 1 / (9 a) + w / (3 sqrt(a)) with a normal number w is more exact than long sums are.
+    """
+    one = scalar_value(1, a)
+    tiny, large = z < TINY, a > LARGE
+    log_x, order = select(tiny | large, scalar_value(0, z), z), select(large, one, a)
+    x = exp(log_x)
+    middle = -gammainc_order(order, x) / exp(order * log_x - x - gammaln(order))
+    root = exp(select(large, z - log(a), scalar_value(0, z)) / 3)
+    normal = (root - 1 + 1 / (9 * a)) * 3 * sqrt(a)
+    upper = 1 / a + (1 / (3 * a) - normal / (2 * sqrt(a))) / (a * root)
+    made: Value = select(large, upper, select(tiny, (digamma(order + 1) - z) / order, middle))
+    return made
+
+
+def log_gamma_sample(key: Value, a: Value) -> Value:
+    """The same, with its derivative in a."""
+    z = accepted_log_gamma(key, stop_gradient(a))
+    graph, _ = build(lambda z, a: [z], [z.type, a.type], name="log_gamma")
+    (out,) = custom_jvp(z, a, graph=graph, rule=FixedShare())
+    return out
+
+
 def _drawn(name: str, program: Callable[..., Value], key: Any, shape: Any, dtype: Any, *given: Any) -> Any:
     """Samples by a program of a key and positive parameters, at the precision of the work, then of the result."""
     wanted, k = float_of(name, dtype), key_of(name, key)
     _, values = broadcast_parameters(name, shape, dtypes.compute_dtype(wanted), *given)
     for v in values:
         require_known(name, "a parameter is not positive and finite", lambda x: (x > 0) & np.isfinite(x), v)
-    return wrap(cast_to(draw_by_program(name, program, k, *values), wanted))
+    return wrap(cast_to(program(k, *values), wanted))
 
 
 def halves(key: Value) -> tuple[Value, Value]:
@@ -143,10 +159,12 @@ def halves(key: Value) -> tuple[Value, Value]:
 def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> NDArray:
     """Draw numbers from the gamma distribution of shape parameter a and scale 1; multiply by a scale for another.
 
-    Shapes: key u32[2]; `a`, positive, broadcasts to `shape`, by default its own; floats of `dtype`.
+    Shapes: key u32[2]; `a`, positive, broadcasts to `shape`, by default its own; floats of `dtype`, differentiable in
+    a once: a number moves so that the share of the distribution below it stays.
     Raises: ParameterError for an a known not to be positive, DtypeError or ShapeError for a bad key, dtype or shape,
-    and DerivativeError where the derivative in a is asked for; `ws.stop_gradient(a)` has none.
-    Source: Marsaglia and Tsang, "A simple method for generating gamma variables", 2000.
+    and DerivativeError where a second derivative in a is asked for.
+    Source: Marsaglia and Tsang, "A simple method for generating gamma variables", 2000; Figurnov, Mohamed and Mnih,
+    "Implicit reparameterization gradients", 2018.
 
     >>> import wholestep as ws
     >>> bool(ws.random.gamma(ws.random.key(0), 2.5) > 0)
@@ -156,10 +174,30 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> NDA
 
 
 @run_in_trace
+def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> NDArray:
+    """Draw logarithms of numbers from the gamma distribution of shape parameter a, where those may be too small.
+
+    The numbers are the logarithms of what `gamma` gives for the same key: for an a of 0.001 most of these are below
+    every float. Add the logarithm of a scale for another one.
+
+    Shapes: key u32[2]; `a`, positive, broadcasts to `shape`, by default its own; floats of `dtype`, differentiable in
+    a as `gamma` is.
+    Raises: as `gamma` does.
+    Source: that of `gamma`.
+
+    >>> import wholestep as ws
+    >>> key = ws.random.key(0)
+    >>> round(float(ws.random.loggamma(key, 0.001))), float(ws.random.gamma(key, 0.001))
+    (-225, 0.0)
+    """
+    return _drawn("loggamma", log_gamma_sample, key, shape, dtype, a)
+
+
+@run_in_trace
 def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> NDArray:
     """Draw numbers from the chi-square distribution of df degrees of freedom.
 
-    Shapes: key u32[2]; `df`, positive, broadcasts to `shape`, by default its own; floats of `dtype`, no derivative.
+    Shapes: key u32[2]; `df`, positive, broadcasts to `shape`, by default its own; floats of `dtype`, differentiable.
     Raises: as `gamma` does.
     Source: Devroye, "Non-uniform random variate generation", 1986, chapter IX.3.
 
@@ -176,7 +214,7 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = dtypes.DRAWN)
 
     x / (x + y) of two gamma variates, by their logarithms, so that small parameters do not give 0 / 0.
 
-    Shapes: key u32[2]; a and b, positive, broadcast to `shape`, by default together; floats of `dtype`, no derivative.
+    Shapes: key u32[2]; a and b, positive, broadcast to `shape`, by default together; floats of `dtype`, differentiable.
     Raises: as `gamma` does.
     Source: Devroye, "Non-uniform random variate generation", 1986, chapter IX.4.
 
@@ -198,7 +236,7 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = dtypes.DRAWN
     """Draw points of the simplex from the Dirichlet distribution with concentrations alpha, along its last axis.
 
     Shapes: key u32[2]; alpha [..., n], positive, its other axes broadcasting to `shape`, by default their own; floats
-    of `dtype` and shape [*shape, n], no derivative.
+    of `dtype` and shape [*shape, n], differentiable.
     Raises: as `gamma` does, and ParameterError for an alpha without axes.
     Source: Devroye, "Non-uniform random variate generation", 1986, chapter XI.4.
 
@@ -225,7 +263,7 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = dtypes.DRAWN
 def t(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> NDArray:
     """Draw numbers from Student's t distribution of df degrees of freedom.
 
-    Shapes: key u32[2]; `df`, positive, broadcasts to `shape`, by default its own; floats of `dtype`, no derivative.
+    Shapes: key u32[2]; `df`, positive, broadcasts to `shape`, by default its own; floats of `dtype`, differentiable.
     Raises: as `gamma` does.
     Source: Devroye, "Non-uniform random variate generation", 1986, chapter IX.5.
 

@@ -16,7 +16,9 @@ from typing import Any, Protocol, TextIO
 import numpy as np
 
 from wholestep.errors import DtypeError, ShapeError
+from wholestep.nn.model_graph import drawn_nodes
 from wholestep.train.data.datasets import need
+from wholestep.train.loop.graph_event import graph_bytes
 from wholestep.train.loop.history import show_metrics
 from wholestep.words import printable
 
@@ -111,8 +113,8 @@ class JsonLogger:
 class TensorBoardLogger:
     """A folder that TensorBoard shows; raises MissingExtraError where tensorboardX is not installed.
 
-    The settings of a run are its hyper-parameters there. A callback may add distributions and pictures between `start`
-    and `finish`, by `histogram` and `image`.
+    The settings of a run are its hyper-parameters there. A callback may add distributions, pictures and the graph of a
+    model between `start` and `finish`, by `histogram`, `image` and `graph`.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -161,6 +163,14 @@ class TensorBoardLogger:
                 f"TensorBoardLogger: {name} is of shape {picture.shape}; it is [height, width] or [..., 3]"
             )
         self.write(step, summary=image(name, picture, dataformats="HW" if picture.ndim == 2 else "HWC"))
+
+    def graph(self, model: Any, *inputs: Any, **named: Any) -> None:
+        """The arrays and operations of a model's call in evaluation mode, in boxes for the parts of the model.
+
+        Inputs are arrays, `ShapeDtype`s or shapes, as `nn.summary` takes them; nothing is computed. A loop, a branch or
+        another operation that holds programs is one node, with their text. Raises UnsupportedError without inputs.
+        """
+        self.write(0, graph_def=graph_bytes(drawn_nodes("TensorBoardLogger.graph", model, inputs, named)))
 
     def note(self, step: int, text: str) -> None:
         from tensorboardX import summary
