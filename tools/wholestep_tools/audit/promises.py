@@ -135,10 +135,10 @@ CORRECTNESS = (
         ),
     ),
     Promise(
-        "programs that are printed as C have the same bits, or are refused",
+        "programs that are printed as C have the same bits, those by formulas the same numbers, or are refused",
         "all samples of all primitives",
         "csource",
-        ("samples", "programs of the same bits"),
+        ("samples", "programs of the same bits", "programs by formulas"),
         "the others need a library or are of half precision",
     ),
     Promise(
