@@ -31,31 +31,62 @@ def spread(low: float, high: float, count: int = 300) -> Any:
 
 
 ANYWHERE = np.concatenate([spread(-8, 2), RNG.uniform(0, 1, 200), 1 - 10.0 ** RNG.uniform(-7, 0, 50)])
-ROOTS = {"digamma": (1.4616321449683622,), "gammaln": ()}
+ROOTS = {"digamma": (1.4616321449683622,)}
 """Zeros near which a function is as near as numbers of size 1 are."""
+
+
+POSITIVE = np.minimum(np.abs(ANYWHERE), 300)
+PARAMETERS = np.maximum(POSITIVE, 1e-4)
+LARGE_ENOUGH = np.maximum(POSITIVE, 1e-2)
+BETWEEN = np.concatenate(
+    [RNG.uniform(0, 1, 350), 10.0 ** RNG.uniform(-9, 0, 100), 1 - 10.0 ** RNG.uniform(-7, -1, 100)]
+)
+DOMAINS = {
+    "gammaincinv": (LARGE_ENOUGH, BETWEEN),
+    "gammainccinv": (LARGE_ENOUGH, BETWEEN),
+    "betainc": (PARAMETERS, PARAMETERS, BETWEEN),
+    "betaincc": (PARAMETERS, PARAMETERS, BETWEEN),
+    "betaincinv": (LARGE_ENOUGH, LARGE_ENOUGH, BETWEEN),
+    "betainccinv": (LARGE_ENOUGH, LARGE_ENOUGH, BETWEEN),
+    "gammainc": (PARAMETERS, POSITIVE),
+    "gammaincc": (PARAMETERS, POSITIVE),
+    "stdtr": (LARGE_ENOUGH, ANYWHERE),
+    "stdtrit": (LARGE_ENOUGH, BETWEEN),
+    # SciPy has half the digits for a small second argument.
+    "owens_t": (np.clip(ANYWHERE, -10, 10), np.copysign(np.maximum(np.abs(ANYWHERE), 1e-2), ANYWHERE)),
+    "expi": (np.concatenate([ANYWHERE, spread(0, 2.8)]),),
+    "spence": (np.concatenate([POSITIVE, 10.0 ** RNG.uniform(2, 30, 50)]),),
+    "ndtri_exp": (-np.concatenate([POSITIVE, 10.0 ** RNG.uniform(2, 8, 50)]),),
+}
+"""The arguments of functions that are not of any numbers, or of more."""
 
 
 def arguments(name: str) -> list[Any]:
     """Arguments of a function over its domain, away from the zeros where SciPy has no digits either."""
+    if name in DOMAINS:
+        return [RNG.permutation(x) if k else x for k, x in enumerate(DOMAINS[name])]
     if REGISTRY[name].arity == 1:
         near = [np.abs(ANYWHERE - root) < 1e-2 for root in ROOTS.get(name, ())]
         low = ANYWHERE < 0 if name in ("digamma", "gammaln") else ANYWHERE != ANYWHERE
         return [ANYWHERE[~np.any([low, *near], axis=0)]]
     # SciPy's betaln subtracts logarithms that grow with the arguments.
-    return [np.minimum(np.abs(x), 300) for x in (ANYWHERE, RNG.permutation(ANYWHERE))][: REGISTRY[name].arity]
+    return [RNG.permutation(POSITIVE) for _ in range(REGISTRY[name].arity)]
 
 
 def oracle(name: str, xs: list[Any]) -> Any:
-    """What SciPy computes; `gammaln` by its complex function, since that of real numbers has half the digits near 1."""
+    """What SciPy computes in float64; `gammaln` of complex numbers: that of real ones has half the digits near 1."""
+    wide = [x.astype(np.float64) for x in xs]
     with np.errstate(all="ignore"):
-        if name == "gammaln":
-            return scipy.special.loggamma(xs[0].astype(np.complex128)).real.astype(xs[0].dtype)
-        return REGISTRY[name].ref(*xs)
+        if name in ("gammaln", "loggamma"):
+            found = scipy.special.loggamma(wide[0].astype(np.complex128)).real
+            return np.where((name == "loggamma") & (wide[0] < 0), np.nan, found).astype(xs[0].dtype)
+        return REGISTRY[name].ref(*wide).astype(xs[0].dtype)
 
 
 def relative_error(found: Any, wanted: Any) -> float:
     """The largest error beside the number itself; subnormal numbers are 0 in native programs."""
-    wanted = np.where(np.abs(wanted) < np.finfo(wanted.dtype).tiny, np.zeros_like(wanted), wanted)
+    tiny = np.finfo(wanted.dtype).tiny
+    found, wanted = (np.where(np.abs(x) < tiny, np.zeros_like(x), x) for x in (found, wanted))
     same = (found == wanted) | np.isnan(found) & np.isnan(wanted)
     with np.errstate(all="ignore"):
         return float(np.max(np.abs(found - wanted) / np.abs(wanted), where=~same, initial=0))

@@ -9,7 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from wholestep.export.rules.bessel import BESSEL_FUNCTIONS
 from wholestep.export.rules.elementwise import is_complex_value
+from wholestep.export.rules.incomplete import INCOMPLETE_FUNCTIONS
+from wholestep.export.rules.incomplete_inverses import INVERSES
+from wholestep.export.rules.integrals import INTEGRALS
 from wholestep.export.rules.jacobi import eigenvalues_and_vectors, singular_values, singular_vectors
 from wholestep.export.rules.matrices import eliminated_matrix, lower_factor, reflected, substituted
 from wholestep.export.rules.special import FUNCTIONS
@@ -33,7 +37,11 @@ def special_formula(f: Callable[..., Value]) -> Expansion:
     return expand
 
 
-SPECIAL_FORMULAS: Mapping[str, Expansion] = {name: special_formula(f) for name, f in FUNCTIONS.items()}
+SPECIAL_FORMULAS: Mapping[str, Expansion] = {
+    name: special_formula(f)
+    for table in (FUNCTIONS, BESSEL_FUNCTIONS, INTEGRALS, INCOMPLETE_FUNCTIONS, INVERSES)
+    for name, f in table.items()
+}
 """Those of special functions."""
 
 
