@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import wholestep as ws
 from wholestep.backends.cpu.cpu_features import host_levels
 from wholestep_tools.audit.campaign import Seen
 from wholestep_tools.audit.foreign import parity
@@ -29,11 +30,33 @@ def test_a_few_steps_train_elsewhere_and_come_back() -> None:
     assert 0 < found["measured"]["numpy"]["losses"] < 1e-6
 
 
-def test_refusals_are_counted_apart() -> None:
+def of_half_precision() -> tuple[Any, Any]:
+    """A step that C has no numbers for."""
+    params, batch = {"a": np.float32(1.0)}, np.linspace(1, 2, 5, dtype=np.float32)
+
+    def loss(p: Any, x: Any) -> Any:
+        return np.mean((p["a"] * x).astype(np.float16)).astype(np.float32)
+
+    return ws.compile(loss, params, optimizer=ws.optim.sgd(0.05), batch=batch), batch
+
+
+def test_refusals_are_counted_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     if "c" not in HERE:
         pytest.skip("there is no C compiler")
-    part = parity.handed_over(["VAE"], ("numpy", "c"))
+    monkeypatch.setitem(parity.STEPS, "half", of_half_precision)
+    part = parity.handed_over(["half"], ("numpy", "c"))
     assert part.seen.checks == {"training steps": 1, "trained in numpy": 1, "refused by c": 1}
+    assert not part.seen.failures
+
+
+def test_a_step_that_calls_a_library_trains_in_c_by_formulas_to_rounding() -> None:
+    """The VAE draws normal numbers, whose quantile is SciPy's here."""
+    if "c" not in HERE:
+        pytest.skip("there is no C compiler")
+    part = parity.handed_over(["VAE"], ("c", "object"))
+    assert parity.OwnStep(*STEPS["VAE"]()).calls_library
+    assert not parity.OwnStep(*STEPS["W4"]()).calls_library
+    assert part.seen.checks == {"training steps": 1, "trained in c": 1, "trained in object": 1}
     assert not part.seen.failures
 
 

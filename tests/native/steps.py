@@ -8,6 +8,7 @@ import numpy as np
 
 import wholestep as ws
 from wholestep.cli import digits, text
+from wholestep.scipy import special
 from wholestep_tools.bench import models, spec
 
 
@@ -77,5 +78,21 @@ def stacked() -> tuple[Any, Any]:
     return ws.compile(loss, params, optimizer=ws.optim.adam(1e-2), batch=batch, roll=True), batch
 
 
-STEPS = {"tiny": tiny, "mlp": mlp, "cnn": cnn, "gpt": gpt, "rnn": rnn, "stacked": stacked}
+def gaussian() -> tuple[Any, Any]:
+    """The likelihood of a Gaussian process by Cholesky's factor, and a normal quantile, which are formulas there."""
+    x = np.linspace(0, 1, 12)
+    batch = {"x": x, "y": np.sin(5 * x)}
+
+    def loss(p: Any, batch: Any) -> Any:
+        apart = batch["x"][:, None] - batch["x"]
+        k = np.exp(p["size"] - 9 * apart**2) + np.exp(p["noise"]) * np.eye(12)
+        factor = np.linalg.cholesky(k)
+        half = special.ndtri(p["chance"]) * np.linalg.solve(factor, batch["y"])
+        return np.sum(half**2) / 2 + np.sum(np.log(np.diagonal(factor)))
+
+    params = {"size": np.float64(0.3), "noise": np.float64(-2.0), "chance": np.float64(0.8)}
+    return ws.compile(loss, params, optimizer=ws.optim.adam(1e-2), batch=batch), batch
+
+
+STEPS = {"tiny": tiny, "mlp": mlp, "cnn": cnn, "gpt": gpt, "rnn": rnn, "stacked": stacked, "gaussian": gaussian}
 """The steps by name."""

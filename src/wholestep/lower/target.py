@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from wholestep.dims import Size
@@ -112,7 +112,8 @@ class Target:
     beside each other, and `reuse` limits how values share memory for that. `index_bits` is the width of the integers
     that indices are computed in, `doubles` whether there is float64 at all, and `split` says which reductions run in
     two stages, since threads share the first. `operands` limits the orders in which
-    contractions read, `attention` the blocks of attention, and `rates` are assumed where none are measured.
+    contractions read, `attention` the blocks of attention, `rates` are assumed where none are measured, and
+    `functions` are the operations that formulas stand for, since the device has no library for them.
     """
 
     name: str = "scalar"
@@ -130,6 +131,7 @@ class Target:
     operands: OperandLimits = DEFAULT_OPERANDS
     attention: AttentionLimits = CORE_ATTENTION
     rates: Rates = DEFAULT_RATES
+    functions: Mapping[str, Expansion] = field(default_factory=dict, hash=False)
 
     def check_kernel(self, kernel: Kernel) -> None:
         """Raise UnsupportedError for a kernel that wants what the device does not have."""
@@ -183,8 +185,8 @@ class Target:
         return False
 
     def expansions(self) -> Mapping[str, Expansion]:
-        """The expansion of each operation that the target's libraries compute, by name."""
-        return {}
+        """The expansion of each operation that the target's libraries compute, or its `functions`, by name."""
+        return self.functions
 
     def library_rules(self) -> Mapping[str, Any]:
         """The rules (`OpaqueRule`) of internal operations that are calls of the target's libraries, by name."""

@@ -135,11 +135,11 @@ CORRECTNESS = (
         ),
     ),
     Promise(
-        "programs that are printed as C have the same bits, or are refused",
+        "programs that are printed as C have the same bits, those by formulas the same numbers, or are refused",
         "all samples of all primitives",
         "csource",
         ("samples", "programs of the same bits"),
-        "the others need a library or are of half precision",
+        "the others are by formulas, need a library or are of half precision",
     ),
     Promise(
         "exported programs give the same numbers",

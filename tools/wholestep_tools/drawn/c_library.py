@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from wholestep.compiler.backends import processor_backend
-from wholestep.compiler.driver import plan_graph
 from wholestep.export.c.source import c_source
 from wholestep.export.native.block import ALIGNMENT, MemoryBlock, NativeFunction, laid_out
 from wholestep.export.native.limits import check_native
 from wholestep.ir.graph import Graph, NDArray
 from wholestep.lower.compilation_unit import CompilationUnit
+from wholestep.train.step.native_plan import native_plan
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 STRICT = ("-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror")
@@ -31,6 +31,7 @@ class CLibrary:
         machine = processor_backend("host").target
         functions = [native_function(name, graph, machine) for name, graph in graphs.items()]
         self.block: MemoryBlock = laid_out([], functions)
+        self.placed = {f.program.name: f for f in self.block.functions}
         self.source = folder / f"{PREFIX}.c"
         self.source.write_text(c_source(PREFIX, "graphs", self.block), encoding="ascii")
         made = folder / f"{PREFIX}.so"
@@ -46,7 +47,7 @@ class CLibrary:
 
     def __call__(self, name: str, args: Sequence[NDArray]) -> list[NDArray] | int:
         """The results of one graph, or the number of the place that failed."""
-        (f,) = [f for f in self.block.functions if f.program.name == name]
+        f = self.placed[name]
         for place, x in zip(f.inputs, args, strict=True):
             self.at(place.offset, x.nbytes)[:] = np.ascontiguousarray(x).reshape(-1).view(np.uint8)
         code = int(getattr(self.code, f"{PREFIX}_run_{name}")(ctypes.c_void_p(self.memory.ctypes.data + self.start)))
@@ -55,6 +56,10 @@ class CLibrary:
         found = [(y, self.at(y.offset, int(y.type.nbytes)).view(y.type.dtype)) for y in f.outputs]
         return [x.reshape(y.type.shape).copy() for y, x in found]
 
+    def formulas(self, name: str) -> tuple[str, ...]:
+        """The functions of libraries whose place formulas take in a graph."""
+        return self.placed[name].formulas
+
     def at(self, offset: int, nbytes: int) -> NDArray:
         """Some bytes of the block."""
         return self.memory[self.start + offset :][:nbytes]
@@ -62,8 +67,9 @@ class CLibrary:
 
 def native_function(name: str, graph: Graph, machine: object) -> NativeFunction:
     """A graph, lowered for C; raises UnsupportedError for what needs a library."""
-    plan = plan_graph(CompilationUnit(graph), machine)  # type: ignore[arg-type]
+    plan = native_plan(CompilationUnit(graph), machine)  # type: ignore[arg-type]
     inputs = tuple([f"x{i}" for i in range(len(graph.inputs))])
-    made = NativeFunction(name, plan, inputs, tuple([f"y{i}" for i in range(len(graph.outputs))]))
+    outputs = tuple([f"y{i}" for i in range(len(graph.outputs))])
+    made = NativeFunction(name, plan.program, inputs, outputs, plan.formulas)
     check_native([made], "c")
     return made

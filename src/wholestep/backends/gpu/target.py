@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from wholestep.backends.gpu.collapse_folds import collapse_folds
 from wholestep.backends.gpu.interchange_loops import interchange_loops
@@ -14,7 +13,7 @@ from wholestep.backends.gpu.tile_products import tile_product
 from wholestep.backends.gpu.tile_shapes import CUDA_SHARED, PLAIN_SHAPE, SHAPES, CardTiles
 from wholestep.kernel.lang import Kernel, Space
 from wholestep.lower.kernels.kernel_writer import KernelWriter
-from wholestep.lower.target import AttentionLimits, DraftKernel, Expansion, LookLimits, ReuseLimits, SplitLimits, Target
+from wholestep.lower.target import AttentionLimits, DraftKernel, LookLimits, ReuseLimits, SplitLimits, Target
 
 CARD_LOOKS = LookLimits(line=2**13, total=2**26, few=16)
 """Some 15 us of a large card: a merge sort takes more in its launches alone."""
@@ -36,8 +35,7 @@ class CardTarget(Target):
 
     `trips` is the most that the loops of one work item may take together, `tiles` are those in which workgroups
     compute products, those of bfloat16 by matrix units where it has `matrices`, workgroups share folds down `columns`,
-    so many points are `enough` to keep the card busy by themselves, and `functions` are the operations that other ones
-    stand for, since the card has no library for them.
+    and so many points are `enough` to keep the card busy by themselves.
     """
 
     name: str = "card"
@@ -53,10 +51,6 @@ class CardTarget(Target):
     columns: int = 4
     rows: int = 129
     enough: int = FEW_POINTS
-    functions: Mapping[str, Expansion] = field(default_factory=dict)
-
-    def expansions(self) -> Mapping[str, Expansion]:
-        return self.functions
 
     def schedule(self, draft: DraftKernel) -> tuple[KernelWriter, Kernel]:
         found = draft(None, None)

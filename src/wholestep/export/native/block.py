@@ -41,6 +41,8 @@ class NativeFunction(NamedTuple):
     """For each input the number of an array of the state, or the path of an array that the caller fills."""
     outputs: tuple[str, ...]
     """The path of each output; "" for one that replaces its input."""
+    formulas: tuple[str, ...] = ()
+    """The functions of libraries whose place formulas take."""
 
 
 class StateArray(NamedTuple):
@@ -61,6 +63,7 @@ class PlacedFunction(NamedTuple):
     program: PlacedProgram
     inputs: tuple[PlacedArray, ...]
     outputs: tuple[PlacedArray, ...]
+    formulas: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ def laid_out(state: Sequence[StateArray], functions: Sequence[NativeFunction]) -
     resident = {place for place, path in zip(step.plan.outputs, step.outputs, strict=True) if not path}
     kept = (room.take(size), first, size) if fails_late(step.plan.steps, resident) else None
     found = [
-        PlacedFunction(PlacedProgram(f.name, f.plan, offsets, arena), inputs, outputs)
+        PlacedFunction(PlacedProgram(f.name, f.plan, offsets, arena), inputs, outputs, f.formulas)
         for f, (offsets, inputs, outputs) in zip(functions, arrays, strict=True)
     ]
     return MemoryBlock(placed, tuple(found), -(-room.top // ALIGNMENT) * ALIGNMENT, kept)

@@ -52,7 +52,7 @@ size_t {prefix}_save(const {prefix} *m, void *out, size_t room);
 
 /* A failure in words, with the line of the program that the step was compiled from. */
 const char *{prefix}_failure(int site);
-{body}
+{formulas}{body}
 #ifdef __cplusplus
 }}
 #endif
@@ -76,8 +76,16 @@ def header_text(prefix: str, title: str, block: MemoryBlock, state_bytes: int) -
         title=one_line(title),
         nbytes=block.nbytes + 64,
         state=state_bytes,
+        formulas=remark_on_formulas(block),
         body="\n".join(lines),
     )
+
+
+def remark_on_formulas(block: MemoryBlock) -> str:
+    """A remark on what this program computes by formulas; none where it has the bits of the program in Python."""
+    names = dict.fromkeys([symbol.partition(":")[0] for f in block.functions for symbol in f.formulas])
+    said = "Computed by formulas, close to the library that Python calls and not to the bit: "
+    return f"\n/* {said}{', '.join(names)}. */\n" if names else ""
 
 
 def declarations(prefix: str, block: MemoryBlock, names: CNames) -> Iterator[str]:

@@ -12,8 +12,9 @@ from wholestep.lower.program.program import LoweredProgram
 from wholestep.lower.program.steps import Launch, RoutineCall, walk_steps
 
 LIBRARIES = {
-    "lapack": "write it without the factorization: a few steps of an iteration are products alone",
-    "special": "write it with exp, log, tanh, erf and their like, which kernels compute themselves",
+    "lapack": "write it without eig, sqrtm and solve_sylvester: the other factorizations are formulas there",
+    "special": "write it without hypergeometric functions and Bessel functions of an order that is an array: "
+    "the other special functions are formulas there",
 }
 """The way out for calls of each library."""
 HALVES = ("f16", "bf16")

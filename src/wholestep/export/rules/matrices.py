@@ -189,7 +189,7 @@ def solved_by_elimination(a: Value, b: Value) -> Value:
     return substituted(packed, half, lower=False, unit=False, trans=0)
 
 
-def reflected(a: Value, *, mode: str) -> Sequence[Value] | None:
+def reflected(a: Value, *, mode: str) -> Sequence[Value]:
     """Householder's reflections, one for each column, which are gathered in a square factor."""
     lead, (m, n) = a.shape[:-2], a.shape[-2:]
     depth, count = a.ndim - 2, min(m, n)

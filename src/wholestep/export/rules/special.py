@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import cache
+
+import numpy as np
 
 from wholestep.export.core import Rule
 from wholestep.export.rules.elementwise import is_complex_value
@@ -77,10 +80,30 @@ def stirling(x: Value) -> Value:
     return where_else(isfinite(z), where_else(small, large - log(product), large), z)
 
 
+@cache
+def taylor_at_two() -> tuple[float, ...]:
+    """Coefficients of z, z**2 and so on in the logarithm of gamma(2 + z)."""
+    from scipy.special import zetac
+
+    return 1 - np.euler_gamma, *[float((-1) ** k * zetac(k) / k) for k in range(2, 22)]
+
+
+def near_its_zeros(x: Value, usual: Value) -> Value:
+    """The logarithm of the gamma function within 1/4 of its zeros 1 and 2, as its Taylor series at 2; else `usual`.
+
+    Abramowitz and Stegun, "Handbook of mathematical functions", 6.1.33.
+    """
+    first, second = absolute(x - 1) < 0.25, absolute(x - 2) < 0.25
+    z = where_else(first, x - 1, where_else(second, x - 2, 0.0))
+    series = polynomial_in(z, taylor_at_two()) * z
+    return where_else(first, series - log1p(z), where_else(second, series, usual))
+
+
 def log_gamma(x: Value) -> Value:
     """log |gamma(x)|; infinite at the poles."""
     low = x < 0.5
-    right = stirling(where_else(low, 1 - x, x))
+    upper = where_else(low, 1 - x, x)
+    right = near_its_zeros(upper, stirling(upper))
     wave = absolute(half_turn_sine(x))
     pole = equal(wave, like(x, 0.0))
     mirrored = math.log(math.pi) - log(where_else(pole, like(x, 1.0), wave)) - right
@@ -264,22 +287,26 @@ def inverse_tail(q: Value) -> Value:
     return where_else(equal(q, like(q, 1.0)), like(q, 0.0), where_else((q < 0) | isnan(q), like(q, math.nan), x))
 
 
+def near_zero(size: Value, x: Value) -> Value:
+    """x, the inverse of erf, after steps of Newton's on erf itself where that is small, which keep small numbers."""
+    near = where_else(size < 0.5, size, 0.0)
+    found = where_else(size < 0.5, where_else(size < 1e-3, near * (math.sqrt(math.pi) / 2), x), 0.0)
+    for _ in range(2):
+        found = found - (erf(found) - near) * exp(found * found) * (math.sqrt(math.pi) / 2)
+    return where_else(size < 0.5, found, x)
+
+
 def inverse_erfc(q: Value) -> Value:
     """The inverse of erfc; above 1 the negative of what it is as far below."""
     above = q > 1
-    found = inverse_tail(where_else(above, 2 - q, q))
+    found = near_zero(absolute(1 - q), inverse_tail(where_else(above, 2 - q, q)))
     return where_else(above, -found, found)
 
 
 def inverse_erf(y: Value) -> Value:
-    """The inverse of erf: by that of erfc, and near 0 a step of Newton's on erf itself, which keeps small numbers."""
+    """The inverse of erf, by that of erfc."""
     size = absolute(y)
-    x = inverse_tail(1 - size)
-    near = where_else(size < 0.5, size, 0.0)
-    start = where_else(size < 0.5, where_else(size < 1e-3, near * (math.sqrt(math.pi) / 2), x), 0.0)
-    for _ in range(2):
-        start = start - (erf(start) - near) * exp(start * start) * (math.sqrt(math.pi) / 2)
-    found = where_else(size < 0.5, start, x)
+    found = near_zero(size, inverse_tail(1 - size))
     return where_else(y < 0, -found, found)
 
 

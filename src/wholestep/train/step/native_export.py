@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from wholestep import tree
 from wholestep.compiler.backends import processor_backend
-from wholestep.compiler.driver import CompiledProgram, plan_graph
+from wholestep.compiler.driver import CompiledProgram
 from wholestep.errors import UnsupportedError
 from wholestep.export.c.source import c_source
 from wholestep.export.native.block import MemoryBlock, NativeFunction, PlacedArray, StateArray, laid_out
@@ -28,6 +28,7 @@ from wholestep.train.checkpoint.steps import HYPER, saved_arrays, step_facts
 from wholestep.train.program.engine import Engine
 from wholestep.train.state.captured_arrays import check_unchanged
 from wholestep.train.step.attached import AttachedProgram
+from wholestep.train.step.native_plan import native_plan
 
 STEP = "step"
 
@@ -141,7 +142,8 @@ def step_plan(engine: Engine, kind: str, machine: Target) -> NativeFunction:
         named += tree.paths(part, name)
     names = iter(named)
     outputs = tuple(["" if o in resident else next(names) for o in range(len(unit.graph.outputs))])
-    return NativeFunction(STEP, plan_graph(unit, machine), inputs, outputs)
+    plan = native_plan(unit, machine)
+    return NativeFunction(STEP, plan.program, inputs, outputs, plan.formulas)
 
 
 def attached_plan(engine: Engine, name: str, entry: AttachedProgram, kind: str, machine: Target) -> NativeFunction:
@@ -153,7 +155,8 @@ def attached_plan(engine: Engine, name: str, entry: AttachedProgram, kind: str, 
     function = entry.traced
     outputs = tree.paths(tree.unflatten(function.structure, range(len(function.scalars))), "output")
     inputs: tuple[int | str, ...] = (*state, *[leaf.path for leaf in entry.signature.leaves])
-    return NativeFunction(name, plan_graph(unit, machine), inputs, tuple(outputs))
+    plan = native_plan(unit, machine)
+    return NativeFunction(name, plan.program, inputs, tuple(outputs), plan.formulas)
 
 
 def unit_of(program: Executable, what: str, kind: str) -> CompilationUnit:

@@ -18,6 +18,7 @@ from wholestep import tree
 from wholestep.backends.cpu.cpu_features import host_levels
 from wholestep.cli import run_exports
 from wholestep.errors import UnsupportedError
+from wholestep.export.native.limits import library_calls
 from wholestep.ir.graph import NDArray
 from wholestep_tools.audit.campaign import Audit, Seen, Shares, joined_parts
 from wholestep_tools.audit.record import record
@@ -34,7 +35,8 @@ NEAR_NARROW = 3e-5
 TRIES, TIMES = 4, 4.0
 """Trainings of our own from parameters that are a rounding off, and the times that a state may be as far away."""
 EXACT = ("c", "object")
-"""The targets whose losses and state are ours to the bit, where the processor has a fused multiply-add."""
+"""The targets whose losses and state are ours to the bit, where the processor has a fused multiply-add and our program
+calls no library."""
 FUSED = "x86-64-v3" in host_levels()
 NATIVE = partial(run_exports.native_losses, more=("-march=x86-64-v3",) if FUSED else ())
 RUNNERS: dict[str, run_exports.Runner] = {**run_exports.RUNNERS, **dict.fromkeys(EXACT, NATIVE)}
@@ -114,6 +116,11 @@ class OwnStep:
         return found
 
     @cached_property
+    def calls_library(self) -> bool:
+        """Test whether its program calls functions of a library, in whose place native programs have formulas."""
+        return any(library_calls(self.step._engine.main.program.plan))
+
+    @cached_property
     def moved_by_rounding(self) -> float:
         """The distance of its state from itself where each parameter begins a rounding up or down, at most."""
         found = 0.0
@@ -169,7 +176,7 @@ def check(name: str, target: str, own: OwnStep, seen: Seen) -> Distances:
             return Distances()
     seen.count(f"trained in {target}")
     what = f"{target}: {name}"
-    if target in EXACT and FUSED:
+    if target in EXACT and FUSED and not own.calls_library:
         return check_bits(what, own, theirs, seen)
     return check_numbers(what, own, theirs, seen, NEAR_NARROW if target == "coreml" else NEAR)
 
@@ -238,7 +245,7 @@ def all_steps(parts: Sequence[Part], count: int, seed: int) -> dict[str, Any]:
         for target in TARGETS
         if any(target in part.measured for part in parts)
     }
-    shown = {target: x._asdict() for target, x in measured.items() if target not in EXACT or not FUSED}
+    shown = {target: x._asdict() for target, x in measured.items() if target not in EXACT or not FUSED or any(x)}
     fates = [f"{fate} {target}" for fate in ("trained in", "refused by") for target in measured]
     checks = {what: seen.checks[what] for what in ("training steps", *fates)} | seen.checks
     return record("parity", CLAIM, checks, seen.failures, seed=seed, measured=shown)
@@ -254,8 +261,9 @@ Steps of all kinds, the workloads of `wholestep bench` and one for each optimize
 JAX, PyTorch, TensorFlow, ONNX Runtime, Core ML, C, objects and WebAssembly, as far as these are here, and trained
 there for twenty calls on one batch. Core ML is the evaluator of MIL in NumPy, which needs coremltools; Core ML itself
 runs on machines of Apple alone. Losses must be ours to 1e-5 of the largest, and those of C and of objects, and their
-state, to the bit. `step.load` takes the state back, and the loss of the call after that must be ours to 1e-5, too. The
-state is to be ours to 1e-5 of the largest element of each array, and to 3e-5 for Core ML, where `narrow=True` rounds
+state, to the bit, unless our program calls a library, in whose place they have formulas. `step.load` takes the state
+back, and the loss of the call after that must be ours to 1e-5, too. The state is to be ours to 1e-5 of the largest
+element of each array, and to 3e-5 for Core ML, where `narrow=True` rounds
 hyper-parameters to float32; where it is further off, as where a maximum falls to another one of two nearly equal
 numbers, it may be no further than four times what a rounding up or down of each parameter, at the beginning, makes of
 our own training. What a target refuses is counted. The table has the largest distances.""",

@@ -63,7 +63,7 @@ class CpuMachine(Target):
         return worth_sharing(kernel)
 
     def expansions(self) -> Mapping[str, Expansion]:
-        return LAPACK_EXPANSIONS
+        return {**LAPACK_EXPANSIONS, **self.functions}
 
     def library_rules(self) -> Mapping[str, Any]:
         return LIBRARY_RULES

@@ -1,0 +1,101 @@
+"""Formulas in native programs: what the code of this process calls a library for is written out in other operations.
+
+All are computed in float64 whatever the dtype, as the library computes them, so that what is float32 or shorter at the
+end nearly always has the library's bits. What LAPACK reports as an error is one here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from wholestep.export.rules.bessel import BESSEL_FUNCTIONS
+from wholestep.export.rules.elementwise import is_complex_value
+from wholestep.export.rules.incomplete import INCOMPLETE_FUNCTIONS
+from wholestep.export.rules.incomplete_inverses import INVERSES
+from wholestep.export.rules.integrals import INTEGRALS
+from wholestep.export.rules.jacobi import eigenvalues_and_vectors, singular_values, singular_vectors
+from wholestep.export.rules.matrices import eliminated_matrix, lower_factor, reflected, substituted
+from wholestep.export.rules.special import FUNCTIONS
+from wholestep.ir.graph import Value
+from wholestep.lower.legalize.internal_ops import require
+from wholestep.lower.legalize.matrix_functions import via_double
+from wholestep.lower.target import Expansion
+from wholestep.primitives.indexing import take_along
+from wholestep.primitives.logic import isfinite
+from wholestep.primitives.matrices import along_columns, diagonal, real_part
+from wholestep.primitives.reduction import all_
+
+
+def special_formula(f: Callable[..., Value]) -> Expansion:
+    """The expansion of a function of scipy.special by its formula, in float64."""
+    wide = via_double(lambda *xs: (f(*xs),))
+
+    def expand(*xs: Value, **params: Any) -> Sequence[Value] | None:
+        return None if is_complex_value(xs[0]) else wide(*xs, **params)
+
+    return expand
+
+
+SPECIAL_FORMULAS: Mapping[str, Expansion] = {
+    name: special_formula(f)
+    for table in (FUNCTIONS, BESSEL_FUNCTIONS, INTEGRALS, INCOMPLETE_FUNCTIONS, INVERSES)
+    for name, f in table.items()
+}
+"""Those of special functions."""
+
+
+def demand(x: Value, holds: Value, message: str) -> Value:
+    """x, where something holds for all matrices; else the program is left with an error."""
+    found: Value = require(x, all_(holds, axes=tuple(range(holds.ndim))), kind="linalg", message=message, hint="")
+    return found
+
+
+def lower_factors(a: Value) -> Sequence[Value]:
+    """Cholesky's factors of positive definite matrices."""
+    found = lower_factor(a)
+    return (demand(found, real_part(diagonal(found)) > 0, "Matrix is not positive definite"),)
+
+
+def solved(a: Value, b: Value) -> Sequence[Value]:
+    """The solutions of systems by elimination."""
+    if b.type.size == 0:
+        return (b,)
+    packed, _, order = eliminated_matrix(a)
+    packed = demand(packed, ~diagonal(packed).equals(0), "Singular matrix")
+    moved = take_along(b, along_columns(order, b.shape), b.ndim - 2)
+    half = substituted(packed, moved, lower=True, unit=True, trans=0)
+    return (substituted(packed, half, lower=False, unit=False, trans=0),)
+
+
+def solved_triangles(a: Value, b: Value, *, lower: bool, unit: bool, trans: int) -> Sequence[Value]:
+    """The solutions of triangular systems."""
+    if not unit and b.type.size:
+        a = demand(a, ~diagonal(a).equals(0), "singular matrix: a diagonal has a 0")
+    return (substituted(a, b, lower=lower, unit=unit, trans=trans),)
+
+
+def finite_first(f: Callable[..., Sequence[Value]], at: int, what: str) -> Callable[..., Sequence[Value]]:
+    """A factorization that fails where the numbers in one of its results are not finite."""
+
+    def checked(a: Value, **params: Any) -> Sequence[Value]:
+        found = list(f(a, **params))
+        found[at] = demand(found[at], isfinite(found[at]), f"{what} did not converge")
+        return found
+
+    return checked
+
+
+MATRIX_FORMULAS: Mapping[str, Expansion] = {
+    "cholesky": via_double(lower_factors),
+    "triangular_solve": via_double(solved_triangles),
+    "solve": via_double(solved),
+    "lu": eliminated_matrix,
+    "qr": via_double(reflected),
+    "svd": via_double(finite_first(singular_vectors, 1, "SVD")),
+    "svdvals": via_double(finite_first(lambda a: [singular_values(a)], 0, "SVD")),
+    "eigh": via_double(finite_first(eigenvalues_and_vectors, 0, "Eigenvalues")),
+}
+"""Those of factorizations."""
+FORMULAS: Mapping[str, Expansion] = {**SPECIAL_FORMULAS, **MATRIX_FORMULAS}
+"""The expansion of each operation that has a formula, by name."""
