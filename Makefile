@@ -26,7 +26,7 @@ test:  ## every test
 golden:  ## rewrite the golden files, then read the diff
 	$(PYTHON) -m pytest --update-golden
 
-levels:  ## the tests of compiled code as x86-64-v3 and x86-64-v4 find them
+levels:  ## the tests of compiled code as a processor with narrower vectors finds them
 	$(PYTHON) tests/levels.py
 
 cards:  ## the tests of training steps on the OpenCL device: about an hour
