@@ -95,7 +95,7 @@ class FunctionPrinter:
     def source(self, name: str) -> str:
         """The function as text."""
         lines: list[str] = []
-        words = {**self.convolutions, **self.splits}
+        words: dict[Node, ConvolvedProduct | SplitGradient] = {**self.convolutions, **self.splits}
         inner = frozenset[Node]().union(*[split.inner for split in self.splits.values()])
         for node in nodes_beside(self.graph, {node: word.operands for node, word in words.items()}, inner):
             with symbolic_sizes_refused(self.target.name, node.op.name, node.where):
