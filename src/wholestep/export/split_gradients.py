@@ -44,17 +44,17 @@ def split_gradients_in(graph: Graph) -> dict[Node, SplitGradient]:
 
 def split_of(repeated: Value, hit: Value) -> SplitGradient | None:
     """The split whose parts are a repeated share, and whose elements are those hit."""
-    cast, spread = made_by(hit, "cast"), made_by(repeated, "broadcast")
-    equal = None if cast is None else made_by(cast.inputs[0], "equal")
-    product = None if spread is None else made_by(spread.inputs[0], "mul")
+    cast, spread = node_of(hit, "cast"), node_of(repeated, "broadcast")
+    equal = None if cast is None else node_of(cast.inputs[0], "equal")
+    product = None if spread is None else node_of(spread.inputs[0], "mul")
     if cast is None or equal is None or spread is None or product is None:
         return None
     kept = spread.params["axes"]
     axes = tuple([i for i in range(len(hit.shape)) if i not in kept])
     for gy, inverse in (product.inputs, reversed(product.inputs)):
         for x, extreme in (equal.inputs, reversed(equal.inputs)):
-            source, counted = made_by(extreme, "broadcast"), made_by(inverse, "div")
-            summed = None if counted is None else made_by(counted.inputs[1], "sum")
+            source, counted = node_of(extreme, "broadcast"), node_of(inverse, "div")
+            summed = None if counted is None else node_of(counted.inputs[1], "sum")
             if source is None or counted is None or summed is None or source.params["axes"] != kept:
                 continue
             whole = number_of(counted.inputs[0]) == 1 and summed.inputs[0] is hit and summed.params["axes"] == axes
@@ -64,7 +64,7 @@ def split_of(repeated: Value, hit: Value) -> SplitGradient | None:
     return None
 
 
-def made_by(v: Value, name: str) -> Node | None:
+def node_of(v: Value, name: str) -> Node | None:
     """The operation of this name that gives a value; None where another one does."""
     return v.node if v.node is not None and v.node.op.name == name else None
 

@@ -1,4 +1,4 @@
-"""scipy.signal: convolution and correlation in any number of dimensions, and recursive filters."""
+"""scipy.signal: convolution and correlation in any number of dimensions, recursive filters, and spectra."""
 
 from __future__ import annotations
 
@@ -17,6 +17,16 @@ from wholestep.ir.graph import Value
 from wholestep.primitives.contraction import LETTERS, contract, window
 from wholestep.primitives.movement import flip, pad
 from wholestep.scipy.outside import fallback, np
+from wholestep.scipy.spectra import (
+    coherence as coherence,
+    csd as csd,
+    detrend as detrend,
+    istft as istft,
+    periodogram as periodogram,
+    spectrogram as spectrogram,
+    stft as stft,
+    welch as welch,
+)
 
 outside: Any = scipy.signal
 

@@ -20,7 +20,7 @@ from wholestep.primitives.functions import cos, exp, log, sin, sqrt
 from wholestep.primitives.logic import equal, isfinite, isnan
 
 NEAR, TERMS = 5.0, 30
-"""Where power series end, and their terms."""
+"""The end of power series, and their terms."""
 STEP, STEPS = 0.25, 26
 """The step of the integrals, and their number: exp(-s**2) is below 1e-18 beyond."""
 

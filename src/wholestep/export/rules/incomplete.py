@@ -40,7 +40,7 @@ CONVERGED = 2e-16
 """The distance of a factor from 1 at which a continued fraction ends."""
 
 
-def repeated(
+def state_where_done(
     fixed: Sequence[Value],
     start: Sequence[Value],
     step: Callable[..., Sequence[Value]],
@@ -91,7 +91,7 @@ def lower_series(a: Value, x: Value) -> Value:
         term = term * (x / (a + n))
         return term, total + term
 
-    _, total = repeated((a, x), (1 / a, 1 / a), step, lambda term, total: term > total * ENOUGH)
+    _, total = state_where_done((a, x), (1 / a, 1 / a), step, lambda term, total: term > total * ENOUGH)
     return gamma_weight(a, x) * total
 
 
@@ -103,7 +103,7 @@ def upper_series(a: Value, x: Value) -> Value:
         return factor, total + factor / (a + n)
 
     start = like(x, 1.0), like(x, 0.0)
-    _, total = repeated((a, x), start, step, lambda factor, total: absolute(factor) > ENOUGH * ENOUGH)
+    _, total = state_where_done((a, x), start, step, lambda factor, total: absolute(factor) > ENOUGH * ENOUGH)
     power = a * log(x)
     return -expm1(power - log_gamma_above_one(a)) - exp(power - log_gamma(a)) * total
 
@@ -119,7 +119,7 @@ def upper_fraction(a: Value, x: Value) -> Value:
 
     first = 1 / (x + 1 - a)
     start = like(x, 1e300), first, first, like(x, 0.0)
-    found = repeated((a, x), start, step, lambda c, d, h, ratio: absolute(ratio - 1) > CONVERGED)
+    found = state_where_done((a, x), start, step, lambda c, d, h, ratio: absolute(ratio - 1) > CONVERGED)
     return gamma_weight(a, x) * found[2]
 
 
@@ -165,7 +165,7 @@ def beta_fraction(a: Value, b: Value, x: Value) -> Value:
 
     first = 1 / (1 - (a + b) * x / (a + 1))
     start = like(x, 1.0), first, first, like(x, 0.0)
-    found = repeated((a, b, x), start, step, lambda c, d, h, ratio: absolute(ratio - 1) > CONVERGED)
+    found = state_where_done((a, b, x), start, step, lambda c, d, h, ratio: absolute(ratio - 1) > CONVERGED)
     return found[2]
 
 

@@ -24,7 +24,7 @@ HALVINGS = 62
 """The halvings after which an interval of logarithms is as wide as a rounding."""
 
 
-def halved(is_below: Callable[..., Value], fixed: Sequence[Value]) -> Value:
+def found_by_halving(is_below: Callable[..., Value], fixed: Sequence[Value]) -> Value:
     """The number between `FARTHEST` below and above 0 up to which is_below(u, *fixed) holds."""
 
     def step(*values: Value) -> Sequence[Value]:
@@ -51,7 +51,7 @@ def inverse_gamma(upper: bool) -> Callable[[Value, Value], Value]:
         inside = (a > 0) & isfinite(a) & (y > 0) & (y < 1)
         a, given = where_else(inside, a, 1.0), where_else(inside, y, 0.5)
         p, q = (1 - given, given) if upper else (given, 1 - given)
-        found = exp(halved(is_below, (a, p, q)))
+        found = exp(found_by_halving(is_below, (a, p, q)))
         zero, one = (math.inf, 0.0) if upper else (0.0, math.inf)
         end = where_else(
             equal(y, like(y, 0.0)), like(y, zero), where_else(equal(y, like(y, 1.0)), like(y, one), math.nan)
@@ -69,7 +69,7 @@ def logit_of_beta(a: Value, b: Value, p: Value, q: Value) -> Value:
         found: Value = select(p < q, part_of_beta(a, b, x, rest) < p, part_of_beta(b, a, rest, x) > q)
         return found
 
-    return halved(is_below, (a, b, p, q))
+    return found_by_halving(is_below, (a, b, p, q))
 
 
 def inverse_beta(upper: bool) -> Callable[[Value, Value, Value], Value]:

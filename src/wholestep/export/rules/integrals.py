@@ -155,7 +155,7 @@ def rising_factorial(a: Value, m: Value) -> Value:
     return where_else(equal(m, like(m, 0.0)), like(a, 1.0), where_else(top & ~bottom, like(a, math.inf), found))
 
 
-def chosen(n: Value, k: Value) -> Value:
+def binomial_coefficient(n: Value, k: Value) -> Value:
     """The binomial coefficient: a product for few, else by the beta function."""
     whole = is_integral(n) & (n > 0) & (k > floor(n / 2))
     few = where_else(whole, n - k, k)
@@ -182,6 +182,6 @@ INTEGRALS: Mapping[str, Callable[..., Value]] = {
     "loggamma": logarithm_of_gamma,
     "owens_t": owens_integral,
     "poch": rising_factorial,
-    "binom": chosen,
+    "binom": binomial_coefficient,
 }
 """Functions that are integrals, inverses or quotients."""

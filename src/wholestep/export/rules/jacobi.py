@@ -51,13 +51,13 @@ class Columns(NamedTuple):
     v: Value
 
 
-def part(a: Value, rows: tuple[int, int]) -> Value:
+def some_rows(a: Value, rows: tuple[int, int]) -> Value:
     """Some rows of each matrix."""
     found: Value = slice_along(a, a.ndim - 2, *rows)
     return found
 
 
-def columns_of(a: Value, start: int, stop: int) -> Value:
+def some_columns(a: Value, start: int, stop: int) -> Value:
     """Some columns of each matrix."""
     found: Value = slice_along(a, a.ndim - 1, start, stop)
     return found
@@ -76,9 +76,9 @@ def squares(a: Value) -> Value:
     return found
 
 
-def rotated(x: Value, y: Value, m: int) -> tuple[Value, Value]:
+def rotated_columns(x: Value, y: Value, m: int) -> tuple[Value, Value]:
     """Each column of x and that of y, turned in their plane until their first m rows are orthogonal."""
-    first, second = part(x, (0, m)), part(y, (0, m))
+    first, second = some_rows(x, (0, m)), some_rows(y, (0, m))
     own, other = squares(first), squares(second)
     product = sum_(conj(first) * second, axes=(x.ndim - 2,))
     size = modulus(product)
@@ -102,21 +102,21 @@ def orthogonal_columns(a: Value) -> Columns:
     whole = side_by_side(whole, zeros(array_type((*lead, m + n, 2 * half - n), a.dtype)))
 
     def step(x: Value, y: Value, k: Value) -> Sequence[Value]:
-        x, y = rotated(x, y, m)
+        x, y = rotated_columns(x, y, m)
         if half == 1:
             return [x, y]
-        turned = side_by_side(columns_of(x, 0, 1), columns_of(y, 0, 1), columns_of(x, 1, half - 1))
-        return [turned, side_by_side(columns_of(y, 1, half), columns_of(x, half - 1, half))]
+        turned = side_by_side(some_columns(x, 0, 1), some_columns(y, 0, 1), some_columns(x, 1, half - 1))
+        return [turned, side_by_side(some_columns(y, 1, half), some_columns(x, half - 1, half))]
 
-    start = (columns_of(whole, 0, half), columns_of(whole, half, 2 * half))
+    start = (some_columns(whole, 0, half), some_columns(whole, half, 2 * half))
     x, y = for_each_place(step, (), start, SWEEPS * (2 * half - 1), False)
     whole = side_by_side(x, y)
-    lengths = sqrt(squares(part(whole, (0, m))))
-    added = squares(part(whole, (m, m + n))) < 0.5
+    lengths = sqrt(squares(some_rows(whole, (0, m))))
+    added = squares(some_rows(whole, (m, m + n))) < 0.5
     lengths, order = sort(select(added, like(lengths, -1.0), lengths), axis=lengths.ndim - 1)
-    whole = columns_of(take_along(whole, along_rows(order, whole.shape), a.ndim - 1), 2 * half - n, 2 * half)
+    whole = some_columns(take_along(whole, along_rows(order, whole.shape), a.ndim - 1), 2 * half - n, 2 * half)
     lengths = slice_along(lengths, lengths.ndim - 1, 2 * half - n, 2 * half)
-    return Columns(lengths, part(whole, (0, m)), part(whole, (m, m + n)))
+    return Columns(lengths, some_rows(whole, (0, m)), some_rows(whole, (m, m + n)))
 
 
 def for_each_matrix(x: Value, shape: tuple[int, ...]) -> Value:
@@ -138,7 +138,7 @@ def descending(x: Columns) -> Columns:
     return Columns(take_along(x.lengths, order, order.ndim - 1), turned, v)
 
 
-def scaled(a: Value) -> tuple[Value, Value]:
+def at_unit_size(a: Value) -> tuple[Value, Value]:
     """Matrices whose largest element is 1, so that no square overflows, and what they are to be multiplied by."""
     most = largest(modulus(a), 2)
     most = select(most > 0, most, ones(most.type))
@@ -150,7 +150,7 @@ def singular_values(a: Value) -> Value:
     m, n = a.shape[-2:]
     if a.type.size == 0:
         return zeros(array_type((*a.shape[:-2], min(m, n)), dtypes.real_of(a.dtype)))
-    small, most = scaled(a if n <= m else mh(a))
+    small, most = at_unit_size(a if n <= m else mh(a))
     lengths = -sort(-orthogonal_columns(small).lengths, axis=a.ndim - 2)[0]
     return lengths * for_each_matrix(most, lengths.shape)
 
@@ -165,13 +165,13 @@ def singular_vectors(a: Value, *, full_matrices: bool) -> Sequence[Value]:
     if m < n:
         u, s, vh = singular_vectors(mh(a), full_matrices=full_matrices)
         return mh(vh), s, mh(u)
-    small, most = scaled(a)
+    small, most = at_unit_size(a)
     lengths, turned, v = descending(orthogonal_columns(small))
     clear = lengths > for_each_matrix(largest(lengths, 1) * NEGLIGIBLE, lengths.shape)
     safe = select(clear, lengths, ones(lengths.type))
     known = keep_where(turned / as_dtype(along_rows(safe, turned.shape), a.dtype), along_rows(clear, turned.shape))
     u, r = reflected(known, mode="complete" if full_matrices else "reduced")
-    ends = diagonal(part(r, (0, n)))
+    ends = diagonal(some_rows(r, (0, n)))
     size = modulus(ends)
     phase = select(clear, ends / as_dtype(select(clear, size, ones(size.type)), a.dtype), ones(ends.type))
     if full_matrices:
@@ -183,7 +183,7 @@ def eigenvalues_and_vectors(a: Value, *, lower: bool) -> Sequence[Value]:
     """Eigenvalues, the smallest first, and vectors of Hermitian matrices, moved up until they are positive."""
     if a.type.size == 0:
         return zeros(array_type(a.shape[:-1], dtypes.real_of(a.dtype))), a
-    small, most = scaled(hermitian(a, lower=lower))
+    small, most = at_unit_size(hermitian(a, lower=lower))
     bound = largest(sum_(modulus(small), axes=(a.ndim - 2,)), 1) * 1.5
     moved = small + eye(a.type) * as_dtype(for_each_matrix(bound, a.shape), a.dtype)
     lengths, _, v = orthogonal_columns(moved)
