@@ -13,7 +13,7 @@ from wholestep.errors import UnsupportedError, show
 from wholestep.frontend.array import Array
 from wholestep.frontend.inspect import eval_shape
 from wholestep.frontend.tracing import as_array, type_of
-from wholestep.ir.build import current
+from wholestep.ir.build import current, trim
 from wholestep.ir.graph import Graph, Node, Value, subgraphs
 from wholestep.ir.types import Type
 from wholestep.nn.parameters import join, split
@@ -60,24 +60,13 @@ class ModelTrace:
         self.outputs = [as_array(leaf, "graph").value for leaf in tree.leaves(out)]
         builder = current()
         assert builder is not None
-        self.nodes = needed_nodes(builder.nodes, self.outputs)
+        self.nodes = trim(builder.nodes, self.outputs)
         return out
 
     def note(self, path: str, out: Any, nodes: Sequence[Node]) -> None:
         """The innermost part that made each node: its call ended first."""
         for node in nodes:
             self.parts.setdefault(node, path)
-
-
-def needed_nodes(nodes: Iterable[Node], outputs: Iterable[Value]) -> list[Node]:
-    """The nodes that the outputs are made of, in order."""
-    wanted = set(outputs)
-    kept = []
-    for node in reversed(list(nodes)):
-        if not wanted.isdisjoint(node.outputs):
-            wanted.update(node.inputs)
-            kept.append(node)
-    return kept[::-1]
 
 
 class Drawing:

@@ -13,7 +13,7 @@ import scipy.signal
 
 from wholestep import dtypes
 from wholestep.errors import ParameterError, ShapeError, UnsupportedError
-from wholestep.frontend.dispatch import binds, is_traced
+from wholestep.frontend.dispatch import binds, bound, is_traced
 from wholestep.frontend.promotion import lift, wrap
 from wholestep.primitives.contraction import unwindow
 from wholestep.scipy.outside import np
@@ -247,10 +247,10 @@ def averaged(name: str, made: Any, average: Any) -> Any:
     return found[0] if len(found) == 1 else found[0] + 1j * found[1]
 
 
-@binds(outside.csd, "the window a name or plain numbers")
-def csd(
+def mean_powers(
+    name: str,
     x: Any,
-    y: Any,
+    y: Any = None,
     fs: Any = 1.0,
     window: Any = "hann",
     nperseg: Any = None,
@@ -262,28 +262,15 @@ def csd(
     axis: Any = -1,
     average: Any = "mean",
 ) -> Any:
+    """Frequencies, and the spectrum of two signals over all segments; of one signal where y is None."""
     cut = (window, nperseg, noverlap, nfft)
-    frequencies, _, made = powers("csd", x, y, fs, cut, detrend, return_onesided, scaling, axis)
-    return frequencies, averaged("csd", made, average)
+    frequencies, _, made = powers(name, x, y, fs, cut, detrend, return_onesided, scaling, axis)
+    return frequencies, averaged(name, made, average)
 
 
-@binds(outside.welch, "the window a name or plain numbers")
-def welch(
-    x: Any,
-    fs: Any = 1.0,
-    window: Any = "hann",
-    nperseg: Any = None,
-    noverlap: Any = None,
-    nfft: Any = None,
-    detrend: Any = "constant",
-    return_onesided: Any = True,
-    scaling: Any = "density",
-    axis: Any = -1,
-    average: Any = "mean",
-) -> Any:
-    cut = (window, nperseg, noverlap, nfft)
-    frequencies, _, made = powers("welch", x, None, fs, cut, detrend, return_onesided, scaling, axis)
-    return frequencies, averaged("welch", made, average)
+WINDOWS = "the window a name or plain numbers"
+csd = bound(outside.csd, WINDOWS, mean_powers, "csd")
+welch = bound(outside.welch, WINDOWS, mean_powers, "welch")
 
 
 @binds(outside.coherence, "the window a name or plain numbers")
@@ -299,8 +286,9 @@ def coherence(
     axis: Any = -1,
 ) -> Any:
     how = (fs, window, nperseg, noverlap, nfft, detrend)
-    frequencies, both = csd(x, y, *how, axis=axis)
-    return frequencies, abs(both) ** 2 / welch(x, *how, axis=axis)[1] / welch(y, *how, axis=axis)[1]
+    frequencies, both = mean_powers("coherence", x, y, *how, axis=axis)
+    own, other = [mean_powers("coherence", each, None, *how, axis=axis)[1] for each in (x, y)]
+    return frequencies, abs(both) ** 2 / own / other
 
 
 @binds(outside.spectrogram, "the modes 'psd', 'complex' and 'magnitude'; the window a name or plain numbers")

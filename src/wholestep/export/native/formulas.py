@@ -15,15 +15,14 @@ from wholestep.export.rules.incomplete import INCOMPLETE_FUNCTIONS
 from wholestep.export.rules.incomplete_inverses import INVERSES
 from wholestep.export.rules.integrals import INTEGRALS
 from wholestep.export.rules.jacobi import eigenvalues_and_vectors, singular_values, singular_vectors
-from wholestep.export.rules.matrices import eliminated_matrix, lower_factor, reflected, substituted
+from wholestep.export.rules.matrices import eliminated_matrix, lower_factor, reflected, solved_in_triangles, substituted
 from wholestep.export.rules.special import FUNCTIONS
 from wholestep.ir.graph import Value
 from wholestep.lower.legalize.internal_ops import require
 from wholestep.lower.legalize.matrix_functions import via_double
 from wholestep.lower.target import Expansion
-from wholestep.primitives.indexing import take_along
 from wholestep.primitives.logic import isfinite
-from wholestep.primitives.matrices import along_columns, diagonal, real_part
+from wholestep.primitives.matrices import diagonal, real_part
 from wholestep.primitives.reduction import all_
 
 
@@ -63,9 +62,7 @@ def solved(a: Value, b: Value) -> Sequence[Value]:
         return (b,)
     packed, _, order = eliminated_matrix(a)
     packed = demand(packed, ~diagonal(packed).equals(0), "Singular matrix")
-    moved = take_along(b, along_columns(order, b.shape), b.ndim - 2)
-    half = substituted(packed, moved, lower=True, unit=True, trans=0)
-    return (substituted(packed, half, lower=False, unit=False, trans=0),)
+    return (solved_in_triangles(packed, order, b),)
 
 
 def solved_triangles(a: Value, b: Value, *, lower: bool, unit: bool, trans: int) -> Sequence[Value]:

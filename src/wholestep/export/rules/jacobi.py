@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from wholestep import dtypes
-from wholestep.export.rules.matrices import for_each_place, reflected
+from wholestep.export.rules.matrices import for_each_place, plane_rotation, reflected
 from wholestep.export.rules.random_words import like
 from wholestep.ir.graph import Value
 from wholestep.ir.types import array_type
 from wholestep.lower.legalize.matrix_functions import modulus
-from wholestep.primitives.arithmetic import abs as absolute
 from wholestep.primitives.family import conj, ones, zeros
 from wholestep.primitives.functions import sqrt
 from wholestep.primitives.indexing import take_along
@@ -83,13 +82,8 @@ def rotated_columns(x: Value, y: Value, m: int) -> tuple[Value, Value]:
     product = sum_(conj(first) * second, axes=(x.ndim - 2,))
     size = modulus(product)
     nothing = less_equal(size, sqrt(own) * sqrt(other) * ORTHOGONAL)
-    size = select(nothing, ones(size.type), size)
-    phase = select(nothing, ones(product.type), product / as_dtype(size, product.dtype))
-    ratio = (other - own) / (2 * size)
-    tangent = 1 / (absolute(ratio) + sqrt(ratio * ratio + 1))
-    tangent = keep_where(select(ratio < 0, -tangent, tangent), ~nothing)
-    cosine = 1 / sqrt(tangent * tangent + 1)
-    c, s = (along_rows(as_dtype(z, x.dtype), x.shape) for z in (cosine, tangent * cosine))
+    phase, cosine, sine = plane_rotation(own, other, product, size, nothing)
+    c, s = (along_rows(as_dtype(z, x.dtype), x.shape) for z in (cosine, sine))
     straight = y * along_rows(conj(phase), y.shape)
     return x * c - straight * s, x * s + straight * c
 

@@ -180,10 +180,15 @@ def eliminated_matrix(a: Value) -> Sequence[Value]:
 
 
 def solved_by_elimination(a: Value, b: Value) -> Value:
-    """Both triangles solved_by_elimination after the exchanges of elimination."""
+    """The solutions of systems, by elimination."""
     if b.type.size == 0:
         return b
     packed, _, order = eliminated_matrix(a)
+    return solved_in_triangles(packed, order, b)
+
+
+def solved_in_triangles(packed: Value, order: Value, b: Value) -> Value:
+    """The solutions of systems from both triangles of their elimination and the order of its rows."""
     moved = take_along(b, along_columns(order, b.shape), b.ndim - 2)
     half = substituted(packed, moved, lower=True, unit=True, trans=0)
     return substituted(packed, half, lower=False, unit=False, trans=0)
@@ -237,6 +242,17 @@ def turned_columns(a: Value, p: Value, q: Value, c: Value, s: Value, phase: Valu
     return found
 
 
+def plane_rotation(pp: Value, qq: Value, pq: Value, size: Value, nothing: Value) -> tuple[Value, Value, Value]:
+    """The phase of pq, of this size, and the cosine and sine of the turn after which it is 0; no turn for `nothing`."""
+    size = select(nothing, ones(size.type), size)
+    phase = select(nothing, ones(pq.type), pq / as_dtype(size, pq.dtype))
+    ratio = (qq - pp) / (2 * size)
+    tangent = 1 / (absolute(ratio) + sqrt(ratio * ratio + 1))
+    tangent = keep_where(select(ratio < 0, -tangent, tangent), ~nothing)
+    cosine = 1 / sqrt(tangent * tangent + 1)
+    return phase, cosine, tangent * cosine
+
+
 def diagonalized(a: Value, *, lower: bool) -> Sequence[Value]:
     """Jacobi's rotations: each pair of axes is turned until what they share is 0, several times."""
     n, depth = a.shape[-1], a.ndim - 2
@@ -254,13 +270,8 @@ def diagonalized(a: Value, *, lower: bool) -> Sequence[Value]:
         )
         pp, qq, size = real_part(pp), real_part(qq), modulus(pq)
         nothing = less_equal(size, (absolute(pp) + absolute(qq)) * NEGLIGIBLE)
-        size = select(nothing, ones(size.type), size)
-        phase = select(nothing, ones(pq.type), pq / as_dtype(size, pq.dtype))
-        ratio = (qq - pp) / (2 * size)
-        tangent = 1 / (absolute(ratio) + sqrt(ratio * ratio + 1))
-        tangent = keep_where(select(ratio < 0, -tangent, tangent), ~nothing)
-        c = 1 / sqrt(tangent * tangent + 1)
-        turn = p, q, as_dtype(c, a.dtype), as_dtype(tangent * c, a.dtype), phase
+        phase, c, s = plane_rotation(pp, qq, pq, size, nothing)
+        turn = p, q, as_dtype(c, a.dtype), as_dtype(s, a.dtype), phase
         left = mh(turned_columns(mh(turned_columns(left, *turn)), *turn))
         return [left, turned_columns(vectors, *turn)]
 
