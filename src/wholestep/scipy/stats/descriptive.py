@@ -10,7 +10,7 @@ import scipy.stats
 
 from wholestep import dtypes
 from wholestep.errors import ParameterError, ShapeError, UnsupportedError
-from wholestep.frontend.dispatch import binds, is_traced
+from wholestep.frontend.dispatch import binds, bound, is_traced
 from wholestep.frontend.promotion import lift
 from wholestep.scipy.outside import np, special
 
@@ -152,45 +152,41 @@ def variation(a: Any, axis: Any = 0, nan_policy: Any = "propagate", ddof: Any = 
 
 
 def mean_through(
-    name: str, there: Callable[[Any], Any], back: Callable[[Any], Any], a: Any, options: dict[str, Any]
+    name: str,
+    there: Callable[[Any], Any],
+    back: Callable[[Any], Any],
+    a: Any,
+    axis: Any = 0,
+    dtype: Any = None,
+    weights: Any = None,
+    nan_policy: Any = "propagate",
+    keepdims: Any = False,
 ) -> Any:
     """back(the weighted mean of there(x)): a mean on another scale."""
-    dtype, weights = options.pop("dtype"), options.pop("weights")
-    x = real_floats(name, a if dtype is None else lift(a).astype(dtype), options.pop("nan_policy"))
+    x = real_floats(name, a if dtype is None else lift(a).astype(dtype), nan_policy)
     if weights is None:
-        own = samples_of(x, **options)
+        own = samples_of(x, axis, keepdims)
         return own.reduced(back(np.mean(there(own.rows), axis=-1)))
     w = real_floats(name, weights if dtype is None else lift(weights).astype(dtype))
-    both = np.broadcast_arrays(x, w)
-    own, share = [samples_of(lift(v), **options) for v in both]
+    own, share = [samples_of(lift(v), axis, keepdims) for v in np.broadcast_arrays(x, w)]
     total = np.sum(share.rows, axis=-1)
     return own.reduced(back(np.sum(there(own.rows) * share.rows, axis=-1) / total))
 
 
-@binds(outside.gmean, PROPAGATED)
-def gmean(
-    a: Any,
-    axis: Any = 0,
-    dtype: Any = None,
-    weights: Any = None,
-    nan_policy: Any = "propagate",
-    keepdims: Any = False,
-) -> Any:
-    options = {"axis": axis, "dtype": dtype, "weights": weights, "nan_policy": nan_policy, "keepdims": keepdims}
-    return mean_through("gmean", np.log, np.exp, a, options)
+def inverse_of_positive(x: Any) -> Any:
+    """1 / x; NaN where x is negative."""
+    return 1.0 / np.where(x < 0, math.nan, x)
 
 
-@binds(outside.hmean, "NaN where an element is negative; " + PROPAGATED)
-def hmean(
-    a: Any,
-    axis: Any = 0,
-    dtype: Any = None,
-    weights: Any = None,
-    nan_policy: Any = "propagate",
-    keepdims: Any = False,
-) -> Any:
-    options = {"axis": axis, "dtype": dtype, "weights": weights, "nan_policy": nan_policy, "keepdims": keepdims}
-    return mean_through("hmean", lambda x: 1.0 / np.where(x < 0, math.nan, x), lambda x: 1.0 / x, a, options)
+gmean = bound(outside.gmean, PROPAGATED, mean_through, "gmean", np.log, np.exp)
+hmean = bound(
+    outside.hmean,
+    "NaN where an element is negative; " + PROPAGATED,
+    mean_through,
+    "hmean",
+    inverse_of_positive,
+    lambda x: 1.0 / x,
+)
 
 
 @binds(outside.iqr, PROPAGATED)
