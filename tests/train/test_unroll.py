@@ -52,6 +52,8 @@ def slopes(f, x):
     found = {}
     for name, value in x.items():
         h = 1e-5 * max(abs(value), 1e-4)
+        if 0 < value < 1:
+            h = min(h, 1e-3 * (1 - value))  # the loss bends sharply in a decay rate near 1
         if value > h:
             found[name] = (f({**x, name: value + h}) - f({**x, name: value - h})) / (2 * h)
         else:
