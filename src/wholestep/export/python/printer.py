@@ -15,8 +15,15 @@ from wholestep.errors import UnsupportedError, Where, line_of
 from wholestep.export.channels_last import channels_last
 from wholestep.export.convolutions import ConvolvedProduct, convolutions_in, nodes_beside
 from wholestep.export.core import export_core, symbolic_sizes_refused
-from wholestep.export.python.vocabulary import Call, PythonTarget, joined_thin_shapes, listed, literal, thin_shape
-from wholestep.export.split_gradients import SplitGradient, split_gradients_in
+from wholestep.export.python.vocabulary import (
+    Call,
+    Pattern,
+    PythonTarget,
+    joined_thin_shapes,
+    listed,
+    literal,
+    thin_shape,
+)
 from wholestep.ir.graph import Graph, NDArray, Node, Value
 from wholestep.ir.sizes import all_names, graph_at, size_places
 from wholestep.primitives.family import number_of
@@ -88,16 +95,19 @@ class FunctionPrinter:
         self.convolutions = (
             convolutions_in(graph, self.target.has_convolution) if self.target.convolved is not None else {}
         )
-        self.splits = split_gradients_in(graph) if self.target.splits else {}
+        self.patterns = {
+            node: (pattern, text) for find, text in self.target.patterns for node, pattern in find(graph).items()
+        }
         self.count = 0
         self.last: tuple[str, int] = ("", 0)
 
     def source(self, name: str) -> str:
         """The function as text."""
         lines: list[str] = []
-        words: dict[Node, ConvolvedProduct | SplitGradient] = {**self.convolutions, **self.splits}
-        inner = frozenset[Node]().union(*[split.inner for split in self.splits.values()])
-        for node in nodes_beside(self.graph, {node: word.operands for node, word in words.items()}, inner):
+        read = {node: c.operands for node, c in self.convolutions.items()}
+        read |= {node: pattern.operands for node, (pattern, _) in self.patterns.items()}
+        inner = frozenset[Node]().union(*[pattern.inner for pattern, _ in self.patterns.values()])
+        for node in nodes_beside(self.graph, read, inner):
             with symbolic_sizes_refused(self.target.name, node.op.name, node.where):
                 lines += self.lines(node)
         head = f"def {name}({', '.join([self.env[v].text for v in self.graph.inputs])}):"
@@ -138,8 +148,8 @@ class FunctionPrinter:
             return self.broadcast(node)
         if node in self.convolutions:
             return self.convolution(node, self.convolutions[node])
-        if node in self.splits:
-            return self.split(node, self.splits[node])
+        if node in self.patterns:
+            return self.pattern(node, *self.patterns[node])
         operands = self.thin_operands(node) if node.op.thin else [self.whole(v) for v in node.inputs]
         shape = node.outputs[0].type.shape
         if node.op.thin:
@@ -158,9 +168,9 @@ class FunctionPrinter:
         text = self.target.convolved(call, c)
         return [f"{self.new_name(node.outputs[0], call.out.shape)} = {text}{self.remark(node.where)}"]
 
-    def split(self, node: Node, split: SplitGradient) -> list[str]:
-        """A gradient that is split among equal elements."""
-        text = self.target.splits.format(*[self.whole(v) for v in split.operands], axes=split.axes)
+    def pattern(self, node: Node, pattern: Pattern, text: str) -> list[str]:
+        """Several operations by one spelling."""
+        text = text.format(*[self.whole(v) for v in pattern.operands], pattern=pattern)
         return [f"{self.new_name(node.outputs[0], node.outputs[0].type.shape)} = {text}{self.remark(node.where)}"]
 
     def broadcast(self, node: Node) -> list[str]:
@@ -171,7 +181,7 @@ class FunctionPrinter:
             return []
         shape, axes = node.params["shape"], node.params["axes"]
         source = self.whole(v)
-        thin = thin_shape(shape, axes, v.type.shape)
+        thin = thin_shape(shape, axes, v.type.shape) if axes else ()
         if thin == v.type.shape:
             self.env[out] = PrintedValue(source, thin)
             return []

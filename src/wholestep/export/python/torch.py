@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from wholestep.export.convolutions import ConvolvedProduct
+from wholestep.export.finite_arrays import finite_arrays_in
 from wholestep.export.python.convolutions import (
     images_as_text,
     kernels_as_text,
@@ -28,7 +29,7 @@ from wholestep.export.python.vocabulary import (
     while_it_holds,
 )
 from wholestep.export.rules.control import is_selectable
-from wholestep.export.split_gradients import has_short_axes
+from wholestep.export.split_gradients import has_short_axes, split_gradients_in
 from wholestep.ir.graph import Node
 from wholestep.primitives.contraction import parts
 from wholestep.primitives.family import number_of
@@ -367,7 +368,10 @@ TORCH = PythonTarget(
     decorated=lambda text, stateful: f"@torch.no_grad()\n@on_their_device\n{text}",
     outlined=frozenset(("random_bits", "random_blocks")),
     convolved=torch_convolved,
-    splits="split_among_equal({0}, {1}, {2}, {axes})",
+    patterns=(
+        (split_gradients_in, "split_among_equal({0}, {1}, {2}, {pattern.axes})"),
+        (finite_arrays_in, "is_finite_array({0})"),
+    ),
     has_convolution=torch_convolves,
     holds=torch_holds,
 )

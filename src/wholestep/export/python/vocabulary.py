@@ -59,6 +59,18 @@ def in_plain_numbers(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
+class Pattern(Protocol):
+    """Several operations of a graph that a library has one spelling for."""
+
+    @property
+    def operands(self) -> tuple[Value, ...]:
+        """The arrays that it reads."""
+
+    @property
+    def inner(self) -> frozenset[Node]:
+        """The operations that nothing else may need."""
+
+
 Spelling = str | Callable[[Call], str]
 """An expression for an operation: text with {0}, {1} for operands and {name} for parameters, or a function."""
 
@@ -107,8 +119,8 @@ class PythonTarget:
     """The spelling of a product with windows as a convolution of (source, other operand)."""
     has_convolution: Callable[[ConvolvedProduct], bool] = any_convolution
     """False for a convolution that the spelling does not hold for."""
-    splits: str = ""
-    """The spelling of a gradient that is split among equal elements along axes; empty where slices gain nothing."""
+    patterns: tuple[tuple[Callable[[Graph], Mapping[Node, Pattern]], str], ...] = ()
+    """What finds operations with one spelling together, by the last of them, and the spelling: {0}, {pattern.axes}."""
     channels_last: bool = False
     """True where convolutions, and what is between them, are fastest with the channels of images last."""
     holds: Callable[[Node], bool] = anywhere

@@ -150,7 +150,12 @@ def share_of_larger(x, y):
     """1 where x is larger, 1/2 where both are equal, else 0, NaN for NaN; one of them is a finite number."""
     d = x if isinstance(y, (int, float)) and y == 0 else x - y
     bounded = d.clamp(-1, 1)  # its difference from itself is 0, and NaN for NaN alone
-    return torch.sign(d).add_(bounded.sub_(bounded)).mul_(0.5).add_(0.5)
+    return bounded.sub_(bounded).add_(torch.sign(d), alpha=0.5).add_(0.5)
+
+
+def is_finite_array(x):
+    """True where all elements are finite: the least and the largest are NaN where one of them is."""
+    return torch.isfinite(torch.stack(torch.aminmax(x))).all()
 
 
 def first_place(x, axis, largest):
