@@ -95,6 +95,17 @@ def test_a_large_reduction_is_shared_and_keeps_its_bits(axis):
     np.testing.assert_allclose(np.frombuffer(found[0], F32), np.sum(x, axis=axis).reshape(-1), rtol=2e-5, atol=1e-3)
 
 
+def test_few_points_of_much_work_are_shared():
+    x = np.ones((40, 100), F32)
+
+    def shared(f, x):
+        (launch,) = planned(f, x).launches()
+        return launch.parallel
+
+    assert shared(lambda x: np.exp(np.tanh(x)), x) and not shared(lambda x: x * 2, x)
+    assert not shared(lambda x: np.exp(np.tanh(x)), x[:10])
+
+
 def test_a_long_contraction_with_few_results_is_shared_and_keeps_its_bits():
     rng = np.random.default_rng(0)
     x, g = rng.normal(size=(1 << 15, 20)).astype(F32), rng.normal(size=1 << 15).astype(F32)

@@ -11,12 +11,14 @@ from wholestep.kernel.collapse_loops import collapse_loops
 from wholestep.kernel.dependence import varies_along
 from wholestep.kernel.lang import Axis, Fold, Kernel, Loop, Statement, Store, Var, axes_of, loop_points, walk
 from wholestep.kernel.schedule import KernelSchedule
-from wholestep.lower.cost.roofline import statements_in_loops
+from wholestep.lower.cost.roofline import statements_in_loops, vector_instructions
 from wholestep.lower.kernels.kernel_writer import KernelWriter
 from wholestep.lower.target import DraftKernel, Target
 
 SHARED_POINTS = 1 << 15
 """Loop points from which on sharing a kernel among threads pays for waking them."""
+FEWEST_POINTS, SHARED_WORK, WORD = 1 << 10, 1 << 17, 4
+"""Fewer loop points pay for it if there are these, and so many operations on words of so many bytes. Measured."""
 
 MOST_LANES = 64
 """No vector has more lanes."""
@@ -49,8 +51,11 @@ FULL_BODY = 40
 
 
 def worth_sharing(kernel: Kernel) -> bool:
-    """Return whether a kernel does enough for several threads."""
-    return kernel.outer is not None and loop_points(kernel) >= SHARED_POINTS
+    """Return whether a kernel does enough for several threads: by its points, or by its work where these are fewer."""
+    points = loop_points(kernel) if kernel.outer is not None else 0
+    if points >= SHARED_POINTS or points < FEWEST_POINTS:
+        return points >= SHARED_POINTS
+    return sum(vector_instructions(kernel, WORD)) >= SHARED_WORK
 
 
 def kernel_loops(kernel: Kernel) -> Iterator[Loop]:
