@@ -57,7 +57,7 @@ class ChannelsLast:
                 return reads_permuted(parse_contraction(node), i, v.node)
         convolutions = (convolution_of(node, padded) for padded in (True, False))
         c = next((each for each in convolutions if each is not None and self.holds(each)), None)
-        if c is None or c.of_kernel or c.groups or [len(c.rows), len(c.channels), len(c.features)] != [1, 1, 1]:
+        if c is None or c.of_kernel or not c.is_plain:
             return None
         letters = "".join((*c.rows, *c.places, *c.features))
         if letters == c.out:

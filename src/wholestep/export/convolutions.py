@@ -58,6 +58,11 @@ class ConvolvedProduct(NamedTuple):
         """The arrays that it reads."""
         return self.source, self.other
 
+    @property
+    def is_plain(self) -> bool:
+        """True where rows, channels and features are one axis each, and there are no groups."""
+        return not self.groups and [len(self.rows), len(self.channels), len(self.features)] == [1, 1, 1]
+
     def shape(self, letters: Letters) -> Shape:
         """The sizes of letters."""
         return tuple([self.sizes[letter] for letter in letters])

@@ -80,7 +80,7 @@ def named_axes(call: Call, c: ConvolvedProduct) -> tuple[str, str, tuple[str, st
 
     The gradient of a kernel sums over what are rows otherwise, which come first.
     """
-    if c.groups or [len(part) for part in (c.rows, c.channels, c.features)] != [1, 1, 1]:
+    if not c.is_plain:
         return None
     k = len(c.kernel)
     if len(c.lead) != 2 or len(c.axes) != k + 2:

@@ -197,20 +197,24 @@ def torch_convolved(call: Call, c: ConvolvedProduct) -> str:
     if c.of_kernel:
         shape = (c.count((*c.groups, *c.features)), c.count(c.rows), *c.shape(c.places))
         gradient = other_as_text(call, c, c.channels, (*c.groups, *c.features))
-        image = source_as_text(call, c, c.channels, (*c.groups, *c.rows))
+        image = torch_images(c, source_as_text(call, c, c.channels, (*c.groups, *c.rows)))
         return result_as_text(
             call, c, f"kernel_gradient({image}, {gradient}, {shape}, "
             f"{c.dilations}, {padding}, {c.strides}, {groups})", rows_first=False
         )  # fmt: skip
+    images = torch_images(c, images_as_text(call, c))
     if {*c.gaps} == {1}:
         rest = f"{c.strides}, {padding}, {c.dilations}, False, {(0,) * k}, {groups}"
-        return result_as_text(
-            call, c, f"torch.convolution({images_as_text(call, c)}, {kernels_as_text(call, c)}, None, {rest})"
-        )
+        return result_as_text(call, c, f"torch.convolution({images}, {kernels_as_text(call, c)}, None, {rest})")
     around, more = torch_transposed(c)
     kernel = f"torch.flip({kernels_as_text(call, c, turned=True)}, {tuple(range(2, k + 2))})"
     rest = f"{c.gaps}, {around}, {c.dilations}, True, {more}, {groups}"
-    return result_as_text(call, c, f"torch.convolution({images_as_text(call, c)}, {kernel}, None, {rest})")
+    return result_as_text(call, c, f"torch.convolution({images}, {kernel}, None, {rest})")
+
+
+def torch_images(c: ConvolvedProduct, text: str) -> str:
+    """Images with their channels last in memory where the results have theirs, which lie as the images do."""
+    return f"with_channels_last({text})" if c.is_plain and len(c.kernel) in (2, 3) else text
 
 
 def torch_transposed(c: ConvolvedProduct) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -368,6 +372,7 @@ TORCH = PythonTarget(
     decorated=lambda text, stateful: f"@torch.no_grad()\n@on_their_device\n{text}",
     outlined=frozenset(("random_bits", "random_blocks")),
     convolved=torch_convolved,
+    channels_last=True,
     patterns=(
         (split_gradients_in, "split_among_equal({0}, {1}, {2}, {pattern.axes})"),
         (finite_arrays_in, "is_finite_array({0})"),

@@ -118,6 +118,14 @@ def windows(x, size, stride, dilation):
     return x
 
 
+def with_channels_last(x):
+    """Images that have their channels last in memory, and strides that say so."""
+    order = torch.channels_last if x.ndim == 4 else torch.channels_last_3d
+    if x.shape[1] > 1:
+        return x.contiguous(memory_format=order)
+    return torch.empty(x.shape, dtype=x.dtype, memory_format=order).copy_(x)
+
+
 def kernel_gradient(x, g, shape, stride, padding, dilation, groups):
     """The gradient of a convolution's kernel of some shape, where that of its result is g."""
     like, k = g.new_empty(()).expand(shape), len(stride)
@@ -133,7 +141,12 @@ def slice_by_slice(f, x, axes):
 
 
 def split_among_equal(x, y, gy, axes):
-    """gy, split evenly among the elements of x along axes of few elements that are equal to y, slice by slice."""
+    """gy, split evenly among the elements of x along axes of few elements that are equal to y."""
+    if axes[-1] < x.ndim - 1 and not torch.compiler.is_compiling():  # the last axis is one to run along
+        for axis in axes:
+            y, gy = y.unsqueeze(axis), gy.unsqueeze(axis)
+        hit = (x == y).to(y.dtype)
+        return hit * (gy / slice_by_slice(torch.add, hit, axes).reshape(gy.shape))
     slices = [x]
     for done, axis in enumerate(axes):
         slices = [part for whole in slices for part in whole.unbind(axis - done)]
