@@ -26,7 +26,7 @@ def finite_arrays_in(graph: Graph) -> dict[Node, FiniteArray]:
     found = {}
     for node in graph.nodes:
         tested = node_of(node.inputs[0], "isfinite") if node.op.name == "all" else None
-        if tested is not None and len(node.params["axes"]) == tested.outputs[0].ndim:
+        if tested is not None and 0 < tested.outputs[0].ndim == len(node.params["axes"]):
             (x,) = tested.inputs
             known = all([isinstance(n, int) and n > 0 for n in x.shape])
             if known and x.dtype.kind == "f" and x.dtype.itemsize > 2:

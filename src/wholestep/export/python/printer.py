@@ -104,7 +104,7 @@ class FunctionPrinter:
     def source(self, name: str) -> str:
         """The function as text."""
         lines: list[str] = []
-        read = {node: c.operands for node, c in self.convolutions.items()}
+        read: dict[Node, tuple[Value, ...]] = {node: c.operands for node, c in self.convolutions.items()}
         read |= {node: pattern.operands for node, (pattern, _) in self.patterns.items()}
         inner = frozenset[Node]().union(*[pattern.inner for pattern, _ in self.patterns.values()])
         for node in nodes_beside(self.graph, read, inner):

@@ -146,7 +146,7 @@ def split_among_equal(x, y, gy, axes):
         for axis in axes:
             y, gy = y.unsqueeze(axis), gy.unsqueeze(axis)
         hit = (x == y).to(y.dtype)
-        return hit * (gy / slice_by_slice(torch.add, hit, axes).reshape(gy.shape))
+        return hit * (gy * (1 / slice_by_slice(torch.add, hit, axes).reshape(gy.shape)))
     slices = [x]
     for done, axis in enumerate(axes):
         slices = [part for whole in slices for part in whole.unbind(axis - done)]
