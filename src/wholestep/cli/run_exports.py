@@ -160,7 +160,7 @@ int main(int count, char **words) {
         int code = @PREFIX@_step(m);
         if (code) return puts(@PREFIX@_failure(code)), 1;
         double sum = 0;
-        for (int k = 0; k < @COUNT@; k++) sum += (double)@LOSS@(m)[k];
+        for (int k = 0; k < @COUNT@; k++) sum += @NUMBER@(@LOSS@(m)[k]);
         printf("%.17g\\n", sum / @COUNT@);
     }
     file = malloc(@UPPER@_STATE_BYTES);
@@ -185,11 +185,10 @@ def c_driver(path: Path, given: Given) -> str:
         lines.append(f"    memcpy({accessor(array)[1]}(m), file + {at}, {x.nbytes});")
         at += x.nbytes
     kind, loss, remark = accessor("loss")
-    if kind not in ("float", "double"):
-        raise NotRun("its loss is in half precision, which C has no numbers for")
+    number = f"{prefix}_from_{remark.split()[1].partition('[')[0]}" if kind == "uint16_t" else "(double)"
     count = math.prod([int(n) for n in re.findall(r"\d+", remark.partition("[")[2])])
     words = {"HEADER": header.name, "UPPER": prefix.upper(), "PREFIX": prefix, "BATCH": "\n".join(lines)}
-    words |= {"COUNT": str(count), "LOSS": loss}
+    words |= {"COUNT": str(count), "LOSS": loss, "NUMBER": number}
     return re.sub(r"@(\w+)@", lambda found: words[found[1]], DRIVER)
 
 
@@ -228,7 +227,7 @@ def numbers_said(words: list[str]) -> list[float]:
 NODE_SCRIPT = """
 import { readFile, writeFile } from "node:fs/promises";
 const [place, code, state, batch, sizes, calls, after] = process.argv.slice(2);
-const { instantiate } = await import(place);
+const { instantiate, numbers } = await import(place);
 const model = await instantiate(await readFile(code));
 await model.load(await readFile(state));
 const data = await readFile(batch);
@@ -240,7 +239,7 @@ for (const [path, size] of JSON.parse(sizes)) {
 }
 for (let i = 0; i < Number(calls); i++) {
   model.step();
-  const loss = Array.from(model.arrays.loss);
+  const { loss: held } = model.arrays, { loss: half } = model.formats, loss = Array.from(half ? numbers(held, half) : held);
   console.log(loss.reduce((a, b) => a + b) / loss.length);
 }
 await writeFile(after, new Uint8Array(await model.save()));

@@ -6,10 +6,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from wholestep import dtypes
+from wholestep.kernel.c_halves import FUNCTIONS, HALVES, NEEDS as HALF_NEEDS
 from wholestep.kernel.lang import DType, Var
 
-TYPES = {"bool": "uint8_t", "f32": "float", "f64": "double"} | {
+FLOAT = dtypes.from_short("f32")
+TYPES = {"bool": "uint8_t", "f32": "float", "f64": "double", **dict.fromkeys(HALVES, "uint16_t")} | {
     f"{sign}{8 * n}": f"{'u' * (sign == 'u')}int{8 * n}_t" for sign in "iu" for n in (1, 2, 4, 8)
 }
 INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|", "xor": "^"}
@@ -29,9 +33,10 @@ INLINE = {
         "static inline uint64_t ws_cut_up(double x) { return x < 9.223372036854775808e18 ? (uint64_t)ws_cut(x) "
         ": (uint64_t)ws_cut(x - 9.223372036854775808e18) ^ UINT64_C(0x8000000000000000); }"
     ),
+    **{name: f"static inline {text}" for name, text in FUNCTIONS.items()},
 }
 """Functions that a file has where its kernels use them."""
-NEEDS = {"ws_cut_up": ("ws_cut",)}
+NEEDS = {"ws_cut_up": ("ws_cut",), **HALF_NEEDS}
 
 
 def memory_type(dtype: DType) -> str:
@@ -42,6 +47,11 @@ def memory_type(dtype: DType) -> str:
 def value_type(dtype: DType) -> str:
     """The C type of a value: a truth value is an int."""
     return "int" if dtype.kind == "b" else memory_type(dtype)
+
+
+def is_half(dtype: DType) -> bool:
+    """True for a dtype that is only stored, as a word of 16 bits."""
+    return dtypes.short(dtype) in HALVES
 
 
 def suffix(dtype: DType) -> str:
@@ -56,6 +66,8 @@ def c_number(value: Any, dtype: DType) -> str:
     >>> c_number(0.1, np.dtype(np.float32)), c_number(-3, np.dtype(np.int32))
     ('0.1f', '(-3)')
     """
+    if is_half(dtype):
+        return hex(int(np.asarray(value, dtype).view(np.uint16)))
     if dtype.kind == "f":
         return c_floating(dtype.type(value), dtype)
     n = int(value)
@@ -135,7 +147,17 @@ def c_shift(v: Var, args: Sequence[str]) -> str:
 
 def converted(v: Var, args: Sequence[str]) -> str:
     """The same number in another dtype, wrapped where it does not fit an integer."""
-    (x,), source, dtype = args, v.args[0].dtype, v.dtype
+    return cast_text(args[0], v.args[0].dtype, v.dtype)
+
+
+def cast_text(x: str, source: DType, dtype: DType) -> str:
+    """A number of one dtype in another; half precision is converted by way of float32."""
+    if is_half(source):
+        wide = f"ws_from_{dtypes.short(source)}({x})"
+        return wide if dtype == FLOAT else cast_text(wide, FLOAT, dtype)
+    if is_half(dtype):
+        single = x if source == FLOAT else f"ws_odd({x})" if source.kind == "f" else f"(float){x}"
+        return f"ws_to_{dtypes.short(dtype)}({single})"
     if dtype.kind == "b":
         return f"{x} != 0"
     if source.kind == "f" and dtype.kind in "iu":
@@ -147,6 +169,8 @@ def converted(v: Var, args: Sequence[str]) -> str:
 def reinterpreted(v: Var, args: Sequence[str]) -> str:
     """The same bits in another dtype."""
     (x,), source, dtype = args, v.args[0].dtype, v.dtype
+    if is_half(source) or is_half(dtype):
+        return f"({value_type(dtype)}){x}"
     if source.kind == "f":
         return f"({value_type(dtype)})ws_bits_{dtypes.short(source)}({x})"
     if dtype.kind == "f":

@@ -9,8 +9,12 @@ import numpy as np
 
 CLOSE = {"float64": 1e-9, "float32": 3e-5, "float16": 4e-3, "bfloat16": 4e-2, "complex128": 1e-9, "complex64": 3e-5}
 """The differences that are let pass, as parts of one more than the largest number."""
-BY_FORMULAS = {"float64": 1e-10, "float32": 1.2e-6, "complex128": 1e-10, "complex64": 1.2e-6}
-"""The same for numbers that formulas compute in float64, where a library computes ours."""
+BY_FORMULAS = {"float64": 1e-10, "float32": 1.2e-6, "complex128": 1e-10, "complex64": 1.2e-6} | {
+    "float16": 2.0**-10,
+    "bfloat16": 2.0**-7,
+}
+"""The same for numbers that formulas compute in float64, where a library computes ours; in half precision one unit of the
+last place, since a number beside the middle of two of them may be rounded to either."""
 UP_TO_SIGNS = frozenset(("qr", "eigh", "eig", "svd"))
 """Primitives whose results are unique but for signs, phases and, of eigenvalues, order."""
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from wholestep.backends.gpu.c_language import DOUBLE, HALF_FUNCTIONS, TO_BFLOAT16, CLanguage, element_type, index_type
+from wholestep.backends.gpu.c_language import DOUBLE, HALF_FUNCTIONS, CLanguage, index_type
 from wholestep.backends.gpu.language import GROUP, THREAD, KernelFrame
 from wholestep.backends.gpu.tile_shapes import CUDA_SHARED
+from wholestep.kernel.c_halves import defined
+from wholestep.kernel.c_scalars import memory_type
 from wholestep.kernel.lang import Buffer
 
 PRELUDE = """\
@@ -42,7 +44,7 @@ WS_INLINE uint16_t ws_to_bf16(float x) {{
     return y;
 }}
 #else
-{TO_BFLOAT16}#endif
+{defined("WS_INLINE", "ws_to_bf16")}#endif
 """
 """The conversion to bfloat16, by an instruction from compute capability 8.0 on."""
 MATRIX_FUNCTIONS = """\
@@ -107,7 +109,7 @@ class Cuda(CLanguage):
     def kernel(self, frame: KernelFrame, lines: Iterable[str]) -> str:
         name, buffers, scratch, threads, short, unless = frame
         given = [f"const int64_t *c{i}" for i in range(len(unless))]
-        given += [f"{'' if b.written else 'const '}{element_type(b.dtype)} *b{i}" for i, b in enumerate(buffers)]
+        given += [f"{'' if b.written else 'const '}{memory_type(b.dtype)} *b{i}" for i, b in enumerate(buffers)]
         head = [f'extern "C" __global__ void __launch_bounds__({threads})', f"{name}({', '.join(given)}) {{"]
         head += self.asked_memory(scratch) if self.asked_for(scratch) else self.own_memory(scratch)
         head.append(f"    {index_type(short)} const index_t {GROUP} = blockIdx.x, {THREAD} = threadIdx.x;")
@@ -118,7 +120,7 @@ class Cuda(CLanguage):
         """The declarations of the buffers of a kernel."""
         for i, b in enumerate(scratch):
             space = "__shared__ __align__(16) " if b.space == "shared" else ""
-            yield f"    {space}{element_type(b.dtype)} s{i}[{b.size}];"
+            yield f"    {space}{memory_type(b.dtype)} s{i}[{b.size}];"
 
     def asked_for(self, scratch: Sequence[Buffer]) -> int:
         places, total = shared_places(scratch)
@@ -129,10 +131,10 @@ class Cuda(CLanguage):
         places, _ = shared_places(scratch)
         yield f"    {ASKED_MEMORY};"
         for i, b in enumerate(scratch):
-            kind = element_type(b.dtype)
+            kind = memory_type(b.dtype)
             shared = f"*const s{i} = ({kind} *)(ws_memory + {places[i]})" if i in places else f"s{i}[{b.size}]"
             yield f"    {kind} {shared};"
 
     def module(self, kernels: Sequence[str]) -> str:
         matrices = MATRIX_FUNCTIONS if any(MATRICES.search(text) for text in kernels) else ""
-        return "\n".join([PRELUDE + CARD_BFLOAT16 + HALF_FUNCTIONS + DOUBLE + matrices, *kernels, ""])
+        return "\n".join([PRELUDE + CARD_BFLOAT16 + HALF_FUNCTIONS + DOUBLE + defined("WS_INLINE", "ws_odd") + matrices, *kernels, ""])

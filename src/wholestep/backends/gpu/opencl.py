@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from wholestep.backends.gpu.c_language import (
-    DOUBLE,
-    HALF_FUNCTIONS,
-    SINGLE,
-    TO_BFLOAT16,
-    CLanguage,
-    element_type,
-    has_doubles,
-    index_type,
-)
+from wholestep.backends.gpu.c_language import DOUBLE, HALF_FUNCTIONS, SINGLE, CLanguage, has_doubles, index_type
 from wholestep.backends.gpu.language import GROUP, THREAD, KernelFrame
+from wholestep.kernel.c_halves import defined
+from wholestep.kernel.c_scalars import memory_type
 
 PRELUDE = """\
 #pragma OPENCL FP_CONTRACT OFF
@@ -59,14 +52,15 @@ class OpenCL(CLanguage):
         given = ", ".join([f"__global uchar *p{i}, int64_t o{i}" for i in range(len(buffers))])
         head = [f"__kernel __attribute__((reqd_work_group_size({threads}, 1, 1)))", f"void {name}({given}) {{"]
         for i, b in enumerate(buffers):
-            kind = f"__global {'' if b.written else 'const '}{element_type(b.dtype)} *"
+            kind = f"__global {'' if b.written else 'const '}{memory_type(b.dtype)} *"
             head.append(f"    {kind}b{i} = ({kind})(p{i} + o{i});")
         for i, b in enumerate(scratch):
             space = "__local" if b.space == "shared" else "__private"
-            head.append(f"    {space} {element_type(b.dtype)} s{i}[{b.size}];")
+            head.append(f"    {space} {memory_type(b.dtype)} s{i}[{b.size}];")
         head.append(f"    {index_type(short)} const index_t {GROUP} = get_group_id(0), {THREAD} = get_local_id(0);")
         return "\n".join([*head, *lines, "}"])
 
     def module(self, kernels: Sequence[str]) -> str:
-        more = DOUBLES + DOUBLE if has_doubles(kernels) else SINGLE
-        return "\n".join([PRELUDE + TO_BFLOAT16 + HALF_FUNCTIONS + more, *kernels, ""])
+        doubles = has_doubles(kernels)
+        more = DOUBLES + DOUBLE + defined("WS_INLINE", "ws_odd") if doubles else SINGLE
+        return "\n".join([PRELUDE + defined("WS_INLINE", "ws_to_bf16") + HALF_FUNCTIONS + more, *kernels, ""])

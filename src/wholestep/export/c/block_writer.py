@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from wholestep import dtypes
 from wholestep.export.c.accumulators import Steps
 from wholestep.export.c.blocks import (
     IN_VECTORS,
@@ -16,6 +17,7 @@ from wholestep.export.c.blocks import (
     needed_for_sums,
     scalar_kind,
     store_of_sum,
+    widened,
 )
 from wholestep.export.c.kernel import CKernelWriter
 from wholestep.export.c.vectors import VectorType
@@ -211,10 +213,12 @@ class NestWriter:
         return self.kind.name if width > 1 else scalar_kind(v)
 
     def value(self, v: Var, at: Copies) -> None:
-        """A value, once for each row and vector that it differs in."""
+        """A value, once for each row and vector that it differs in; halves of vectors are read where they are widened."""
         w, (of_row, of_column) = self.w, self.found.of(v)
         if v.op == "const":
             w.value(v)
+            return
+        if scalars.is_half(v.dtype) and of_column and at.widths[0] > 1:
             return
         own: dict[Cell, str] = {}
         for a in range(at.rows if of_row else 1):
@@ -248,15 +252,16 @@ class NestWriter:
     def expression(self, v: Var, a: int, c: int, width: int) -> str:
         """The C expression of a value of some columns."""
         w = self.w
-        names = {x: self.cell(x, a, c) for x in v.reads()}
+        half = width > 1 and widened(v)
+        names = {x: self.cell(x, a, c) for x in (v.args[0] if half else v).reads()}
         if width == 1:
             outside = {x: w.names.get(x) for x in names}
             w.names.update(names)
             text = w.expression(v)
             w.names.update({x: name for x, name in outside.items() if name is not None})
             return text
-        if v.op == "load":
-            return self.loaded(v, names, width)
+        if half or v.op == "load":
+            return self.loaded(v.args[0] if half else v, names, width)
         args = [self.operand(x, a, c, width) for x in v.args]
         if v.op == "fma":
             return f"ws_fma_{self.kind.name[3:]}({', '.join(args)})"
@@ -268,9 +273,10 @@ class NestWriter:
         w.names.update(names)
         stride = index.coefficient(self.nest.columns.axis)
         place = f"{w.names[buffer]} + {w.index(index)}"
+        convert = f"ws_from_{dtypes.short(buffer.dtype)}" if scalars.is_half(buffer.dtype) else ""
         if stride == 1:
-            return f"*(const {self.kind.loose} *)({place})"
-        parts = [f"({place})[{stride * n}]" for n in range(width)]
+            return f"{convert}_{self.kind.name[3:]}({place})" if convert else f"*(const {self.kind.loose} *)({place})"
+        parts = [f"{convert}(({place})[{stride * n}])" for n in range(width)]
         return f"({self.kind.name}){{{', '.join(parts)}}}"
 
     def accumulated(self, op: str, held: str, given: Sequence[str], v: Var, width: int) -> str:

@@ -155,14 +155,21 @@ def in_vectors(nest: SumNest, needed: Sequence[Var], found: Dependence) -> Vecto
     for v in needed:
         if not found.of(v)[1]:
             continue
-        plain = v.op in IN_VECTORS or v.op in ("fma", "neg")
+        plain = v.op in IN_VECTORS or v.op in ("fma", "neg") or widened(v)
         loaded = v.op == "load" and not v.args and not any(found.of(x)[1] for x in v.index.values())
+        if loaded and scalars.is_half(v.dtype) and all(widened(x) for x in needed if v in x.args):
+            continue
         if v.dtype not in kinds or not (plain or loaded):
             return None
     for f in nest.folds:
         if any(v.dtype not in kinds for v in f.values):
             return None
     return kind if max(nest.columns.axis.block, 1) <= MOST_LANES else None
+
+
+def widened(v: Var) -> bool:
+    """True for a number of half precision as it is loaded, in float32."""
+    return v.op == "convert" and v.dtype == scalars.FLOAT and v.args[0].op == "load" and scalars.is_half(v.args[0].dtype)
 
 
 def needed_for_sums(nest: SumNest, used: set[Var]) -> list[Var]:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from wholestep.export.c.program import CProgramWriter
-from wholestep.export.c.vectors import DECLARATIONS, wide_declarations
+from wholestep.export.c.vectors import used_declarations
 from wholestep.export.native.block import MemoryBlock
 from wholestep.export.native.header import one_line
 from wholestep.kernel import c_scalars as scalars
@@ -28,10 +28,10 @@ def c_source(prefix: str, title: str, block: MemoryBlock) -> str:
         sorts |= writer.sorts
     support = (HERE / "support.c").read_text(encoding="utf-8")
     sort = (HERE / "argsort.c").read_text(encoding="utf-8")
-    functions = [*used_functions("\n".join(parts)), *[sort.replace("@BITS@", str(bits)) for bits in sorted(sorts)]]
-    wide = re.search(r"\bws_(f16|d8)\b", "\n".join(parts))
-    if wide or re.search(r"\bws_(f8|d4)\b", "\n".join(parts)):
-        functions.insert(0, DECLARATIONS + (wide_declarations() if wide else ""))
+    vectors = used_declarations("\n".join(parts))
+    functions = [vectors] if vectors else []
+    functions += used_functions("\n".join([vectors, *parts]))
+    functions += [sort.replace("@BITS@", str(bits)) for bits in sorted(sorts)]
     return "\n".join([OPENING.format(title=one_line(title)) + support, *functions, "", "\n\n".join(parts), ""])
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
+from wholestep.kernel.c_halves import HALVES
 from wholestep.kernel.lang import DType
 
 
@@ -53,6 +55,41 @@ static inline ws_d4 ws_fma_d4(ws_d4 a, ws_d4 b, ws_d4 c) {
 #endif
 """
 """The types, as GCC and clang have them; a multiply-add is one instruction where there is one."""
+
+
+INSTRUCTIONS = {
+    "ws_f8": ("__F16C__", "_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p)))"),
+    "ws_f16": ("__AVX512F__", "_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(p)))"),
+}
+"""The macro of compilers that says that float16 is widened by an instruction, and that instruction."""
+
+
+def used_declarations(text: str) -> str:
+    """What a text needs of the types: nothing where it has no vectors."""
+    wide = re.search(r"\bws_(f16|d8)\b", text)
+    if not wide and not re.search(r"\bws_(f8|d4)\b", text):
+        return ""
+    kinds = (VECTORS["float32"], WIDE["float32"])
+    halves = [
+        widening(half, k) for k in kinds for half in HALVES if re.search(rf"\bws_from_{half}_{k.name[3:]}\b", text)
+    ]
+    return DECLARATIONS + (wide_declarations() if wide else "") + "".join(halves)
+
+
+def widening(half: str, kind: VectorType) -> str:
+    """The macro that reads a vector of half precision as float32."""
+    name, n = f"ws_from_{half}_{kind.name[3:]}", kind.lanes
+    lines = [
+        f"#define {name}(p) (__extension__({{ \\",
+        f"    const uint16_t *p_ = (p); float y_[{n}]; \\",
+        f"    for (int i_ = 0; i_ < {n}; i_++) y_[i_] = ws_from_{half}(p_[i_]); \\",
+        f"    *(const {kind.loose} *)y_; }}))",
+    ]
+    if half == "f16":
+        macro, instruction = INSTRUCTIONS[kind.name]
+        own = [f"#if defined({macro})", "#include <immintrin.h>", f"#define {name}(p) (({kind.name}){instruction})"]
+        lines = [*own, "#else", *lines, "#endif"]
+    return "\n".join([*lines, ""])
 
 
 def wide_declarations() -> str:

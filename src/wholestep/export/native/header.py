@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from wholestep import dtypes
 from wholestep.export.native.block import MemoryBlock, PlacedArray
 from wholestep.export.native.names import OWN, CNames
+from wholestep.kernel import c_halves, c_scalars as scalars
 
-C_TYPES = {"bool": "uint8_t", "f16": "uint16_t", "bf16": "uint16_t", "f32": "float", "f64": "double"} | {
-    f"{sign}{8 * n}": f"{'u' * (sign == 'u')}int{8 * n}_t" for sign in "iu" for n in (1, 2, 4, 8)
+FORMATS = {
+    "f16": "float16, which is binary16 of IEEE 754, has 5 bits of exponent and 10 of fraction",
+    "bf16": "bfloat16, the upper half of a float, has 8 bits of exponent and 7 of fraction",
 }
-"""The C type of the elements of each dtype; those of 16 bits are the bits of a number."""
+"""What the words of half precision are."""
+HALVES = """
+/* Numbers of half precision are words of 16 bits: {formats}.
+   Functions "from" make a float of one, which is exact, and functions "to" round a float to nearest, ties to even. */
+"""
 
 HEADER = """\
 /* {prefix}.h: {title}, as a program without Python.
@@ -24,7 +31,7 @@ HEADER = """\
 
 #include <stddef.h>
 #include <stdint.h>
-
+{include}
 #ifdef __cplusplus
 extern "C" {{
 #endif
@@ -52,7 +59,7 @@ size_t {prefix}_save(const {prefix} *m, void *out, size_t room);
 
 /* A failure in words, with the line of the program that the step was compiled from. */
 const char *{prefix}_failure(int site);
-{formulas}{body}
+{halves}{formulas}{body}
 #ifdef __cplusplus
 }}
 #endif
@@ -60,17 +67,15 @@ const char *{prefix}_failure(int site);
 """
 
 
-def c_type(array: PlacedArray) -> str:
-    """The C type of an array's elements."""
-    return C_TYPES[dtypes.short(array.stored)]
-
-
 def header_text(prefix: str, title: str, block: MemoryBlock, state_bytes: int) -> str:
     """The header of a program whose names begin with a prefix."""
     own = [f.program.name for f in block.functions]
     names = CNames(prefix, (*OWN, *own, *[f"run_{name}" for name in own]))
     lines = list(declarations(prefix, block, names))
+    halves = half_functions(prefix, block)
     return HEADER.format(
+        include="#include <string.h>\n" if halves else "",
+        halves=halves,
         prefix=prefix,
         upper=prefix.upper(),
         title=one_line(title),
@@ -79,6 +84,24 @@ def header_text(prefix: str, title: str, block: MemoryBlock, state_bytes: int) -
         formulas=remark_on_formulas(block),
         body="\n".join(lines),
     )
+
+
+def half_formats(block: MemoryBlock) -> list[str]:
+    """The short names of the half precisions that arrays of a block have."""
+    arrays = [*block.state, *[a for f in block.functions for a in (*f.inputs, *f.outputs)]]
+    found = {dtypes.short(a.stored) for a in arrays}
+    return [half for half in c_halves.HALVES if half in found]
+
+
+def half_functions(prefix: str, block: MemoryBlock) -> str:
+    """The conversions of the half precisions that a caller fills or reads, as functions with names of the program."""
+    formats = half_formats(block)
+    if not formats:
+        return ""
+    names = [f"ws_{way}_{half}" for half in formats for way in ("from", "to")]
+    parts = [scalars.INLINE["ws_bits_f32"], scalars.INLINE["ws_from_f32"], c_halves.defined("static inline", *names)]
+    text = HALVES.format(formats=";\n   ".join([FORMATS[half] for half in formats])) + "\n".join(parts)
+    return re.sub(r"\bws_", f"{prefix}_", text)
 
 
 def remark_on_formulas(block: MemoryBlock) -> str:
@@ -109,7 +132,7 @@ def declarations(prefix: str, block: MemoryBlock, names: CNames) -> Iterator[str
 
 def accessor(prefix: str, name: str, array: PlacedArray) -> str:
     """The function that says where an array lies, behind a remark on what it is."""
-    kind = c_type(array)
+    kind = scalars.memory_type(array.stored)
     where = f"(void *)((unsigned char *)m + {array.offset})"
     remark = one_line(f"{array.path}: {array.type}")
     return f"static inline {kind} *{name}({prefix} *m) {{ return ({kind} *){where}; }} /* {remark} */"

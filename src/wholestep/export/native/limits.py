@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from wholestep import dtypes
 from wholestep.errors import UnsupportedError, Where, show
 from wholestep.export.native.block import NativeFunction
 from wholestep.kernel.lang import Var, walk
@@ -17,7 +16,6 @@ LIBRARIES = {
     "the other special functions are formulas there",
 }
 """The way out for calls of each library."""
-HALVES = ("f16", "bf16")
 
 
 def check_native(functions: Sequence[NativeFunction], target: str) -> None:
@@ -33,8 +31,6 @@ def check_native(functions: Sequence[NativeFunction], target: str) -> None:
             raise UnsupportedError(
                 f"export to {target}: {f.name} keeps values in files", hint="compile it without stream= and spilling"
             )
-        if target == "c":
-            check_numbers_of_c(f)
         for symbol, where in library_calls(f.plan):
             found.setdefault(symbol, where)
     if found:
@@ -45,23 +41,6 @@ def check_native(functions: Sequence[NativeFunction], target: str) -> None:
             "\n".join([f"export to {target}: a native program has no {count}", *lines]),
             hint="; ".join(filter(None, hints)),
         )
-
-
-def check_numbers_of_c(f: NativeFunction) -> None:
-    """Raise UnsupportedError for numbers of half precision, which C99 has no type for."""
-    for step in walk_steps(f.plan.steps):
-        if not isinstance(step, Launch):
-            continue
-        values = [s.dtype for s in walk(step.kernel.body) if isinstance(s, Var)]
-        halves = [d for d in (*[b.dtype for b in step.kernel.buffers], *values) if dtypes.short(d) in HALVES]
-        if halves:
-            names = ", ".join(dict.fromkeys([node.op.name for node in step.nodes]))
-            where = next((node.where for node in step.nodes if node.where is not None), None)
-            line = f" at {show(where)}" if where is not None else ""
-            raise UnsupportedError(
-                f"export to c: C has no numbers of {dtypes.short(halves[0])}, which {names} of {f.name} computes{line}",
-                hint='an object has them: to="object"',
-            )
 
 
 def library_calls(plan: LoweredProgram) -> Iterator[tuple[str, Where]]:

@@ -8,7 +8,8 @@
 //     const file = await model.save();
 //
 // `arrays` has the batch, the results and the state by their paths, as typed arrays over the memory of the program;
-// `shapes` has their shapes. Functions beside the step are run by their names, and `arrays` has theirs as "name.path".
+// `shapes` has their shapes, and `formats` the names of half precisions, float16 or bfloat16, whose typed arrays have bits:
+// `numbers(bits, format)` makes a Float32Array of them, and `halves(numbers, format)` bits of numbers. Functions beside the step are run by their names, and `arrays` has theirs as "name.path".
 
 const ARRAYS = @ARRAYS@;
 const STATE = @STATE@;
@@ -18,11 +19,11 @@ const KEPT = @KEPT@;
 const [STACK, BLOCK, TOP] = @MEMORY@;
 const KINDS = {
   Uint8Array, Int8Array, Uint16Array, Int16Array, Uint32Array, Int32Array,
-  BigUint64Array, BigInt64Array, Float32Array, Float64Array,
+  BigUint64Array, BigInt64Array, Float32Array, Float64Array, float16: Uint16Array, bfloat16: Uint16Array,
 };
 const PAGE = 65536;
 
-@STATE_FILE@
+@HALVES@@STATE_FILE@
 class Step {
   constructor(instance, memory) {
     this.instance = instance;
@@ -30,9 +31,11 @@ class Step {
     this.bytes = new Uint8Array(memory.buffer);
     this.arrays = {};
     this.shapes = {};
+    this.formats = {};
     for (const [path, kind, shape, place, count] of ARRAYS) {
       this.arrays[path] = new KINDS[kind](memory.buffer, BLOCK + place, count);
       this.shapes[path] = shape;
+      if (kind.endsWith("float16")) this.formats[path] = kind;
     }
     for (const [name, failures] of Object.entries(FUNCTIONS)) {
       const run = instance.exports["@NAME@_run_" + name];

@@ -15,7 +15,8 @@ KEYWORDS = frozenset(
 """Words of C and C++, and functions of its library that the code calls, none of which can be the name of a type."""
 
 OWN = frozenset(
-    "init step load save file failure arrays shapes bytes instance constructor state_bytes no_state damaged h".split()
+    "init step load save file failure arrays shapes formats bytes instance constructor state_bytes no_state damaged h "
+    "from_f16 to_f16 from_bf16 to_bf16 bits_f32 from_f32".split()
 )
 """The words behind the prefix in a program's own names, and the names of its module for pages.
 

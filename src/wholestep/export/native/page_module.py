@@ -15,13 +15,15 @@ TEXT = Path(__file__).with_name("module.mjs")
 STATE_FILE = Path(__file__).with_name("state_file.js")
 """The script that reads and writes files of states, here and in pages."""
 STACK_BYTES = 1 << 18
-KINDS = {"bool": "Uint8Array", "f16": "Uint16Array", "bf16": "Uint16Array", "f32": "Float32Array"} | {
+HALVES = Path(__file__).with_name("halves.js")
+"""The script that makes numbers of the bits of half precision, and back, for modules that have such arrays."""
+KINDS = {"bool": "Uint8Array", "f16": "float16", "bf16": "bfloat16", "f32": "Float32Array"} | {
     "f64": "Float64Array",
     "i64": "BigInt64Array",
     "u64": "BigUint64Array",
     **{f"{sign}{bits}": f"{'Uint' if sign == 'u' else 'Int'}{bits}Array" for sign in "iu" for bits in (8, 16, 32)},
 }
-"""The typed array of each dtype; those of 16 bits are the bits of a number."""
+"""The typed array of each dtype, or the format of the bits that a Uint16Array has."""
 
 
 def es_module(prefix: str, title: str, block: MemoryBlock, file: StateFile, data_bytes: int) -> str:
@@ -36,7 +38,13 @@ def es_module(prefix: str, title: str, block: MemoryBlock, file: StateFile, data
         "KEPT": block.kept or (0, 0, 0),
         "MEMORY": [stack, stack, stack + block.nbytes],
     }
-    plain = {"NAME": prefix, "TITLE": ascii(title)[1:-1], "STATE_FILE": STATE_FILE.read_text(encoding="utf-8")}
+    halves = any([kind in ("float16", "bfloat16") for _, kind, *_ in texts["ARRAYS"]])
+    plain = {
+        "NAME": prefix,
+        "TITLE": ascii(title)[1:-1],
+        "STATE_FILE": STATE_FILE.read_text(encoding="utf-8"),
+        "HALVES": HALVES.read_text(encoding="utf-8") if halves else "",
+    }
     return filled_in(TEXT, {**{name: json.dumps(value) for name, value in texts.items()}, **plain})
 
 

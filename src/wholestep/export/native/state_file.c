@@ -101,7 +101,7 @@ static const char ws_open[] = "{\"__metadata__\":{\"wholestep\":\"";
 @NAME@ *@NAME@_init(void *memory) {
     unsigned char *m = (unsigned char *)memory + (64 - (uintptr_t)memory % 64) % 64;
     memset(m, 0, @BLOCK@u);
-    return (@NAME@ *)(void *)m;
+    return (void *)m;
 }
 
 int @NAME@_step(@NAME@ *m) {

@@ -122,7 +122,7 @@ class ConversionWriter:
         return self.cast("bitcast", self.bits("or", under, lost), "i32", "float")
 
     def widen_by_bits(self, x: str) -> str:
-        """float16 to float32 where there is no instruction: the exponent moved; what is subnormal counted."""
+        """float16 to float32 where there is no instruction: the exponent moved; what is subnormal counted; NaN quiet."""
         word, bits = self.at(WORD), self.cast("zext", self.cast("bitcast", x, "half", "i16"), "i16", "i32")
         size = self.bits("and", bits, 0x7FFF)
         moved = self.bits("shl", size, 13)
@@ -130,13 +130,16 @@ class ConversionWriter:
         tiny = self.w.let(f"fmul {self.at(FLOAT).type} {count}, {self.number(2.0**-24)}")
         beyond = word.compare("icmp uge", size, word.number(0x7C00))
         finite = word.pick(beyond, self.bits("add", moved, 0x70000000), self.bits("add", moved, 0x38000000))
+        nan = word.compare("icmp ugt", size, word.number(0x7C00))
+        finite = word.pick(nan, self.bits("or", finite, 0x400000), finite)
         small = word.compare("icmp ult", size, word.number(0x400))
         found = word.pick(small, self.cast("bitcast", tiny, "float", "i32"), finite)
         sign = self.bits("shl", self.bits("and", bits, 0x8000), 16)
         return self.cast("bitcast", self.bits("or", found, sign), "i32", "float")
 
     def narrow_by_bits(self, x: str) -> str:
-        """float32 to float16 where there is no instruction: adding 0.5 rounds what will be subnormal."""
+        """float32 to float16 where there is no instruction: adding 0.5 rounds what will be subnormal. NaN keeps its
+        upper bits, as instructions keep them."""
         word, bits = self.at(WORD), self.cast("bitcast", x, "float", "i32")
         size = self.bits("and", bits, 0x7FFFFFFF)
         half = self.w.let(
@@ -147,7 +150,8 @@ class ConversionWriter:
         normal = self.bits("lshr", self.bits("add", self.bits("sub", size, 0x38000000), bias), 13)
         found = word.pick(word.compare("icmp ult", size, word.number(0x38800000)), tiny, normal)
         nan = word.compare("icmp ugt", size, word.number(0x7F800000))
-        beyond = word.pick(nan, word.number(0x7E00), word.number(0x7C00))
+        payload = self.bits("and", self.bits("lshr", size, 13), 0x3FF)
+        beyond = word.pick(nan, self.bits("or", payload, 0x7E00), word.number(0x7C00))
         found = word.pick(word.compare("icmp uge", size, word.number(0x47800000)), beyond, found)
         sign = self.bits("lshr", self.bits("and", bits, 0x80000000), 16)
         return self.cast("bitcast", self.cast("trunc", self.bits("or", found, sign), "i32", "i16"), "i16", "half")
