@@ -125,6 +125,19 @@ def test_half_types_convert_as_numpy_does(dtype: np.dtype[Any], name: str) -> No
             same(converting(wide.dtype, dtype, wide.size, 16), wide, wide.astype(dtype), named_target(name))
 
 
+@pytest.mark.parametrize("name", host_levels())
+def test_a_nan_keeps_its_upper_bits_with_and_without_instructions(name: str) -> None:
+    target = named_target(name)
+    halves = np.concatenate([np.arange(first, first + 0x3FF, dtype=np.uint16) for first in (0x7C01, 0xFC01)])
+    sign, payload = (halves & 0x8000).astype(np.uint32) << 16, (halves & 0x3FF).astype(np.uint32) << 13
+    wide = sign | 0x7FC00000 | payload
+    found, back = np.zeros(halves.size, F32), np.zeros(halves.size, F16)
+    run(converting(F16, F32, halves.size, 16), halves.view(F16), found, target=target)
+    np.testing.assert_array_equal(found.view(np.uint32), wide)
+    run(converting(F32, F16, halves.size, 16), (sign | 0x7F800001 | payload).view(F32), back, target=target)
+    np.testing.assert_array_equal(back.view(np.uint16), halves | 0x200)
+
+
 def test_a_tie_in_float32_does_not_round_float64_twice() -> None:
     x = np.array([1 + 2.0**-8 + 2.0**-40, 1 + 2.0**-8, 1 + 2.0**-8 - 2.0**-40])
     y = np.zeros(3, BF16)

@@ -110,6 +110,17 @@ def test_an_update_takes_square_roots_in_vectors(tmp_path: Path) -> None:
     assert "vsqrtps" in (tmp_path / "model.s").read_text(encoding="utf-8")
 
 
+def test_a_program_is_the_same_text_each_time(tmp_path: Path) -> None:
+    a = np.eye(4) + 0.1
+
+    def text(n: int) -> str:
+        step = ws.compile(lambda p, x: np.sum(np.linalg.inv(p * x)), a, optimizer=ws.optim.adam(1e-3), batch=a)
+        step.export(tmp_path / f"{n}" / "model.c")
+        return (tmp_path / f"{n}" / "model.c").read_text(encoding="ascii")
+
+    assert len({text(n) for n in range(3)}) == 1
+
+
 @needs_compiler
 def test_names_of_functions_are_text(tmp_path: Path) -> None:
     def loss(p: Any, x: Any) -> Any:

@@ -208,9 +208,7 @@ def test_a_module_makes_numbers_of_words_and_back(dtype: np.dtype[Any], tmp_path
     near = numbers_near_ties(dtype)
     near = np.concatenate([near[::7], near[-13:]])
     text = json.dumps([None if not np.isfinite(x) else x for x in near.tolist()])
-    (tmp_path / "run.mjs").write_text(
-        WORDS.replace("@FORMAT@", dtype.name).replace("@GIVEN@", text), encoding="utf-8"
-    )
+    (tmp_path / "run.mjs").write_text(WORDS.replace("@FORMAT@", dtype.name).replace("@GIVEN@", text), encoding="utf-8")
     subprocess.run([str(NODE), "run.mjs"], cwd=tmp_path, check=True, timeout=120)
     with np.errstate(all="ignore"):
         wide = np.fromfile(tmp_path / "words.bin", "<f4")
@@ -231,5 +229,3 @@ def test_a_source_without_half_precision_has_none_of_its_functions(tmp_path: Pat
     step.export(tmp_path / "model.c")
     for name in ("model.c", "model.h"):
         assert "f16" not in (tmp_path / name).read_text(encoding="utf-8")
-
-

@@ -239,7 +239,8 @@ for (const [path, size] of JSON.parse(sizes)) {
 }
 for (let i = 0; i < Number(calls); i++) {
   model.step();
-  const { loss: held } = model.arrays, { loss: half } = model.formats, loss = Array.from(half ? numbers(held, half) : held);
+  const { loss: bits } = model.arrays, { loss: format } = model.formats;
+  const loss = Array.from(format ? numbers(bits, format) : bits);
   console.log(loss.reduce((a, b) => a + b) / loss.length);
 }
 await writeFile(after, new Uint8Array(await model.save()));

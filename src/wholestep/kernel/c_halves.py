@@ -38,9 +38,9 @@ float ws_odd(double x) {
 """The conversions, rounded to nearest even, with the bits of the processors' own instructions: NaN is made quiet, and
 keeps what it can of its payload. Adding 0.5 rounds what will be subnormal.
 
-`ws_odd` makes float32 of float64, toward zero and with the last bit set where something was lost: what is rounded then is
-rounded once (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums: proved algorithms using rounding to
-odd", IEEE Transactions on Computers 57(4), 2008).
+`ws_odd` makes float32 of float64, toward zero and with the last bit set where something was lost: what is rounded then
+is rounded once (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums: proved algorithms using rounding
+to odd", IEEE Transactions on Computers 57(4), 2008).
 """
 NEEDS = {name: ("ws_bits_f32", "ws_from_f32") for name in FUNCTIONS} | {"ws_from_bf16": ("ws_from_f32",)}
 """The functions that each of them calls."""

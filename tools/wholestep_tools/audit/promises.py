@@ -139,7 +139,7 @@ CORRECTNESS = (
         "all samples of all primitives",
         "csource",
         ("samples", "programs of the same bits"),
-        "the others are by formulas, need a library or are of half precision",
+        "the others are by formulas or need a library",
     ),
     Promise(
         "exported programs give the same numbers",

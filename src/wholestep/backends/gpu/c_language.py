@@ -24,7 +24,7 @@ WS_INLINE uint64_t ws_cut_up(double x) {
 """
 """Cuts to integers, by way of float64, which some cards do not have."""
 HALF_FUNCTIONS = defined("WS_INLINE", "ws_from_bf16", "ws_from_f16", "ws_to_f16")
-"""Conversions from and to halves but that to bfloat16; a module defines WS_INLINE, as a function of its language begins."""
+"""Conversions of halves but that to bfloat16; a module defines WS_INLINE, as a function of its language begins."""
 
 
 def has_doubles(kernels: Sequence[str]) -> bool:

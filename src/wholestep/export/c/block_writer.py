@@ -213,7 +213,7 @@ class NestWriter:
         return self.kind.name if width > 1 else scalar_kind(v)
 
     def value(self, v: Var, at: Copies) -> None:
-        """A value, once for each row and vector that it differs in; halves of vectors are read where they are widened."""
+        """A value for each row and vector that it differs in; vectors of halves are read where they are widened."""
         w, (of_row, of_column) = self.w, self.found.of(v)
         if v.op == "const":
             w.value(v)

@@ -169,7 +169,9 @@ def in_vectors(nest: SumNest, needed: Sequence[Var], found: Dependence) -> Vecto
 
 def widened(v: Var) -> bool:
     """True for a number of half precision as it is loaded, in float32."""
-    return v.op == "convert" and v.dtype == scalars.FLOAT and v.args[0].op == "load" and scalars.is_half(v.args[0].dtype)
+    return (
+        v.op == "convert" and v.dtype == scalars.FLOAT and v.args[0].op == "load" and scalars.is_half(v.args[0].dtype)
+    )
 
 
 def needed_for_sums(nest: SumNest, used: set[Var]) -> list[Var]:

@@ -26,8 +26,6 @@ class CKernelWriter(BlockText):
         """The axes of folds whose steps one accumulator takes in order."""
         self.rows = {s.attr[1] for s in self.used if s.op == "across"}
         """The axes that something is reduced across, row by row."""
-        self.kept: set[Var] = set()
-        """The values of a row that later passes over it read: arrays."""
 
     def text(self, name: str) -> str:
         """The function."""
@@ -139,7 +137,6 @@ class CKernelWriter(BlockText):
         for v in kept:
             self.names[v] = name = self.fresh("row")
             self.put(f"{scalars.value_type(v.dtype)} {name}[{loop.axis.extent}];")
-        self.kept |= kept
         self.number_of(loop.axis)
         arrays = {v: self.names[v] for v in kept}
         folds = FoldLoop(self, loop)
@@ -210,8 +207,8 @@ def row_stages(loop: Loop, used: set[Var]) -> list[Stage]:
     return [*stages, (own, None)]
 
 
-def values_read_later(stages: Sequence[Stage], loop: Loop) -> set[Var]:
-    """The values that a stage makes and a later one reads, or the reduction between them."""
+def values_read_later(stages: Sequence[Stage], loop: Loop) -> list[Var]:
+    """The values that a stage makes and a later one reads, or the reduction between them, in their order."""
     made: dict[Var, int] = {}
     found: set[Var] = set()
     for k, (stage, across) in enumerate(stages):
@@ -222,4 +219,4 @@ def values_read_later(stages: Sequence[Stage], loop: Loop) -> set[Var]:
             found |= {v for v in across.args if v in made}
         else:
             found |= {v for v in loop.reads() if made.get(v, k) < k}
-    return {v for v in found if v.op != "const"}
+    return [v for v in made if v in found and v.op != "const"]

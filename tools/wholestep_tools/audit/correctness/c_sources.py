@@ -28,7 +28,8 @@ from wholestep_tools.drawn.samples import all_samples
 CLAIM = "A program in C gives the bits of the program that runs here, or, where that calls a library, its numbers"
 AT_ONCE = 300
 """The programs of one C file."""
-RTOL = {"float16": 2.0**-9, "bfloat16": 2.0**-6} | dict.fromkeys(("float32", "float64", "complex64", "complex128"), 1e-4)
+WIDE = ("float32", "float64", "complex64", "complex128")
+RTOL = {"float16": 2.0**-9, "bfloat16": 2.0**-6, **dict.fromkeys(WIDE, 1e-4)}
 """The relative error, beside the largest element, where the processor has no multiply-add that is rounded once."""
 
 
@@ -124,6 +125,6 @@ AUDIT = Audit(
 Samples of all primitives are lowered and printed as C99, some hundred in a file, compiled by the system's compiler with
 warnings as errors, and called in this process. Results must have the bits of the compiled program. Where that calls a
 library and formulas take its place, as the C program says of itself, they must be its numbers to 1e-10 of one more than
-the largest in float64, and to ten units of the last place in float32. Those that need a library still are refused by name and
-counted.""",
+the largest in float64, to ten units of the last place in float32, and to one in half precision. Those that need a
+library still are refused by name and counted.""",
 )

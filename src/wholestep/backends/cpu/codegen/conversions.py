@@ -122,7 +122,7 @@ class ConversionWriter:
         return self.cast("bitcast", self.bits("or", under, lost), "i32", "float")
 
     def widen_by_bits(self, x: str) -> str:
-        """float16 to float32 where there is no instruction: the exponent moved; what is subnormal counted; NaN quiet."""
+        """float16 to float32 where there is no instruction: the exponent moved, subnormals counted, NaN quiet."""
         word, bits = self.at(WORD), self.cast("zext", self.cast("bitcast", x, "half", "i16"), "i16", "i32")
         size = self.bits("and", bits, 0x7FFF)
         moved = self.bits("shl", size, 13)
