@@ -16,6 +16,7 @@ from tests.native.test_wasm import NODE, needs_node
 
 import wholestep as ws
 from wholestep import tree
+from wholestep.backends.cpu.cpu_features import EXPORTED
 from wholestep.cli.run_exports import native_losses, wasm_losses
 from wholestep_tools.drawn.c_library import STRICT, CLibrary
 from wholestep_tools.drawn.law import compiled
@@ -23,6 +24,8 @@ from wholestep_tools.drawn.law import compiled
 HALVES = [np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)]
 LEVEL = ("-march=x86-64-v3",) if FUSES else ()
 ALL = np.arange(65536, dtype=np.uint16)
+LIBRARY_CONVERSIONS = [b"hfsf2", b"sfhf2", b"dfhf2", b"sfbf2", b"dfbf2", b"h2f", b"f2h", b"d2h"]
+"""Ends of the names of functions of compilers' libraries that convert half precision."""
 LEAST = 2.0**-126
 """The least normal float32: smaller numbers of float64 are zero on the way."""
 
@@ -173,6 +176,14 @@ def test_a_step_in_half_precision_trains_to_the_same_bits(
     step.reset()
     step.load(after)
     assert [np.asarray(x).tobytes() for x in tree.leaves(step.state)] == wanted
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_an_object_converts_without_a_library(dtype: np.dtype[Any], name: str, tmp_path: Path) -> None:
+    half_step(dtype)[0].export(tmp_path / "model.o", processor=name)
+    code = (tmp_path / "model.o").read_bytes()
+    assert not [word for word in LIBRARY_CONVERSIONS if word in code]
 
 
 @needs_node
