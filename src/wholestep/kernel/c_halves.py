@@ -46,10 +46,10 @@ NEEDS = {name: ("ws_bits_f32", "ws_from_f32") for name in FUNCTIONS} | {"ws_from
 """The functions that each of them calls."""
 
 
-def defined(head: str, *names: str) -> str:
+def half_definitions(head: str, *names: str) -> str:
     """Some of the functions, each behind the words that a function of the language begins with.
 
-    >>> defined("static inline", "ws_from_bf16")
+    >>> half_definitions("static inline", "ws_from_bf16")
     'static inline float ws_from_bf16(uint16_t x) { return ws_from_f32((uint32_t)x << 16); }\\n'
     """
     return "".join([f"{head} {FUNCTIONS[name]}\n" for name in names])

@@ -49,7 +49,7 @@ def value_type(dtype: DType) -> str:
     return "int" if dtype.kind == "b" else memory_type(dtype)
 
 
-def is_half(dtype: DType) -> bool:
+def is_word(dtype: DType) -> bool:
     """True for a dtype that is only stored, as a word of 16 bits."""
     return dtypes.short(dtype) in HALVES
 
@@ -66,7 +66,7 @@ def c_number(value: Any, dtype: DType) -> str:
     >>> c_number(0.1, np.dtype(np.float32)), c_number(-3, np.dtype(np.int32))
     ('0.1f', '(-3)')
     """
-    if is_half(dtype):
+    if is_word(dtype):
         return hex(int(np.asarray(value, dtype).view(np.uint16)))
     if dtype.kind == "f":
         return c_floating(dtype.type(value), dtype)
@@ -152,10 +152,10 @@ def converted(v: Var, args: Sequence[str]) -> str:
 
 def cast_text(x: str, source: DType, dtype: DType) -> str:
     """A number of one dtype in another; half precision is converted by way of float32."""
-    if is_half(source):
+    if is_word(source):
         wide = f"ws_from_{dtypes.short(source)}({x})"
         return wide if dtype == FLOAT else cast_text(wide, FLOAT, dtype)
-    if is_half(dtype):
+    if is_word(dtype):
         single = x if source == FLOAT else f"ws_odd({x})" if source.kind == "f" else f"(float){x}"
         return f"ws_to_{dtypes.short(dtype)}({single})"
     if dtype.kind == "b":
@@ -169,7 +169,7 @@ def cast_text(x: str, source: DType, dtype: DType) -> str:
 def reinterpreted(v: Var, args: Sequence[str]) -> str:
     """The same bits in another dtype."""
     (x,), source, dtype = args, v.args[0].dtype, v.dtype
-    if is_half(source) or is_half(dtype):
+    if is_word(source) or is_word(dtype):
         return f"({value_type(dtype)}){x}"
     if source.kind == "f":
         return f"({value_type(dtype)})ws_bits_{dtypes.short(source)}({x})"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from wholestep.backends.gpu.language import KernelLanguage
 from wholestep.errors import KernelError
 from wholestep.kernel import c_scalars
-from wholestep.kernel.c_halves import defined
+from wholestep.kernel.c_halves import half_definitions
 from wholestep.kernel.lang import Buffer, DType, Var
 
 SINGLE = """\
@@ -23,7 +23,7 @@ WS_INLINE uint64_t ws_cut_up(double x) {
 }
 """
 """Cuts to integers, by way of float64, which some cards do not have."""
-HALF_FUNCTIONS = defined("WS_INLINE", "ws_from_bf16", "ws_from_f16", "ws_to_f16")
+HALF_FUNCTIONS = half_definitions("WS_INLINE", "ws_from_bf16", "ws_from_f16", "ws_to_f16")
 """Conversions of halves but that to bfloat16; a module defines WS_INLINE, as a function of its language begins."""
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from wholestep.backends.gpu.c_language import DOUBLE, HALF_FUNCTIONS, CLanguage, index_type
 from wholestep.backends.gpu.language import GROUP, THREAD, KernelFrame
 from wholestep.backends.gpu.tile_shapes import CUDA_SHARED
-from wholestep.kernel.c_halves import defined
+from wholestep.kernel.c_halves import half_definitions
 from wholestep.kernel.c_scalars import memory_type
 from wholestep.kernel.lang import Buffer
 
@@ -44,7 +44,7 @@ WS_INLINE uint16_t ws_to_bf16(float x) {{
     return y;
 }}
 #else
-{defined("WS_INLINE", "ws_to_bf16")}#endif
+{half_definitions("WS_INLINE", "ws_to_bf16")}#endif
 """
 """The conversion to bfloat16, by an instruction from compute capability 8.0 on."""
 MATRIX_FUNCTIONS = """\
@@ -139,7 +139,7 @@ class Cuda(CLanguage):
         matrices = MATRIX_FUNCTIONS if any(MATRICES.search(text) for text in kernels) else ""
         return "\n".join(
             [
-                PRELUDE + CARD_BFLOAT16 + HALF_FUNCTIONS + DOUBLE + defined("WS_INLINE", "ws_odd") + matrices,
+                PRELUDE + CARD_BFLOAT16 + HALF_FUNCTIONS + DOUBLE + half_definitions("WS_INLINE", "ws_odd") + matrices,
                 *kernels,
                 "",
             ]

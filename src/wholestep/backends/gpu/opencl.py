@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from wholestep.backends.gpu.c_language import DOUBLE, HALF_FUNCTIONS, SINGLE, CLanguage, has_doubles, index_type
 from wholestep.backends.gpu.language import GROUP, THREAD, KernelFrame
-from wholestep.kernel.c_halves import defined
+from wholestep.kernel.c_halves import half_definitions
 from wholestep.kernel.c_scalars import memory_type
 
 PRELUDE = """\
@@ -62,5 +62,5 @@ class OpenCL(CLanguage):
 
     def module(self, kernels: Sequence[str]) -> str:
         doubles = has_doubles(kernels)
-        more = DOUBLES + DOUBLE + defined("WS_INLINE", "ws_odd") if doubles else SINGLE
-        return "\n".join([PRELUDE + defined("WS_INLINE", "ws_to_bf16") + HALF_FUNCTIONS + more, *kernels, ""])
+        more = DOUBLES + DOUBLE + half_definitions("WS_INLINE", "ws_odd") if doubles else SINGLE
+        return "\n".join([PRELUDE + half_definitions("WS_INLINE", "ws_to_bf16") + HALF_FUNCTIONS + more, *kernels, ""])

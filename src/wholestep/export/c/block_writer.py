@@ -17,7 +17,7 @@ from wholestep.export.c.blocks import (
     needed_for_sums,
     scalar_kind,
     store_of_sum,
-    widened,
+    widened_load,
 )
 from wholestep.export.c.kernel import CKernelWriter
 from wholestep.export.c.vectors import VectorType
@@ -218,7 +218,7 @@ class NestWriter:
         if v.op == "const":
             w.value(v)
             return
-        if scalars.is_half(v.dtype) and of_column and at.widths[0] > 1:
+        if scalars.is_word(v.dtype) and of_column and at.widths[0] > 1:
             return
         own: dict[Cell, str] = {}
         for a in range(at.rows if of_row else 1):
@@ -252,7 +252,7 @@ class NestWriter:
     def expression(self, v: Var, a: int, c: int, width: int) -> str:
         """The C expression of a value of some columns."""
         w = self.w
-        half = width > 1 and widened(v)
+        half = width > 1 and widened_load(v)
         names = {x: self.cell(x, a, c) for x in (v.args[0] if half else v).reads()}
         if width == 1:
             outside = {x: w.names.get(x) for x in names}
@@ -273,7 +273,7 @@ class NestWriter:
         w.names.update(names)
         stride = index.coefficient(self.nest.columns.axis)
         place = f"{w.names[buffer]} + {w.index(index)}"
-        convert = f"ws_from_{dtypes.short(buffer.dtype)}" if scalars.is_half(buffer.dtype) else ""
+        convert = f"ws_from_{dtypes.short(buffer.dtype)}" if scalars.is_word(buffer.dtype) else ""
         if stride == 1:
             return f"{convert}_{self.kind.name[3:]}({place})" if convert else f"*(const {self.kind.loose} *)({place})"
         parts = [f"{convert}(({place})[{stride * n}])" for n in range(width)]

@@ -155,9 +155,9 @@ def in_vectors(nest: SumNest, needed: Sequence[Var], found: Dependence) -> Vecto
     for v in needed:
         if not found.of(v)[1]:
             continue
-        plain = v.op in IN_VECTORS or v.op in ("fma", "neg") or widened(v)
+        plain = v.op in IN_VECTORS or v.op in ("fma", "neg") or widened_load(v)
         loaded = v.op == "load" and not v.args and not any(found.of(x)[1] for x in v.index.values())
-        if loaded and scalars.is_half(v.dtype) and all(widened(x) for x in needed if v in x.args):
+        if loaded and scalars.is_word(v.dtype) and all(widened_load(x) for x in needed if v in x.args):
             continue
         if v.dtype not in kinds or not (plain or loaded):
             return None
@@ -167,10 +167,10 @@ def in_vectors(nest: SumNest, needed: Sequence[Var], found: Dependence) -> Vecto
     return kind if max(nest.columns.axis.block, 1) <= MOST_LANES else None
 
 
-def widened(v: Var) -> bool:
+def widened_load(v: Var) -> bool:
     """True for a number of half precision as it is loaded, in float32."""
     return (
-        v.op == "convert" and v.dtype == scalars.FLOAT and v.args[0].op == "load" and scalars.is_half(v.args[0].dtype)
+        v.op == "convert" and v.dtype == scalars.FLOAT and v.args[0].op == "load" and scalars.is_word(v.args[0].dtype)
     )
 
 

@@ -65,7 +65,7 @@ INSTRUCTIONS = {
 
 
 def used_declarations(text: str) -> str:
-    """What a text needs of the types: nothing where it has no vectors."""
+    """The types and macros that a text needs: none where it has no vectors."""
     wide = re.search(r"\bws_(f16|d8)\b", text)
     if not wide and not re.search(r"\bws_(f8|d4)\b", text):
         return ""

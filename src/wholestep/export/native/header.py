@@ -14,7 +14,7 @@ FORMATS = {
     "f16": "float16, which is binary16 of IEEE 754, has 5 bits of exponent and 10 of fraction",
     "bf16": "bfloat16, the upper half of a float, has 8 bits of exponent and 7 of fraction",
 }
-"""What the words of half precision are."""
+"""The format of the words of each half precision, by its short name."""
 HALVES = """
 /* Numbers of half precision are words of 16 bits: {formats}.
    Functions "from" make a float of one, which is exact, and functions "to" round a float to nearest, ties to even. */
@@ -99,7 +99,11 @@ def half_functions(prefix: str, block: MemoryBlock) -> str:
     if not formats:
         return ""
     names = [f"ws_{way}_{half}" for half in formats for way in ("from", "to")]
-    parts = [scalars.INLINE["ws_bits_f32"], scalars.INLINE["ws_from_f32"], c_halves.defined("static inline", *names)]
+    parts = [
+        scalars.INLINE["ws_bits_f32"],
+        scalars.INLINE["ws_from_f32"],
+        c_halves.half_definitions("static inline", *names),
+    ]
     text = HALVES.format(formats=";\n   ".join([FORMATS[half] for half in formats])) + "\n".join(parts)
     return re.sub(r"\bws_", f"{prefix}_", text)
 
