@@ -45,6 +45,7 @@ def state_where_done(
     start: Sequence[Value],
     step: Callable[..., Sequence[Value]],
     goes_on: Callable[..., Value],
+    most: int = MOST,
 ) -> list[Value]:
     """The state after step(n, *fixed, *state), n = 1, 2 and so on, of each element for as long as it goes on there."""
     count = zeros(array_type((), INTEGER)) + 1
@@ -53,7 +54,7 @@ def state_where_done(
     def predicate(n: Value, *values: Value) -> Sequence[Value]:
         unfinished = goes_on(*values[held:])
         wanted = any_(unfinished, axes=tuple(range(unfinished.ndim)))
-        return (wanted & less(n, like(n, MOST)),)
+        return (wanted & less(n, like(n, most)),)
 
     def body(n: Value, *values: Value) -> Sequence[Value]:
         k = broadcast(cast(n, dtype=values[0].dtype), shape=values[0].shape, axes=())

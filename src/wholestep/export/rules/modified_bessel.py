@@ -163,6 +163,7 @@ def modified_first_kind(scaled: bool) -> Callable[[Value, Value], Value]:
         other = where_else(equal(share, like(x, 0.0)), like(x, 0.0), share * k.number * fall)
         found = exp(rise) * i.number + other
         found = where_else(inside, where_else((x < 0) & is_odd(v), -found, found), math.nan)
+        found = where_else(equal(absolute(v), like(v, math.inf)) & isfinite(x), like(x, 0.0), found)
         pole = (v < 0) & ~is_integral(v)
         at_zero = where_else(pole, like(x, math.nan if scaled else math.inf), like(x, 0.0))
         at_zero = where_else(equal(v, like(v, 0.0)), like(x, 1.0), where_else(isnan(v), v, at_zero))
