@@ -9,20 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from wholestep import dtypes
 from wholestep.export.rules.bessel import BESSEL_FUNCTIONS
+from wholestep.export.rules.bessel_orders import ORDER_FUNCTIONS
 from wholestep.export.rules.elementwise import is_complex_value
 from wholestep.export.rules.incomplete import INCOMPLETE_FUNCTIONS
 from wholestep.export.rules.incomplete_inverses import INVERSES
 from wholestep.export.rules.integrals import INTEGRALS
 from wholestep.export.rules.jacobi import eigenvalues_and_vectors, singular_values, singular_vectors
 from wholestep.export.rules.matrices import eliminated_matrix, lower_factor, reflected, solved_in_triangles, substituted
+from wholestep.export.rules.modified_bessel import MODIFIED_FUNCTIONS
+from wholestep.export.rules.schur_functions import (
+    eigenvalues_and_vectors as any_eigenvalues,
+    square_root,
+    sylvester_solution,
+)
 from wholestep.export.rules.special import FUNCTIONS
 from wholestep.ir.graph import Value
 from wholestep.lower.legalize.internal_ops import require
 from wholestep.lower.legalize.matrix_functions import via_double
 from wholestep.lower.target import Expansion
 from wholestep.primitives.logic import isfinite
-from wholestep.primitives.matrices import diagonal, real_part
+from wholestep.primitives.matrices import as_dtype, diagonal, real_part
 from wholestep.primitives.reduction import all_
 
 
@@ -38,7 +46,15 @@ def special_formula(f: Callable[..., Value]) -> Expansion:
 
 SPECIAL_FORMULAS: Mapping[str, Expansion] = {
     name: special_formula(f)
-    for table in (FUNCTIONS, BESSEL_FUNCTIONS, INTEGRALS, INCOMPLETE_FUNCTIONS, INVERSES)
+    for table in (
+        FUNCTIONS,
+        BESSEL_FUNCTIONS,
+        ORDER_FUNCTIONS,
+        MODIFIED_FUNCTIONS,
+        INTEGRALS,
+        INCOMPLETE_FUNCTIONS,
+        INVERSES,
+    )
     for name, f in table.items()
 }
 """Those of special functions."""
@@ -83,6 +99,24 @@ def finite_first(f: Callable[..., Sequence[Value]], at: int, what: str) -> Calla
     return checked
 
 
+def any_eigenvectors(a: Value) -> Sequence[Value]:
+    """Eigenvalues and vectors of any matrices whose numbers are finite."""
+    a = demand(a, isfinite(a), "Array must not contain infs or NaNs")
+    values, vectors = any_eigenvalues(a)
+    found = demand(values, isfinite(values), "Eigenvalues did not converge")
+    dtype = dtypes.complex_of(a.dtype)
+    return as_dtype(found, dtype), as_dtype(vectors, dtype)
+
+
+def sylvester_solutions(a: Value, b: Value, q: Value) -> Sequence[Value]:
+    """The solutions of Sylvester's equations."""
+    if q.type.size == 0:
+        return (q,)
+    found, holds = sylvester_solution(a, b, q)
+    found = demand(found, holds, "Singular Sylvester equation")
+    return (as_dtype(found if is_complex_value(q) else real_part(found), q.dtype),)
+
+
 MATRIX_FORMULAS: Mapping[str, Expansion] = {
     "cholesky": via_double(lower_factors),
     "triangular_solve": via_double(solved_triangles),
@@ -91,6 +125,9 @@ MATRIX_FORMULAS: Mapping[str, Expansion] = {
     "qr": via_double(reflected),
     "svd": via_double(finite_first(singular_vectors, 1, "SVD")),
     "svdvals": via_double(finite_first(lambda a: [singular_values(a)], 0, "SVD")),
+    "eig": any_eigenvectors,
+    "sqrtm": square_root,
+    "solve_sylvester": sylvester_solutions,
     "eigh": via_double(finite_first(eigenvalues_and_vectors, 0, "Eigenvalues")),
 }
 """Those of factorizations."""

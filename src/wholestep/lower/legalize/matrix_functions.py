@@ -11,6 +11,7 @@ from wholestep import dtypes
 from wholestep.ir.build import build
 from wholestep.ir.graph import OPS, Value
 from wholestep.ir.types import array_type
+from wholestep.lower.legalize.internal_ops import require, triangular_root
 from wholestep.primitives.family import ones, zeros
 from wholestep.primitives.linalg import lu, solve
 from wholestep.primitives.matrices import (
@@ -23,6 +24,7 @@ from wholestep.primitives.matrices import (
     mm,
     mt,
     on_diagonal,
+    real_part,
 )
 from wholestep.primitives.reduction import cumprod, shifted
 from wholestep.primitives.spectral import reciprocal, svd
@@ -205,6 +207,27 @@ def expand_expm_tangent(a: Value, e: Value) -> Values:
     _, (tangent,) = inline_jvp(graph, [a], [e])
     assert tangent is not None
     return (tangent,)
+
+
+def root_by_schur_form(a: Value, t: Value, z: Value) -> Values:
+    """The root of matrices from an upper triangle and a unitary factor, a = z t z^H; of a real matrix it must be real.
+
+    Bjorck and Hammarling, "A Schur method for the square root of a matrix" (1983).
+    """
+    roots = OPS["sqrt"](diagonal(t))
+    shares = reciprocal(along_columns(roots, t.shape) + along_rows(roots, t.shape))
+    root = mm(z, mm(triangular_root(t, roots, shares), mh(z)))
+    if complex_valued(a):
+        return (as_dtype(root, a.dtype),)
+    found = as_dtype(real_part(root), a.dtype)
+    if a.type.size == 0:
+        return (found,)
+    axes = (a.ndim - 2, a.ndim - 1)
+    most, rest = (OPS["max"](modulus(x), axes=axes) for x in (root, OPS["imag"](root)))
+    unreal = rest > most * (100 * float(np.finfo(a.dtype).eps))
+    holds = OPS["all"](~unreal, axes=tuple(range(a.ndim - 2)))
+    message = f"sqrtm: the root of a real matrix is complex: {array_type(a.shape[-2:], a.dtype)}"
+    return (require(found, holds, kind="dtype", message=message, hint="cast the matrix to complex first"),)
 
 
 EXPANSIONS: dict[str, Callable[..., Values | None]] = {

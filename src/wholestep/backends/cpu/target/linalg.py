@@ -4,31 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from wholestep import dtypes
 from wholestep.backends.cpu.target.lapack import InArg, LapackArgument, OutArg, ScratchArg, StatusArg, lapack_call
 from wholestep.ir.graph import OPS, Value
 from wholestep.ir.types import Type, array_type
-from wholestep.lower.legalize.internal_ops import pivot_permutation, require, triangular_root
-from wholestep.lower.legalize.matrix_functions import INT, INTEGER, Values, complex_valued, modulus, via_double
+from wholestep.lower.legalize.internal_ops import pivot_permutation, require
+from wholestep.lower.legalize.matrix_functions import (
+    INT,
+    INTEGER,
+    Values,
+    complex_valued,
+    root_by_schur_form,
+    via_double,
+)
 from wholestep.lower.target import Expansion
 from wholestep.primitives.family import conj, zeros
 from wholestep.primitives.matrices import (
     along_columns,
-    along_rows,
     as_dtype,
     block,
     corner,
-    diagonal,
     eye,
     mh,
     mm,
     mt,
-    real_part,
     triangle,
 )
-from wholestep.primitives.spectral import reciprocal
 
 BLOCK = 64
 """Block size that workspaces are sized for."""
@@ -216,23 +217,9 @@ def expand_solve_sylvester(a: Value, b: Value, q: Value) -> Values:
 
 
 def expand_sqrtm(a: Value) -> Values:
-    """By the complex Schur form; the root of a real matrix must be real."""
     wide = as_dtype(a, dtypes.complex_of(a.dtype))
     t, z = schur_form(wide) if not complex_valued(a) else schur_form(a)
-    upper, z = triangle(mt(t), lower=False), mt(z)
-    roots = OPS["sqrt"](diagonal(upper))
-    shares = reciprocal(along_columns(roots, a.shape) + along_rows(roots, a.shape))
-    root = mm(z, mm(triangular_root(upper, roots, shares), mh(z)))
-    if complex_valued(a):
-        return (root,)
-    axes = (a.ndim - 2, a.ndim - 1)
-    if a.type.size == 0:
-        return (real_part(root),)
-    most, rest = (OPS["max"](modulus(x), axes=axes) for x in (root, OPS["imag"](root)))
-    unreal = rest > most * (100 * float(np.finfo(a.dtype).eps))
-    holds = OPS["all"](~unreal, axes=tuple(range(a.ndim - 2)))
-    message = f"sqrtm: the root of a real matrix is complex: {array_type(a.shape[-2:], a.dtype)}"
-    return (require(real_part(root), holds, kind="dtype", message=message, hint="cast the matrix to complex first"),)
+    return root_by_schur_form(a, triangle(mt(t), lower=False), mt(z))
 
 
 LAPACK_EXPANSIONS: dict[str, Expansion] = {
