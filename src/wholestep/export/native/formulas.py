@@ -13,6 +13,7 @@ from wholestep import dtypes
 from wholestep.export.rules.bessel import BESSEL_FUNCTIONS
 from wholestep.export.rules.bessel_orders import ORDER_FUNCTIONS
 from wholestep.export.rules.elementwise import is_complex_value
+from wholestep.export.rules.hypergeometric import HYPERGEOMETRIC_FUNCTIONS
 from wholestep.export.rules.incomplete import INCOMPLETE_FUNCTIONS
 from wholestep.export.rules.incomplete_inverses import INVERSES
 from wholestep.export.rules.integrals import INTEGRALS
@@ -44,18 +45,18 @@ def special_formula(f: Callable[..., Value]) -> Expansion:
     return expand
 
 
+SPECIAL_TABLES: Sequence[Mapping[str, Callable[..., Value]]] = (
+    FUNCTIONS,
+    BESSEL_FUNCTIONS,
+    ORDER_FUNCTIONS,
+    MODIFIED_FUNCTIONS,
+    HYPERGEOMETRIC_FUNCTIONS,
+    INTEGRALS,
+    INCOMPLETE_FUNCTIONS,
+    INVERSES,
+)
 SPECIAL_FORMULAS: Mapping[str, Expansion] = {
-    name: special_formula(f)
-    for table in (
-        FUNCTIONS,
-        BESSEL_FUNCTIONS,
-        ORDER_FUNCTIONS,
-        MODIFIED_FUNCTIONS,
-        INTEGRALS,
-        INCOMPLETE_FUNCTIONS,
-        INVERSES,
-    )
-    for name, f in table.items()
+    name: special_formula(f) for table in SPECIAL_TABLES for name, f in table.items()
 }
 """Those of special functions."""
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from wholestep.export.rules.bessel_orders import first_kind
 from wholestep.export.rules.incomplete import ENOUGH, state_where_done
+from wholestep.export.rules.modified_bessel import both_kinds, sine_of_turns
 from wholestep.export.rules.random_words import like
 from wholestep.export.rules.special import gamma_sign, is_integral, log_gamma, where_else
 from wholestep.export.rules.taylor_steps import (
@@ -57,19 +58,30 @@ def bessel_limit(v: Value, z: Value) -> Value:
     return gamma_quotient([v], [], (1 - v) * log(y)) * first_kind(v - 1, 2 * y)
 
 
+def modified_limit(v: Value, z: Value) -> Value:
+    """0F1 of parameters below 1 and numbers above 0: 9.6.47 and 9.6.2, both parts apart, as one may overflow."""
+    y, order = sqrt(z), 1 - v
+    i, k = both_kinds(order, 2 * y)
+    scale = order * log(y)
+    share = sine_of_turns(order) * (2 / math.pi) * k.number
+    return gamma_quotient([v], [], scale + i.exponent) * i.number + gamma_quotient([v], [], scale + k.exponent) * share
+
+
 def confluent_limit(v: Value, z: Value) -> Value:
     """0F1."""
     inside = ~is_pole(v) & isfinite(v) & isfinite(z) & not_equal(z, like(z, 0.0))
     v_safe, at = where_else(inside, v, 1.0), where_else(inside, z, 1.0)
     far = -4 * at > (FAR + 2 * absolute(v_safe)) * (FAR + 2 * absolute(v_safe))
     beyond = bessel_limit(where_else(far, v_safe, 1.0), where_else(far, at, -1.0))
-    v_near, near = where_else(far, like(v, 1.0), v_safe), where_else(far, like(z, 1.0), at)
-    above = near > 0
-    up = raised(Equation(0, v_near, like(z, 0.0), like(z, -1.0)), near)
-    series = power_series(up.equation, where_else(above, near, 0.0))
-    steps = regular_solution(up, where_else(above, like(z, 0.0), near))
-    whole = Solution(*[where_else(above, a, b) for a, b in zip(series, steps, strict=True)])
-    found = where_else(far, beyond, lowered(up, near, whole).value)
+    e = Equation(0, where_else(far, like(v, 1.0), v_safe), like(z, 0.0), like(z, -1.0))
+    near = where_else(far, like(z, 1.0), at)
+    above, up = near > 0, raised(e, near)
+    grows = above & (up.count > 0)
+    order, size = where_else(grows, e.first, 0.5), where_else(grows, near, 1.0)
+    series = power_series(up.equation, where_else(above & ~grows, near, 0.0)).value
+    steps = lowered(up, near, regular_solution(up, where_else(above, like(z, 0.0), near))).value
+    found = where_else(grows, modified_limit(order, size), where_else(above, series, steps))
+    found = where_else(far, beyond, found)
     known = ~is_pole(v) & (equal(z, like(z, 0.0)) | (equal(v, like(v, math.inf)) & isfinite(z)))
     return where_else(inside, found, where_else(known, like(z, 1.0), math.nan))
 
