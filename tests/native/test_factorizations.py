@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.linalg
 from tests.native.c_program import COMPILER, CProgram
 from tests.native.steps import gaussian
 
 import wholestep as ws
 from wholestep import tree
+from wholestep.scipy import linalg
 from wholestep_tools.drawn.c_library import CLibrary
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
@@ -79,6 +81,50 @@ def test_eigenvalues_and_vectors_of_hermitian_matrices(tmp_path: Path) -> None:
         close(w, np.linalg.eigvalsh(a), scale)
         close(a @ v, v * w[..., None, :], scale)
         close(adjoint(v) @ v, np.broadcast_to(np.eye(v.shape[-1]), v.shape))
+
+
+def test_eigenvalues_and_vectors_of_any_matrix(tmp_path: Path) -> None:
+    matrices = MATRICES | {"jordan": np.diag(np.ones(4), 1) + 2 * np.eye(5), "turn": np.roll(np.eye(6), 1, 0)}
+    found = in_c(tmp_path, {name: (lambda x: tuple(np.linalg.eig(x)), (a,)) for name, a in matrices.items()})
+    for name, a in matrices.items():
+        w, v = found[name]
+        scale = np.abs(a).max() * SIZE or 1.0
+        close((a / scale) @ v, v * (w / scale)[..., None, :])
+        close(np.linalg.norm(v, axis=-2), np.ones(v.shape[:-1]))
+        # What belongs to zeros of a defective matrix is determined to a root of the rounding only.
+        if name not in ("of_rank_one", "hilbert"):
+            wanted = np.linalg.eig(a)[0]
+            apart = np.abs(w[..., :, None] - wanted[..., None, :]) / scale
+            assert apart.min(-1).max() < 1e-12 and apart.min(-2).max() < 1e-12
+
+
+def test_square_roots_and_sylvester_equations(tmp_path: Path) -> None:
+    regular = {name: MATRICES[name] for name in ("plain", "complex", "graded", "stack")}
+    positive = {name: a @ adjoint(a) + np.eye(a.shape[-1]) for name, a in regular.items()}
+    programs: dict[str, Any] = {}
+    for name, a in positive.items():
+        programs[f"sqrtm_{name}"] = (linalg.sqrtm, (a,)) if a.ndim == 2 else (ws.vmap(linalg.sqrtm), (a,))
+        solve = linalg.solve_sylvester if a.ndim == 2 else ws.vmap(linalg.solve_sylvester)
+        programs[f"sylvester_{name}"] = (solve, (a, a[..., :3, :3], regular[name][..., :3]))
+    programs["large"] = (linalg.sqrtm, (PLAIN @ PLAIN.T * 1e200,))
+    found = in_c(tmp_path, programs)
+    for name, a in positive.items():
+        root, x = found[f"sqrtm_{name}"][0], found[f"sylvester_{name}"][0]
+        close(root @ root, a, np.abs(a).max() * SIZE)
+        close(a @ x + x @ a[..., :3, :3], regular[name][..., :3])
+    close(found["large"][0] / 1e100, scipy.linalg.sqrtm(PLAIN @ PLAIN.T).real, SIZE)
+
+
+def test_a_root_that_is_not_real_and_a_singular_equation_fail(tmp_path: Path) -> None:
+    programs = {
+        "sqrtm": (linalg.sqrtm, (-np.eye(2),)),
+        "sylvester": (linalg.solve_sylvester, (np.eye(2), -np.eye(2), np.ones((2, 2)))),
+        "eig": (lambda x: tuple(np.linalg.eig(x)), (np.full((2, 2), np.nan),)),
+    }
+    graphs = {name: ws.trace(f)(*[np.eye(2)] * len(args)) for name, (f, args) in programs.items()}
+    library = CLibrary(graphs, tmp_path)
+    for name, (_, args) in programs.items():
+        assert isinstance(library(name, args), int), name
 
 
 def test_systems_determinants_and_triangles(tmp_path: Path) -> None:

@@ -41,7 +41,17 @@ LARGE_ENOUGH = np.maximum(POSITIVE, 1e-2)
 BETWEEN = np.concatenate(
     [RNG.uniform(0, 1, 350), 10.0 ** RNG.uniform(-9, 0, 100), 1 - 10.0 ** RNG.uniform(-7, -1, 100)]
 )
+ORDERS = np.concatenate([RNG.uniform(0, 60, 300), RNG.integers(0, 80, 100) / 2, 10.0 ** RNG.uniform(-5, 3, 100)])
+SIZES = np.concatenate([10.0 ** RNG.uniform(-6, 2.5, 300), RNG.uniform(0, 80, 200)])
+SHAPES = RNG.uniform(0.3, 8, 500)
 DOMAINS = {
+    # Above the argument, where Bessel functions have no zeros.
+    "jv": (RNG.uniform(25, 100, 500), RNG.uniform(0, 25, 500)),
+    "yv": (RNG.uniform(25, 100, 500), RNG.uniform(0, 25, 500)),
+    **dict.fromkeys(("iv", "ive", "kv", "kve"), (ORDERS, SIZES)),
+    "hyp0f1": (SHAPES, SIZES),
+    "hyp1f1": (SHAPES, SHAPES, np.concatenate([RNG.uniform(-20, 0, 200), RNG.uniform(0, 100, 300)])),
+    "hyp2f1": (SHAPES, SHAPES, SHAPES, np.concatenate([RNG.uniform(-3, 0, 200), RNG.uniform(0, 0.99, 300)])),
     "gammaincinv": (LARGE_ENOUGH, BETWEEN),
     "gammainccinv": (LARGE_ENOUGH, BETWEEN),
     "betainc": (PARAMETERS, PARAMETERS, BETWEEN),

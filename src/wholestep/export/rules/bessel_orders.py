@@ -1,8 +1,8 @@
 """Bessel functions of any real order in graph words: from an order where both are known, up by their recurrence.
 
-Temme, "On the numerical evaluation of the ordinary Bessel function of the second kind" (1976): near 0 his series, beyond both
-continued fractions; for large numbers Debye's expansions. Above the argument J comes from Y, its quotient of two orders, and
-the Wronskian.
+Temme, "On the numerical evaluation of the ordinary Bessel function of the second kind" (1976): near 0 his series, then
+both continued fractions; for large numbers Debye's expansions. Above the argument J comes from Y, its quotient of two
+orders, and the Wronskian.
 """
 
 from __future__ import annotations

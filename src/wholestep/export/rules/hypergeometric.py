@@ -1,7 +1,7 @@
-"""Hypergeometric functions of real numbers in graph words: power series, steps of Taylor series, and linear transformations.
+"""Hypergeometric functions of real numbers in graph words: power series, steps of Taylor series, transformations.
 
-Abramowitz and Stegun, "Handbook of mathematical functions", chapters 13 and 15. Polynomials, which other solutions would
-drown, are summed, come from the recurrence of Laguerre's, or from 1 instead of 0.
+Abramowitz and Stegun, "Handbook of mathematical functions", chapters 9, 13 and 15. Polynomials, which other solutions
+would drown, are summed, come from the recurrence of Laguerre's, or from 1 instead of 0.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from wholestep.export.rules.bessel_orders import first_kind
 from wholestep.export.rules.incomplete import ENOUGH, state_where_done
-from wholestep.export.rules.modified_bessel import both_kinds, sine_of_turns
+from wholestep.export.rules.modified_bessel import both_kinds, is_odd, sine_of_turns
 from wholestep.export.rules.random_words import like
 from wholestep.export.rules.special import gamma_sign, is_integral, log_gamma, where_else
 from wholestep.export.rules.taylor_steps import (
@@ -208,31 +208,52 @@ def gauss_inside(a: Value, b: Value, c: Value, z: Value) -> Value:
     return factor * gauss_near(kept, where_else(low, c - other, other), c, at, rest)
 
 
-def gauss(a: Value, b: Value, c: Value, z: Value) -> Value:
-    """2F1; infinite where c is a pole or z beyond 1, unless the series ends."""
-    finite = isfinite(a) & isfinite(b) & isfinite(c) & isfinite(z)
-    ends, pole = is_pole(a) | is_pole(b), is_pole(c)
-    degree = minimum(where_else(is_pole(a), -a, math.inf), where_else(is_pole(b), -b, math.inf))
-    inside = finite & ~pole & (z < 1) & not_equal(z, like(z, 0.0))
-    found = gauss_inside(*[where_else(inside, v, number) for v, number in ((a, 1.0), (b, 1.0), (c, 1.0), (z, 0.5))])
-    short = finite & ends & ((pole & (degree <= -c)) | (~pole & (z > 1)))
-    p, q, r = (where_else(short, v, number) for v, number in ((a, -1.0), (b, 1.0), (c, 1.0)))
-    summed = polynomial(Equation(-1, r, -(p + q + 1), -(p * q)), where_else(short, z, 0.5))
-    at_one = equal(z, like(z, 1.0)) & finite & ~pole
-    p, q, r = (where_else(at_one & ~ends, v, number) for v, number in ((a, 0.25), (b, 0.25), (c, 1.0)))
+def gauss_at_one(a: Value, b: Value, c: Value, degree: Value) -> Value:
+    """2F1 at 1, with c no pole: 15.1.20, and of a polynomial of a finite degree also where that does not hold."""
+    ends = isfinite(degree)
+    p, q, r = (where_else(ends, like(v, number), v) for v, number in ((a, 0.25), (b, 0.25), (c, 1.0)))
     limit = gamma_quotient([r, maximum(r - p - q, like(r, 1e-300))], [r - p, r - q], like(r, 0.0))
     limit = where_else(r - p - q > 0, limit, math.inf)
-    first = is_pole(a) & (~is_pole(b) | (a >= b))
-    edge = below(
-        where_else(at_one & ends, c, 1.0),
-        where_else(at_one & ends, where_else(first, b, a), 0.0),
-        where_else(at_one & ends, degree, 0.0),
+    other = where_else(equal(degree, -a), b, a)
+    value = below(where_else(ends, c, 1.0), where_else(ends, other, 0.0), where_else(ends, degree, 0.0))
+    return where_else(ends, value, limit)
+
+
+def gauss_that_ends(a: Value, b: Value, c: Value, z: Value, degree: Value) -> tuple[Value, Value]:
+    """2F1 by its series where that is a polynomial in z beyond 1, or ends before c + n is 0, and where that is.
+
+    Where both are at the same time SciPy has numbers inside the unit circle only, and for a = c those of 15.1.8.
+    """
+    pole = is_pole(c)
+    both = pole & equal(degree, -c)
+    circle = (absolute(z) < 1) | equal(z, like(z, -1.0))
+    here = isfinite(degree) & ((~pole & (z > 1)) | (pole & (degree < -c)) | (both & circle))
+    p, q, r = (where_else(here, v, number) for v, number in ((a, -1.0), (b, 1.0), (c, 1.0)))
+    found = polynomial(Equation(-1, r, -(p + q + 1), -(p * q)), where_else(here, z, 0.5))
+    power = here & both & ~equal(b, c)
+    return where_else(power, exp(-b * log(1 - where_else(power, z, 0.0))), found), here
+
+
+def gauss(a: Value, b: Value, c: Value, z: Value) -> Value:
+    """2F1; infinite where c is a pole or z beyond 1, unless the series ends, or by 15.3.3 one that does."""
+    finite = isfinite(a) & isfinite(b) & isfinite(c) & isfinite(z)
+    s = c - a - b
+    turned = finite & (z > 1) & is_integral(s) & (s < 0) & (is_pole(c - a) | is_pole(c - b))
+    turned = turned & ~(is_pole(a) | is_pole(b) | is_pole(c))
+    a, b = where_else(turned, c - a, a), where_else(turned, c - b, b)
+    size = exp(where_else(turned, s, 0.0) * log(where_else(turned, z - 1, 1.0)))
+    factor = where_else(turned & is_odd(s), -size, size)
+    degree = minimum(where_else(is_pole(a), -a, math.inf), where_else(is_pole(b), -b, math.inf))
+    pole = is_pole(c)
+    inside, at_one = finite & ~pole & (z < 1) & not_equal(z, like(z, 0.0)), finite & ~pole & equal(z, like(z, 1.0))
+    found = gauss_inside(*[where_else(inside, v, number) for v, number in ((a, 1.0), (b, 1.0), (c, 1.0), (z, 0.5))])
+    edge = gauss_at_one(
+        *[where_else(at_one, v, number) for v, number in ((a, 0.25), (b, 0.25), (c, 1.0), (degree, math.inf))]
     )
-    limit = where_else(ends, edge, limit)
-    beyond = where_else(finite, like(z, math.inf), math.nan)
-    found = where_else(inside, found, where_else(at_one, limit, beyond))
-    found = where_else(short, summed, found)
-    return where_else(finite & equal(z, like(z, 0.0)) & ~(pole & ~short), like(z, 1.0), found)
+    summed, ends = gauss_that_ends(a, b, c, z, where_else(finite, degree, math.inf))
+    found = where_else(inside, found, where_else(at_one, edge, where_else(finite, like(z, math.inf), math.nan)))
+    found = where_else(ends, factor * summed, found)
+    return where_else(finite & equal(z, like(z, 0.0)), like(z, 1.0), found)
 
 
 HYPERGEOMETRIC_FUNCTIONS: Mapping[str, Callable[..., Value]] = {

@@ -1,8 +1,8 @@
-"""Modified Bessel functions of any real order in graph words: sums over equal steps of an integral, and Debye's expansions.
+"""Modified Bessel functions of any real order in graph words: sums over equal steps of an integral, Debye's expansions.
 
-With w**2 = v**2 + x**2 and s from -inf to inf, 2 exp(w - v arcsinh(v / x)) K is the integral of exp(-E), E(s) = w (cosh(s) - 1)
-+ v (sinh(s) - s), of which no part is negative: Watson, "A treatise on the theory of Bessel functions" (1922), 6.22, about the
-saddle point. I follows by its quotient of two orders, a continued fraction, and the Wronskian.
+With w**2 = v**2 + x**2, 2 exp(w - v arcsinh(v / x)) K is the integral of exp(-E) over all s, about the saddle point,
+E(s) = w (cosh(s) - 1) + v (sinh(s) - s), of which no part is negative: Watson, "A treatise on the theory of Bessel
+functions" (1922), 6.22. I follows by its quotient of two orders, a continued fraction, and the Wronskian.
 """
 
 from __future__ import annotations

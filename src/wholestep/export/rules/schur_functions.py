@@ -1,7 +1,7 @@
 """What follows from the complex Schur form: eigenvalues and vectors of any matrix, square roots, Sylvester's equation.
 
-Golub and Van Loan, "Matrix computations", 7.6; Bjorck and Hammarling, "A Schur method for the square root of a matrix" (1983);
-Bartels and Stewart, "Solution of the matrix equation AX + XB = C" (1972). Complex whatever the dtype, and in float64.
+Golub and Van Loan, "Matrix computations", 7.6; Bjorck and Hammarling, "A Schur method for the square root of a matrix"
+(1983); Bartels and Stewart, "Solution of the matrix equation AX + XB = C" (1972). All is complex, and in float64.
 """
 
 from __future__ import annotations

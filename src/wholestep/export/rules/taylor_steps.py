@@ -1,7 +1,7 @@
 """Solutions of hypergeometric differential equations in graph words, as Taylor series carried from point to point.
 
-z (1 + bend z) w'' + (first + slope z) w' + last w = 0. A step is so short that no term of its series is large beside their
-sum: Gil, Segura and Temme, "Numerical methods for special functions" (2007), 9.5.
+z (1 + bend z) w'' + (first + slope z) w' + last w = 0. A step is so short that no term of its series is large beside
+their sum: Gil, Segura and Temme, "Numerical methods for special functions" (2007), 9.5.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def carried(e: Equation, z: Value, target: Value, start: Solution) -> Solution:
 
 
 class Raised(NamedTuple):
-    """An equation whose `first` is moved up by a count, and True where the power series at 0 is gentle up to a target."""
+    """An equation whose `first` is moved up by a count, and where no term of its power series is large."""
 
     equation: Equation
     count: Value
