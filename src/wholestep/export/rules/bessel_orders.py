@@ -185,7 +185,9 @@ def raised(pair: Pair, v: Value, x: Value, count: Value) -> Pair:
     def step(n: Value, v: Value, x: Value, *state: Value) -> Sequence[Value]:
         *now, left = state
         j, y, j_next, y_next = now
-        return j_next / x, y_next / x, 2 * (v + n) * (j_next / x) - x * j, 2 * (v + n) * (y_next / x) - x * y, left - 1
+        above, factor = y_next / x, 2 * (v + n)
+        y_after = where_else(above > -math.inf, factor * above - x * y, -math.inf)
+        return j_next / x, above, factor * (j_next / x) - x * j, y_after, left - 1
 
     start = (*pair, count)
     found = state_where_done((v, x), start, step, lambda *state: state[4] > 0, MOST_ORDERS)

@@ -62,9 +62,8 @@ def modified_limit(v: Value, z: Value) -> Value:
     """0F1 of parameters below 1 and numbers above 0: 9.6.47 and 9.6.2, both parts apart, as one may overflow."""
     y, order = sqrt(z), 1 - v
     i, k = both_kinds(order, 2 * y)
-    scale = order * log(y)
-    share = sine_of_turns(order) * (2 / math.pi) * k.number
-    return gamma_quotient([v], [], scale + i.exponent) * i.number + gamma_quotient([v], [], scale + k.exponent) * share
+    first, second = (gamma_quotient([v], [], order * log(y) + f.exponent + log(f.number)) for f in (i, k))
+    return first + second * sine_of_turns(order) * (2 / math.pi)
 
 
 def confluent_limit(v: Value, z: Value) -> Value:
@@ -76,7 +75,7 @@ def confluent_limit(v: Value, z: Value) -> Value:
     e = Equation(0, where_else(far, like(v, 1.0), v_safe), like(z, 0.0), like(z, -1.0))
     near = where_else(far, like(z, 1.0), at)
     above, up = near > 0, raised(e, near)
-    grows = above & (up.count > 0)
+    grows = above & (up.added > 0)
     order, size = where_else(grows, e.first, 0.5), where_else(grows, near, 1.0)
     series = power_series(up.equation, where_else(above & ~grows, near, 0.0)).value
     steps = lowered(up, near, regular_solution(up, where_else(above, like(z, 0.0), near))).value

@@ -33,6 +33,12 @@ class Scaled(NamedTuple):
     number: Value
 
 
+def written_out(x: Scaled) -> Value:
+    """The number itself, by the exponential in halves: it may be finite where the exponential is not."""
+    half = exp(x.exponent / 2)
+    return half * x.number * half
+
+
 def exponential_rest(s: Value) -> Value:
     """exp(s) - 1 - s for s from -1 to 1."""
     return polynomial_in(s, REST) * s * s
@@ -132,7 +138,7 @@ def modified_second_kind(scaled: bool) -> Callable[[Value, Value], Value]:
         size, at = where_else(inside, order, 1.0), where_else(inside, x, 1.0)
         _, k = both_kinds(size, at)
         exponent = size * saddle(size, at, hypot(size, at)) - less_size(size, at) if scaled else k.exponent
-        found = where_else(inside, exp(exponent) * k.number, math.nan)
+        found = where_else(inside, written_out(Scaled(exponent, k.number)), math.nan)
         found = where_else(equal(x, like(x, 0.0)) & ~isnan(v), like(x, math.inf), found)
         return found if scaled else where_else(equal(x, like(x, math.inf)) & isfinite(v), like(x, 0.0), found)
 
@@ -159,9 +165,9 @@ def modified_first_kind(scaled: bool) -> Callable[[Value, Value], Value]:
         i, k = both_kinds(order, at)
         rise = less_size(order, at) - order * saddle(order, at, hypot(order, at)) if scaled else i.exponent
         share = where_else((v < 0) & inside, sine_of_turns(order), 0.0) * (2 / math.pi)
-        fall = exp(k.exponent - at) if scaled else exp(k.exponent)
-        other = where_else(equal(share, like(x, 0.0)), like(x, 0.0), share * k.number * fall)
-        found = exp(rise) * i.number + other
+        fall = written_out(Scaled(k.exponent - at if scaled else k.exponent, k.number))
+        other = where_else(equal(share, like(x, 0.0)), like(x, 0.0), share * fall)
+        found = written_out(Scaled(rise, i.number)) + other
         found = where_else(inside, where_else((x < 0) & is_odd(v), -found, found), math.nan)
         found = where_else(equal(absolute(v), like(v, math.inf)) & isfinite(x), like(x, 0.0), found)
         pole = (v < 0) & ~is_integral(v)

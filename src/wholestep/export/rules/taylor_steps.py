@@ -118,7 +118,7 @@ class Raised(NamedTuple):
     """An equation whose `first` is moved up by a count, and where no term of its power series is large."""
 
     equation: Equation
-    count: Value
+    added: Value
     gentle: Value
 
 
@@ -166,6 +166,6 @@ def lowered(r: Raised, z: Value, w: Solution) -> Solution:
         change = (first * derivative + second) / below
         return total, where_else(isfinite(change), change, total), below, left - 1
 
-    start = (*w, e.first, r.count)
+    start = (*w, e.first, r.added)
     found = state_where_done((e.slope, e.last, z), start, step, lambda *state: state[3] > 0)
     return Solution(found[0], found[1])
