@@ -23,7 +23,7 @@ VALUES: dict[str, list[list[float]]] = json.loads((Path(__file__).parent / "spec
 """Arguments and the function's number there: negative and large orders, polynomials, numbers near 1."""
 FORMULAS = {name: f for table in SPECIAL_TABLES for name, f in table.items()}
 INF, NAN = np.inf, np.nan
-ORDERS = [0.0, -0.0, 0.5, 1.0, 2.0, 2.5, -0.5, -1.0, -2.0, -2.5, -3.0, 60.5, 94.5, 1e4]
+ORDERS = [0.0, -0.0, 0.5, 1.0, 2.0, 2.5, -0.5, -1.0, -2.0, -2.5, -3.0, 60.5, 1e4]
 NUMBERS = [0.0, -0.0, 1.0, 0.3, 1e-4, -1.0, -5.0, 1e3, -1e3, 1e5, 1e8, INF, -INF, NAN]
 PAIRS = [
     (1.0, 2.0),
