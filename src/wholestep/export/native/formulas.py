@@ -21,8 +21,8 @@ from wholestep.export.rules.jacobi import eigenvalues_and_vectors, singular_valu
 from wholestep.export.rules.matrices import eliminated_matrix, lower_factor, reflected, solved_in_triangles, substituted
 from wholestep.export.rules.modified_bessel import MODIFIED_FUNCTIONS
 from wholestep.export.rules.schur_functions import (
-    eigenvalues_and_vectors as any_eigenvalues,
-    square_root,
+    eigenvalues_of_any,
+    principal_root,
     sylvester_solution,
 )
 from wholestep.export.rules.special import FUNCTIONS
@@ -103,7 +103,7 @@ def finite_first(f: Callable[..., Sequence[Value]], at: int, what: str) -> Calla
 def any_eigenvectors(a: Value) -> Sequence[Value]:
     """Eigenvalues and vectors of any matrices whose numbers are finite."""
     a = demand(a, isfinite(a), "Array must not contain infs or NaNs")
-    values, vectors = any_eigenvalues(a)
+    values, vectors = eigenvalues_of_any(a)
     found = demand(values, isfinite(values), "Eigenvalues did not converge")
     dtype = dtypes.complex_of(a.dtype)
     return as_dtype(found, dtype), as_dtype(vectors, dtype)
@@ -127,7 +127,7 @@ MATRIX_FORMULAS: Mapping[str, Expansion] = {
     "svd": via_double(finite_first(singular_vectors, 1, "SVD")),
     "svdvals": via_double(finite_first(lambda a: [singular_values(a)], 0, "SVD")),
     "eig": any_eigenvectors,
-    "sqrtm": square_root,
+    "sqrtm": principal_root,
     "solve_sylvester": sylvester_solutions,
     "eigh": via_double(finite_first(eigenvalues_and_vectors, 0, "Eigenvalues")),
 }

@@ -90,14 +90,14 @@ def temme_series(v: Value, x: Value) -> tuple[Value, Value]:
     return -total, -2 * other
 
 
-class Quotient(NamedTuple):
+class OrderQuotient(NamedTuple):
     """J of the next order over J and x, and the sign of J."""
 
     ratio: Value
     sign: Value
 
 
-def quotient(v: Value, x: Value) -> Quotient:
+def order_quotient(v: Value, x: Value) -> OrderQuotient:
     """The quotient of two orders by its continued fraction, which takes about x terms; near 0 the limit."""
     x = maximum(x, like(x, TINY))
 
@@ -113,7 +113,7 @@ def quotient(v: Value, x: Value) -> Quotient:
     first = x / (2 * (v + 1))
     start = like(x, 1e300), first, first, like(x, 1.0), like(x, 0.0)
     found = state_where_done((v, x), start, step, lambda c, d, h, s, ratio: absolute(ratio - 1) > CONVERGED)
-    return Quotient(found[2] / x, found[3])
+    return OrderQuotient(found[2] / x, found[3])
 
 
 def logarithmic_slope(v: Value, x: Value) -> tuple[Value, Value]:
@@ -137,7 +137,7 @@ def logarithmic_slope(v: Value, x: Value) -> tuple[Value, Value]:
 def by_fractions(v: Value, x: Value) -> Pair:
     """Both of an order of up to 1/2, for x from `NEAR` on."""
     p, q = logarithmic_slope(v, x)
-    found = quotient(v, x)
+    found = order_quotient(v, x)
     gamma = (p - (v / x - found.ratio * x)) / q
     size = found.sign * sqrt((2 / math.pi) / (x * q)) / hypot(gamma, like(x, 1.0))
     j, y = size, size * gamma
@@ -167,7 +167,7 @@ def known_pair(v: Value, x: Value) -> Pair:
     small, large = where_else(near, x, 1.0), where_else(far, x, FAR)
     order = where_else(far, like(v, 0.0), v)
     y, y_next = temme_series(where_else(near, v, 0.0), small)
-    ratio = quotient(where_else(near, v, 0.0), small).ratio
+    ratio = order_quotient(where_else(near, v, 0.0), small).ratio
     square = small * small
     j = (2 / math.pi) / (ratio * square * y - y_next)
     middle = by_fractions(where_else(near, like(v, 0.0), order), where_else(near | far, like(x, NEAR), x))
@@ -179,7 +179,7 @@ def known_pair(v: Value, x: Value) -> Pair:
     return Pair(*chosen)
 
 
-def raised(pair: Pair, v: Value, x: Value, count: Value) -> Pair:
+def raised_pair(pair: Pair, v: Value, x: Value, count: Value) -> Pair:
     """Both of an order that is larger by a count."""
 
     def step(n: Value, v: Value, x: Value, *state: Value) -> Sequence[Value]:
@@ -194,7 +194,7 @@ def raised(pair: Pair, v: Value, x: Value, count: Value) -> Pair:
     return Pair(*found[:4])
 
 
-def depth(v: Value, x: Value) -> Value:
+def depth_below_order(v: Value, x: Value) -> Value:
     """The logarithm of how small J is beside its size at its own order; 0 where v < x."""
     above = v > x
     order, at = where_else(above, v, 2.0), where_else(above, x, 1.0)
@@ -204,9 +204,9 @@ def depth(v: Value, x: Value) -> Value:
     return where_else(above, order * angle - sqrt((order - at) * (order + at)), 0.0)
 
 
-def both_kinds(v: Value, x: Value) -> tuple[Value, Value]:
+def oscillating_pair(v: Value, x: Value) -> tuple[Value, Value]:
     """J and Y of orders from 0 on and finite numbers above 0."""
-    deep = depth(v, x) > DEEP
+    deep = depth_below_order(v, x) > DEEP
     order = where_else(deep, like(v, 0.0), v)
     whole, far = floor(order + 0.5), x > FAR
     large = where_else(far, x, FAR)
@@ -214,39 +214,39 @@ def both_kinds(v: Value, x: Value) -> tuple[Value, Value]:
     count = where_else(far, maximum(floor(order - highest) + 1, like(x, 0.0)), whole)
     count = where_else(count > floor(order), where_else(far, floor(order), whole), count)
     at = order - count
-    pair = raised(known_pair(at, x), at, x, count)
+    pair = raised_pair(known_pair(at, x), at, x, count)
     above = order > x
     top, below = where_else(above, order, 1.0), where_else(above, x, 0.5)
-    ratio = quotient(top, below).ratio * (below * below)
+    ratio = order_quotient(top, below).ratio * (below * below)
     j = where_else(above, (2 / math.pi) / (ratio * pair.y - pair.y_next), pair.j)
     j = where_else(above & ~(pair.y_next > -math.inf), like(x, 0.0), j)
     return where_else(deep, like(x, 0.0), j), where_else(deep, like(x, -math.inf), pair.y)
 
 
-def times(share: Value, found: Value) -> Value:
+def share_of(share: Value, found: Value) -> Value:
     """A product that is 0 where a share is, whatever it is a share of."""
     return where_else(equal(share, like(share, 0.0)), like(share, 0.0), share * found)
 
 
-def turned(v: Value, x: Value) -> tuple[Value, Value]:
+def of_either_sign(v: Value, x: Value) -> tuple[Value, Value]:
     """J and Y of any orders and finite numbers above 0; Abramowitz and Stegun, 9.1.2."""
-    j, y = both_kinds(absolute(v), x)
+    j, y = oscillating_pair(absolute(v), x)
     low = v < 0
     s = where_else(low, sine_of_turns(absolute(v)), 0.0)
     c = where_else(low, sine_of_turns(absolute(v) + 0.5), 1.0)
-    return times(c, j) - times(s, y), times(s, j) + times(c, y)
+    return share_of(c, j) - share_of(s, y), share_of(s, j) + share_of(c, y)
 
 
-def reached(v: Value, x: Value) -> Value:
+def within_reach(v: Value, x: Value) -> Value:
     """True for orders that are small, or clearly below x."""
     return (absolute(v) < LARGEST) | (isfinite(v) & (absolute(v) < x / 2))
 
 
-def first_kind(v: Value, x: Value) -> Value:
+def first_kind_of_order(v: Value, x: Value) -> Value:
     """J; below 0 only of integers."""
     size = absolute(x)
-    inside = (size > 0) & isfinite(x) & reached(v, size) & ((x > 0) | is_integral(v))
-    found, _ = turned(where_else(inside, v, 1.0), where_else(inside, size, 1.0))
+    inside = (size > 0) & isfinite(x) & within_reach(v, size) & ((x > 0) | is_integral(v))
+    found, _ = of_either_sign(where_else(inside, v, 1.0), where_else(inside, size, 1.0))
     found = where_else(inside, where_else((x < 0) & is_odd(v), -found, found), math.nan)
     found = where_else((absolute(v) >= LARGEST) & (size < absolute(v) / 2) & isfinite(x), like(x, 0.0), found)
     pole = where_else(sine_of_turns(absolute(v)) > 0, like(x, math.inf), -math.inf)
@@ -255,15 +255,15 @@ def first_kind(v: Value, x: Value) -> Value:
     return where_else(equal(x, like(x, 0.0)), at_zero, found)
 
 
-def second_kind(v: Value, x: Value) -> Value:
+def second_kind_of_order(v: Value, x: Value) -> Value:
     """Y: minus infinity at 0, NaN below."""
-    inside = (x > 0) & isfinite(x) & reached(v, x)
-    _, found = turned(where_else(inside, v, 1.0), where_else(inside, x, 1.0))
+    inside = (x > 0) & isfinite(x) & within_reach(v, x)
+    _, found = of_either_sign(where_else(inside, v, 1.0), where_else(inside, x, 1.0))
     found = where_else(inside, found, math.nan)
     mirrored = (v < 0) & (sine_of_turns(absolute(v) + 0.5) < 0)
     at_zero = where_else(mirrored, like(x, math.inf), where_else(equal(v, v), like(x, -math.inf), v))
     return where_else(equal(x, like(x, 0.0)), at_zero, found)
 
 
-ORDER_FUNCTIONS: Mapping[str, Callable[..., Value]] = {"jv": first_kind, "yv": second_kind}
+ORDER_FUNCTIONS: Mapping[str, Callable[..., Value]] = {"jv": first_kind_of_order, "yv": second_kind_of_order}
 """Bessel functions whose order is an array."""

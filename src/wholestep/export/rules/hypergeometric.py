@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from wholestep.export.rules.bessel_orders import first_kind
+from wholestep.export.rules.bessel_orders import first_kind_of_order
 from wholestep.export.rules.incomplete import ENOUGH, state_where_done
 from wholestep.export.rules.modified_bessel import both_kinds, is_odd, sine_of_turns
 from wholestep.export.rules.random_words import like
@@ -17,11 +17,11 @@ from wholestep.export.rules.special import gamma_sign, is_integral, log_gamma, w
 from wholestep.export.rules.taylor_steps import (
     Equation,
     Solution,
-    carried,
+    carried_on,
     lowered,
-    power_series,
     raised,
     regular_solution,
+    series_at_zero,
 )
 from wholestep.ir.graph import Value
 from wholestep.primitives.arithmetic import abs as absolute, maximum, minimum
@@ -55,7 +55,7 @@ def gamma_quotient(above: Sequence[Value], below: Sequence[Value], exponent: Val
 def bessel_limit(v: Value, z: Value) -> Value:
     """0F1 far below 0: 9.1.69."""
     y = sqrt(-z)
-    return gamma_quotient([v], [], (1 - v) * log(y)) * first_kind(v - 1, 2 * y)
+    return gamma_quotient([v], [], (1 - v) * log(y)) * first_kind_of_order(v - 1, 2 * y)
 
 
 def modified_limit(v: Value, z: Value) -> Value:
@@ -77,7 +77,7 @@ def confluent_limit(v: Value, z: Value) -> Value:
     above, up = near > 0, raised(e, near)
     grows = above & (up.added > 0)
     order, size = where_else(grows, e.first, 0.5), where_else(grows, near, 1.0)
-    series = power_series(up.equation, where_else(above & ~grows, near, 0.0)).value
+    series = series_at_zero(up.equation, where_else(above & ~grows, near, 0.0)).value
     steps = lowered(up, near, regular_solution(up, where_else(above, like(z, 0.0), near))).value
     found = where_else(grows, modified_limit(order, size), where_else(above, series, steps))
     found = where_else(far, beyond, found)
@@ -99,7 +99,7 @@ def laguerre(n: Value, b: Value, x: Value) -> Solution:
     return Solution(value, where_else(some, n * (found[1] - found[0]) / x, 0.0))
 
 
-def polynomial(e: Equation, z: Value) -> Value:
+def ended_series(e: Equation, z: Value) -> Value:
     """The power series at 0 of a solution that ends, up to its end."""
 
     def step(n: Value, first: Value, slope: Value, last: Value, z: Value, term: Value, total: Value) -> Sequence[Value]:
@@ -155,7 +155,7 @@ def confluent(a: Value, b: Value, x: Value) -> Value:
     found = confluent_inside(*[where_else(inside, v, 1.0) for v in (a, b, x)])
     short = finite & pole & is_pole(a) & (a >= b) & (a < 0)
     order, at = where_else(short, a, -1.0), where_else(short, x, 1.0)
-    summed = polynomial(Equation(0, where_else(short, b, -1.0), like(x, -1.0), -order), at)
+    summed = ended_series(Equation(0, where_else(short, b, -1.0), like(x, -1.0), -order), at)
     at_end = where_else(x > 0, like(x, math.inf), where_else(equal(x, x), like(x, 0.0), x))
     at_end = where_else((a > 0) & (b > 0) & isfinite(a) & isfinite(b) & ~isfinite(x), at_end, math.nan)
     found = where_else(inside, found, where_else(finite, like(x, 1.0), at_end))
@@ -163,7 +163,7 @@ def confluent(a: Value, b: Value, x: Value) -> Value:
     return where_else(short, summed, where_else(infinite, like(x, math.inf), found))
 
 
-def below(c: Value, other: Value, n: Value) -> Value:
+def value_at_one(c: Value, other: Value, n: Value) -> Value:
     """(c - other)_n / (c)_n, the value at 1 of a polynomial of degree n."""
 
     def step(k: Value, c: Value, other: Value, total: Value, left: Value) -> Sequence[Value]:
@@ -183,7 +183,7 @@ def gauss_near(a: Value, b: Value, c: Value, z: Value, rest: Value) -> Value:
     mirrored = near & (s < 0) & (is_pole(a) | is_pole(b))
     first = is_pole(a) & (~is_pole(b) | (a >= b))
     n, other = where_else(mirrored, where_else(first, -a, -b), 0.0), where_else(first, b, a)
-    ends = below(where_else(mirrored, c, 1.0), where_else(mirrored, other, 0.0), n)
+    ends = value_at_one(where_else(mirrored, c, 1.0), where_else(mirrored, other, 0.0), n)
     e = Equation(-1, where_else(mirrored, 1 - s, c), -(a + b + 1), -(a * b))
     whole = near & (c < 1) & (z < NEAR_ONE) & raised(e, z).gentle
     middle = where_else(mirrored, rest, where_else(whole, z, minimum(z, like(z, 0.5))))
@@ -192,7 +192,7 @@ def gauss_near(a: Value, b: Value, c: Value, z: Value, rest: Value) -> Value:
     onward = near & ~mirrored & ~whole
     half = like(z, 0.5)
     about_one = Equation(-1, where_else(onward, 1 - s, 1.0), e.slope, e.last)
-    last = carried(about_one, half, where_else(onward, rest, half), Solution(w.value, -w.slope))
+    last = carried_on(about_one, half, where_else(onward, rest, half), Solution(w.value, -w.slope))
     return factor * where_else(mirrored, ends * w.value, where_else(onward, last.value, w.value))
 
 
@@ -214,7 +214,7 @@ def gauss_at_one(a: Value, b: Value, c: Value, degree: Value) -> Value:
     limit = gamma_quotient([r, maximum(r - p - q, like(r, 1e-300))], [r - p, r - q], like(r, 0.0))
     limit = where_else(r - p - q > 0, limit, math.inf)
     other = where_else(equal(degree, -a), b, a)
-    value = below(where_else(ends, c, 1.0), where_else(ends, other, 0.0), where_else(ends, degree, 0.0))
+    value = value_at_one(where_else(ends, c, 1.0), where_else(ends, other, 0.0), where_else(ends, degree, 0.0))
     return where_else(ends, value, limit)
 
 
@@ -228,7 +228,7 @@ def gauss_that_ends(a: Value, b: Value, c: Value, z: Value, degree: Value) -> tu
     circle = (absolute(z) < 1) | equal(z, like(z, -1.0))
     here = isfinite(degree) & ((~pole & (z > 1)) | (pole & (degree < -c)) | (both & circle))
     p, q, r = (where_else(here, v, number) for v, number in ((a, -1.0), (b, 1.0), (c, 1.0)))
-    found = polynomial(Equation(-1, r, -(p + q + 1), -(p * q)), where_else(here, z, 0.5))
+    found = ended_series(Equation(-1, r, -(p + q + 1), -(p * q)), where_else(here, z, 0.5))
     power = here & both & ~equal(b, c)
     return where_else(power, exp(-b * log(1 - where_else(power, z, 0.0))), found), here
 

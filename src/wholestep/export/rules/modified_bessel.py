@@ -26,14 +26,14 @@ REST = tuple([1 / math.factorial(k + 2) for k in range(17)])
 """Coefficients of (exp(s) - 1 - s) / s**2."""
 
 
-class Scaled(NamedTuple):
+class WithExponent(NamedTuple):
     """A function exp(exponent) times a number that neither overflows nor vanishes."""
 
     exponent: Value
     number: Value
 
 
-def written_out(x: Scaled) -> Value:
+def written_out(x: WithExponent) -> Value:
     """The number itself, by the exponential in halves: it may be finite where the exponential is not."""
     half = exp(x.exponent / 2)
     return half * x.number * half
@@ -54,7 +54,7 @@ def far_from_the_saddle(s: Value, v: Value, d: Value) -> tuple[Value, Value]:
     return ahead, behind
 
 
-def second_kind_of(v: Value, x: Value) -> Scaled:
+def second_kind_of(v: Value, x: Value) -> WithExponent:
     """K of orders from 0 on and finite numbers above 0, for w below `LARGE`; with d = w - v.
 
     E(s) = d (cosh(s) - 1) + v (exp(s) - 1 - s).
@@ -74,7 +74,7 @@ def second_kind_of(v: Value, x: Value) -> Scaled:
 
     start = like(x, 2.0), like(x, 1.0)
     _, total = state_where_done((v, d, h), start, step, lambda term, total: term > total * ENOUGH)
-    return Scaled(saddle_exponent(v, x, w), total * h / 2)
+    return WithExponent(saddle_exponent(v, x, w), total * h / 2)
 
 
 def saddle_exponent(v: Value, x: Value, w: Value) -> Value:
@@ -89,7 +89,7 @@ def saddle(v: Value, x: Value, w: Value) -> Value:
     return where_else(steep, log(where_else(steep, v + w, 1.0)) - log(x), arcsinh(ratio))
 
 
-def quotient(v: Value, x: Value) -> Value:
+def modified_quotient(v: Value, x: Value) -> Value:
     """I of the order v + 1 over that of v, divided by x, by its continued fraction; of x below `LARGE`."""
 
     def step(n: Value, v: Value, square: Value, c: Value, d: Value, h: Value, ratio: Value) -> Sequence[Value]:
@@ -100,17 +100,19 @@ def quotient(v: Value, x: Value) -> Value:
 
     first = 0.5 / (v + 1)
     start = like(x, 1e300), first, first, like(x, 0.0)
-    found = state_where_done((v, x * x), start, step, lambda c, d, h, ratio: absolute(ratio - 1) > CONVERGED)
+    found = state_where_done((v, x * x), start, step, lambda *state: absolute(state[3] - 1) > CONVERGED)
     return found[2]
 
 
-def both_kinds(v: Value, x: Value) -> tuple[Scaled, Scaled]:
+def both_kinds(v: Value, x: Value) -> tuple[WithExponent, WithExponent]:
     """I and K of orders from 0 on and finite numbers above 0; the exponent of I is less that of K."""
     w = hypot(v, x)
     large = w > LARGE
     order, at = where_else(large, like(x, 1.0), v), where_else(large, like(x, 1.0), x)
     k, after = second_kind_of(order, at), second_kind_of(order + 1, at)
-    i = 1 / (after.number * exp(after.exponent - k.exponent + log(at)) + at * at * quotient(order, at) * k.number)
+    i = 1 / (
+        after.number * exp(after.exponent - k.exponent + log(at)) + at * at * modified_quotient(order, at) * k.number
+    )
     far = where_else(large, w, LARGE)
     share = where_else(large, v, 0.0) / far
     terms = debye_terms(far, share * share)
@@ -121,7 +123,7 @@ def both_kinds(v: Value, x: Value) -> tuple[Scaled, Scaled]:
     exponent = saddle_exponent(v, x, w)
     first = where_else(large, (even + odd) / root * (1 / math.sqrt(2 * math.pi)), i)
     second = where_else(large, (even - odd) / root * math.sqrt(math.pi / 2), k.number)
-    return Scaled(-exponent, first), Scaled(exponent, second)
+    return WithExponent(-exponent, first), WithExponent(exponent, second)
 
 
 def less_size(v: Value, x: Value) -> Value:
@@ -138,7 +140,7 @@ def modified_second_kind(scaled: bool) -> Callable[[Value, Value], Value]:
         size, at = where_else(inside, order, 1.0), where_else(inside, x, 1.0)
         _, k = both_kinds(size, at)
         exponent = size * saddle(size, at, hypot(size, at)) - less_size(size, at) if scaled else k.exponent
-        found = where_else(inside, written_out(Scaled(exponent, k.number)), math.nan)
+        found = where_else(inside, written_out(WithExponent(exponent, k.number)), math.nan)
         found = where_else(equal(x, like(x, 0.0)) & ~isnan(v), like(x, math.inf), found)
         return found if scaled else where_else(equal(x, like(x, math.inf)) & isfinite(v), like(x, 0.0), found)
 
@@ -165,9 +167,9 @@ def modified_first_kind(scaled: bool) -> Callable[[Value, Value], Value]:
         i, k = both_kinds(order, at)
         rise = less_size(order, at) - order * saddle(order, at, hypot(order, at)) if scaled else i.exponent
         share = where_else((v < 0) & inside, sine_of_turns(order), 0.0) * (2 / math.pi)
-        fall = written_out(Scaled(k.exponent - at if scaled else k.exponent, k.number))
+        fall = written_out(WithExponent(k.exponent - at if scaled else k.exponent, k.number))
         other = where_else(equal(share, like(x, 0.0)), like(x, 0.0), share * fall)
-        found = written_out(Scaled(rise, i.number)) + other
+        found = written_out(WithExponent(rise, i.number)) + other
         found = where_else(inside, where_else((x < 0) & is_odd(v), -found, found), math.nan)
         found = where_else(equal(absolute(v), like(v, math.inf)) & isfinite(x), like(x, 0.0), found)
         pole = (v < 0) & ~is_integral(v)

@@ -55,13 +55,13 @@ STUCK = 10
 """The sweeps without a new 0 after which another shift is tried."""
 
 
-def numbered(x: Value) -> Value:
+def places_of(x: Value) -> Value:
     """The place of each element along the last axis."""
     found: Value = iota(shape=x.shape, axis=x.ndim - 1, dtype=INTEGER)
     return found
 
 
-def picked(x: Value, at: Value) -> Value:
+def picked_number(x: Value, at: Value) -> Value:
     """The elements of vectors at one place each, as a mask says."""
     found: Value = sum_(keep_where(x, at), axes=(x.ndim - 1,))
     return found
@@ -86,10 +86,10 @@ def hessenberg(a: Value) -> tuple[Value, Value]:
 
     def step(h: Value, z: Value, k: Value) -> Sequence[Value]:
         here = read_column(h, k)
-        places = numbered(here)
+        places = places_of(here)
         here = keep_where(here, less(repeated_number(k, places), places))
         first = is_place(places, k + 1)
-        top, length = picked(here, first), sqrt(real_part(sum_(here * conj(here), axes=(depth,))))
+        top, length = picked_number(here, first), sqrt(real_part(sum_(here * conj(here), axes=(depth,))))
         size = modulus(top)
         v = here + keep_where(along_columns(phase_of(top, size) * as_dtype(length, a.dtype), here.shape), first)
         factor = as_dtype(safely_divided(ones(length.type), length * (length + size)), a.dtype)
@@ -108,7 +108,7 @@ def triangle_and_one(h: Value) -> Value:
     return keep_where(h, row(h.shape) <= column(h.shape) + 1)
 
 
-def is_below(shape: Shape) -> Value:
+def on_subdiagonal(shape: Shape) -> Value:
     """A mask of the diagonal below the main one."""
     return row(shape).equals(column(shape) + 1)
 
@@ -118,11 +118,11 @@ def deflated(t: Value) -> tuple[Value, Value, Value]:
 
     The rows are those of the last such block; they are the same where there is none.
     """
-    size, at = modulus(diagonal(t)), is_below(t.shape)
+    size, at = modulus(diagonal(t)), on_subdiagonal(t.shape)
     before = sum_(keep_where(along_rows(size, t.shape), at), axes=(t.ndim - 1,))
     below = modulus(sum_(keep_where(t, at), axes=(t.ndim - 1,)))
     kept = below > (size + before) * ROUNDING
-    places, last_axis = numbered(kept), (kept.ndim - 1,)
+    places, last_axis = places_of(kept), (kept.ndim - 1,)
     none = zeros(places.type)
     high = max_(select(kept, places, none), axes=last_axis)
     low = max_(select(~kept & (places <= along_columns(high, places.shape)), places, none), axes=last_axis)
@@ -159,7 +159,7 @@ def turned_pair(x: Value, y: Value, c: Value, s: Value) -> tuple[Value, Value]:
     return c * x + s * y, c * y - conj(s) * x
 
 
-def rotated(shift: Value, low: Value, high: Value, t: Value, z: Value, k: Value) -> Sequence[Value]:
+def rotated_lines(shift: Value, low: Value, high: Value, t: Value, z: Value, k: Value) -> Sequence[Value]:
     """One rotation of rows k and k + 1, and of columns of both factors, of matrices whose block has them."""
     down, across = t.ndim - 2, t.ndim - 1
     mine, after = repeated_number(k, low), k + 1
@@ -193,7 +193,7 @@ def with_line(x: Value, line: Value, k: Value, axis: int) -> Value:
     return found
 
 
-def schur_form(a: Value) -> tuple[Value, Value]:
+def complex_schur_form(a: Value) -> tuple[Value, Value]:
     """t, an upper triangle, and the unitary z of complex matrices."""
     n = a.shape[-1]
     if n < 2 or a.type.size == 0:
@@ -201,7 +201,7 @@ def schur_form(a: Value) -> tuple[Value, Value]:
 
     def sweep(count: Value, t: Value, z: Value, low: Value, high: Value, stuck: Value) -> Sequence[Value]:
         shift = wilkinson_shift(t, high, stuck)
-        t, z = for_each_place(rotated, (shift, low, high), (t, z), n - 1, False)
+        t, z = for_each_place(rotated_lines, (shift, low, high), (t, z), n - 1, False)
         t, first, last = deflated(triangle_and_one(t))
         same = first.equals(low) & last.equals(high) & ~stuck.equals(STUCK)
         return count + 1, t, z, first, last, keep_where(stuck + 1, same)

@@ -1,4 +1,4 @@
-"""What follows from the complex Schur form: eigenvalues and vectors of any matrix, square roots, Sylvester's equation.
+"""Consequences of the complex Schur form: eigenvalues and vectors of any matrix, square roots, Sylvester's equation.
 
 Golub and Van Loan, "Matrix computations", 7.6; Bjorck and Hammarling, "A Schur method for the square root of a matrix"
 (1983); Bartels and Stewart, "Solution of the matrix equation AX + XB = C" (1972). All is complex, and in float64.
@@ -21,7 +21,7 @@ from wholestep.export.rules.matrices import (
     substituted,
 )
 from wholestep.export.rules.random_words import like
-from wholestep.export.rules.schur import ROUNDING, picked, safely_divided, schur_form
+from wholestep.export.rules.schur import ROUNDING, complex_schur_form, picked_number, safely_divided
 from wholestep.ir.graph import Value
 from wholestep.lower.legalize.matrix_functions import modulus, root_by_schur_form
 from wholestep.primitives.arithmetic import abs as absolute, imag, make_complex, maximum, real
@@ -64,7 +64,7 @@ def vectors_of_triangles(t: Value, values: Value) -> Value:
         here, after = is_place(places, k), less(repeated_number(k, places), places)
         others = reshape(keep_where(mine, ~here), shape=(*mine.shape[:-1], 1, mine.shape[-1]))
         total = reshape(mm(others, y), shape=mine.shape)
-        apart = along_columns(picked(mine, here), mine.shape) - values
+        apart = along_columns(picked_number(mine, here), mine.shape) - values
         apart = select(modulus(apart) < least, as_dtype(least, t.dtype), apart)
         found = select(here, ones(mine.type), keep_where(-total / apart, after))
         y = select(is_place(row(y.shape), k), along_rows(found, y.shape), y)
@@ -88,13 +88,13 @@ def at_unit_length(v: Value) -> Value:
     return v * along_rows(turn, v.shape)
 
 
-def eigenvalues_and_vectors(a: Value) -> Sequence[Value]:
+def eigenvalues_of_any(a: Value) -> Sequence[Value]:
     """Eigenvalues and vectors of any matrix; those of a real one are real where their imaginary parts are rounding."""
     wide = cast(a, dtype=WIDE)
     if a.type.size == 0:
         return diagonal(wide), wide
     small, most = at_unit_size(wide)
-    t, z = schur_form(small)
+    t, z = complex_schur_form(small)
     values = diagonal(t)
     v = at_unit_length(mm(z, vectors_of_triangles(t, values)))
     values = values * as_dtype(for_each_matrix(most, values.shape), WIDE)
@@ -108,19 +108,19 @@ def eigenvalues_and_vectors(a: Value) -> Sequence[Value]:
     return values, v
 
 
-def square_root(a: Value) -> Sequence[Value]:
+def principal_root(a: Value) -> Sequence[Value]:
     """The principal square root."""
     if a.type.size == 0:
         return (a,)
     small, most = at_unit_size(cast(a, dtype=WIDE))
-    t, z = schur_form(small)
+    t, z = complex_schur_form(small)
     return root_by_schur_form(a, t * as_dtype(for_each_matrix(most, t.shape), WIDE), z)
 
 
 def sylvester_solution(a: Value, b: Value, q: Value) -> tuple[Value, Value]:
     """x with a x + x b = q, and for each matrix and pair of eigenvalues whether their sum is not 0."""
     wide = [cast(x, dtype=WIDE) for x in (a, b, q)]
-    (r, u), (s, v) = schur_form(wide[0]), schur_form(wide[1])
+    (r, u), (s, v) = complex_schur_form(wide[0]), complex_schur_form(wide[1])
     f = mm(mh(u), mm(wide[2], v))
 
     def step(r: Value, s: Value, f: Value, y: Value, k: Value) -> Sequence[Value]:
@@ -129,7 +129,7 @@ def sylvester_solution(a: Value, b: Value, q: Value) -> tuple[Value, Value]:
         at = is_place(places, k)
         before = reshape(keep_where(mine, ~at), shape=(*mine.shape, 1))
         right = reshape(read_column(f, k), shape=(*f.shape[:-1], 1)) - mm(y, before)
-        x = substituted(r + scaled_identity(picked(mine, at), r.type), right, lower=False, unit=False, trans=0)
+        x = substituted(r + scaled_identity(picked_number(mine, at), r.type), right, lower=False, unit=False, trans=0)
         return [select(is_place(column(y.shape), k), along_columns(reshape(x, shape=y.shape[:-1]), y.shape), y)]
 
     y = for_each_place(step, (r, s, f), (zeros(f.type),), s.shape[-1], False)[0]

@@ -47,7 +47,7 @@ def growth(e: Equation, k: float) -> Value:
     return -(e.slope * k + e.last + float(e.bend * k * (k - 1))) / ((e.first + k) * (k + 1))
 
 
-def power_series(e: Equation, z: Value) -> Solution:
+def series_at_zero(e: Equation, z: Value) -> Solution:
     """The solution that is 1 at 0, by its power series there."""
 
     def step(n: Value, first: Value, slope: Value, last: Value, z: Value, *state: Value) -> Sequence[Value]:
@@ -92,7 +92,7 @@ def step_length(e: Equation, z: Value, left: Value) -> Value:
     return minimum(minimum(left, room), minimum(2 / rate, 1.5 / turn))
 
 
-def carried(e: Equation, z: Value, target: Value, start: Solution) -> Solution:
+def carried_on(e: Equation, z: Value, target: Value, start: Solution) -> Solution:
     """A solution from a point other than 0 to another one on the same side of it."""
 
     def step(n: Value, first: Value, slope: Value, last: Value, target: Value, *state: Value) -> Sequence[Value]:
@@ -141,10 +141,10 @@ def regular_solution(r: Raised, target: Value) -> Solution:
     reach = minimum(0.7 / maximum(steepness(e), like(target, 1e-300)), like(target, 0.3 if e.bend else 1.5))
     size = absolute(target)
     near = copysign(where_else(r.gentle, size, minimum(size, reach)), target)
-    return carried(e, stop(near), stop(target), power_series(e, near))
+    return carried_on(e, other_than_zero(near), other_than_zero(target), series_at_zero(e, near))
 
 
-def stop(target: Value) -> Value:
+def other_than_zero(target: Value) -> Value:
     """A target, and for 0 the point where no step is taken."""
     return where_else(not_equal(target, like(target, 0.0)), target, 1.0)
 
