@@ -1,4 +1,4 @@
-"""Angles by rejection, and their derivatives: SciPy's distribution functions, differences along a share, known means."""
+"""Angles by rejection and their derivatives: SciPy's distribution functions, differences along a share, known means."""
 
 import numpy as np
 import pytest
