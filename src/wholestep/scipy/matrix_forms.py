@@ -132,8 +132,7 @@ def eigvalsh_tridiagonal(d: Any, e: Any, select: Any = "a", select_range: Any = 
 
 @covers(outside.funm)
 def funm(A: Any, func: Callable[..., Any], disp: Any = True) -> Any:
-    """scipy.linalg.funm, by eigenvectors: of a matrix that has as many of them as rows. A real matrix gives a real one,
-    NaN where func of it is not."""
+    """scipy.linalg.funm, by eigenvectors, of which the matrix has as many as rows; of a real one real, or else NaN."""
     if not disp:
         raise UnsupportedError("funm: disp=False, which estimates the error, is not covered for traced arrays")
     (v,) = lapack_operands("funm", A)

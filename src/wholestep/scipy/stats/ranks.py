@@ -98,7 +98,7 @@ def mode(a: Any, axis: Any = 0, nan_policy: Any = "propagate", keepdims: Any = F
         shape = (1,) * lift(a).ndim if axis is None else None
         made = [y.reshape(shape) if shape else np.moveaxis(y, -1, axis) for y in made]
     else:
-        made = [y[..., 0] for y in made]
+        made = [y[..., 0][()] for y in made]
     return ModeResult(*made)
 
 
