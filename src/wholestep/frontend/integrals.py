@@ -95,8 +95,8 @@ def exponential_fraction(n: Value, x: Value) -> Value:
     steps = constant(value=np.arange(LEVELS, 0, -1.0))
     graph, _ = build(level, [n.type, x.type, x.type, OPS["sum"](steps, axes=(0,)).type], name="level")
     last = x + n + 2.0 * LEVELS
-    (whole,) = OPS["scan"](n, x, last, steps, graph=graph, sizes=(2, 1), length=LEVELS, reverse=False)
-    made: Value = fn.exp(-x) / whole
+    found: Any = OPS["scan"](n, x, last, steps, graph=graph, sizes=(2, 1), length=LEVELS, reverse=False)
+    made: Value = fn.exp(-x) / found[0]
     return made
 
 
