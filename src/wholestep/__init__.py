@@ -15,6 +15,7 @@ with without_garbage_collection(lasting=True):  # what modules hold stays
     from wholestep.frontend.checkpoint import checkpoint
     from wholestep.frontend.control import cond, fori_loop, scan, switch, while_loop
     from wholestep.frontend.custom import composite, custom_jvp, custom_vjp
+    from wholestep.frontend.custom_batching import custom_vmap
     from wholestep.frontend.derivatives import jvp, linearize, vjp
     from wholestep.frontend.dispatch import HOOKS
     from wholestep.frontend.exchanges import all_to_all, pmax, pmin, ppermute
@@ -27,6 +28,7 @@ with without_garbage_collection(lasting=True):  # what modules hold stays
     from wholestep.frontend.printing import print
     from wholestep.frontend.scans import associative_scan, map
     from wholestep.frontend.shapes import ShapeDtype
+    from wholestep.frontend.transposition import closure_convert, linear_transpose
     from wholestep.lazy import late
 
 if TYPE_CHECKING:  # what is found at run time
@@ -62,6 +64,7 @@ __all__ = [
     "calibrate",
     "capture",
     "checkpoint",
+    "closure_convert",
     "compile",
     "composite",
     "cond",
@@ -69,6 +72,7 @@ __all__ = [
     "custom_linear_solve",
     "custom_root",
     "custom_vjp",
+    "custom_vmap",
     "elementwise_grad",
     "encode_labels",
     "errors",
@@ -90,6 +94,7 @@ __all__ = [
     "jit",
     "jvp",
     "keep",
+    "linear_transpose",
     "linearize",
     "lr_find",
     "map",

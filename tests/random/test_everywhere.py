@@ -8,7 +8,7 @@ import pytest
 import wholestep as ws
 from wholestep import errors, random
 from wholestep.errors import AxisError, DtypeError, ShapeError
-from wholestep.random import continuous, counts, derived, discrete, keys, parametric, rejection
+from wholestep.random import circular, continuous, counts, derived, discrete, keys, parametric, rejection
 
 KEY = random.key(3)
 DRAWS = {
@@ -55,6 +55,7 @@ DRAWS = {
     "f": lambda k: random.f(k, 3.0, np.array([4.0, 5.0])),
     "wald": lambda k: random.wald(k, np.array([0.5, 2.0, 30.0])),
     "double_sided_maxwell": lambda k: random.double_sided_maxwell(k, 1.0, 2.0, (5,)),
+    "vonmises": lambda k: random.vonmises(k, np.array([0.0, 0.5, 30.0, 1e4])),
     "rademacher": lambda k: random.rademacher(k, (9,)),
     "poisson": lambda k: random.poisson(k, np.array([0.0, 0.5, 9.0, 30.0, 1e5])),
 }
@@ -73,7 +74,7 @@ THROUGH_FUNCTIONS = {
         "rayleigh",
         "weibull_min",
     ),
-    *("generalized_normal", "ball", "orthogonal", "f", "wald", "double_sided_maxwell"),
+    *("generalized_normal", "ball", "orthogonal", "f", "wald", "double_sided_maxwell", "vonmises"),
     *("pareto", "triangular", "maxwell", "multivariate_normal"),
 }
 
@@ -266,7 +267,7 @@ def test_a_compiled_empty_range_gives_its_beginning():
     assert found.tolist() == [3, 3]
 
 
-@pytest.mark.parametrize("module", [keys, continuous, counts, derived, discrete, parametric, rejection])
+@pytest.mark.parametrize("module", [circular, keys, continuous, counts, derived, discrete, parametric, rejection])
 def test_examples_run(module):
     result = doctest.testmod(module)
     assert result.attempted and not result.failed

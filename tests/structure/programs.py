@@ -15,6 +15,7 @@ from tests.structure.written import (
     literal,
     op,
     scan,
+    stated_batch,
     stated_pullback,
     stated_tangent,
     total,
@@ -315,6 +316,24 @@ def own_pullback(x: Value, w: Value) -> Values:
 @program((2,), (2,))
 def own_tangent(x: Value, w: Value) -> Values:
     return wrapped("custom_jvp", softplus, [x, w], rule=stated_tangent(softplus_tangent, [x, w]))
+
+
+def softplus_apart(x: Value, w: Value) -> Values:
+    return (op("log1p", op("exp", -op("abs", x * w))) + op("maximum", x * w, literal(0.0, (2,))),)
+
+
+@program((2,), (2,))
+def own_batch(x: Value, w: Value) -> Values:
+    return wrapped("custom_vmap", softplus, [x, w], rule=stated_batch(softplus_apart, [x, w]))
+
+
+@program((2,), (3, 2))
+def own_batch_in_a_loop(h: Value, xs: Value) -> Values:
+    def step(h: Value, x: Value) -> Values:
+        (a,) = wrapped("custom_vmap", softplus, [h, x], rule=stated_batch(softplus_apart, [h, x]))
+        return op("sin", a), a * x
+
+    return scan(step, [h], [xs])
 
 
 @program((2,), (2,), (3, 2))

@@ -138,6 +138,22 @@ class Tangent:
         return Tangent(build(tangent, [*made.in_types[:n], *made.in_types[n:]], name="tangent")[0])
 
 
+class Batch:
+    """A stated batch: that of a graph, by every primitive's own rule."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+    def batch(self, batching: Any, xs: Sequence[Value], on: Sequence[bool]) -> tuple[list[Value], Sequence[bool]]:
+        made, marks = batching.graph(self.graph, on)
+        return inline(made, xs), marks
+
+
+def stated_batch(function: Step, operands: Sequence[Value]) -> Batch:
+    """A rule from a function that means what the primitive's own means."""
+    return Batch(build(function, [v.type for v in operands], name="batch")[0])
+
+
 def stated_pullback(forward: Step, backward: Step, operands: Sequence[Value], outputs: int) -> Pullback:
     """A rule from functions: forward(*xs) -> (*ys, *residuals), backward(*residuals, *gys) -> gxs."""
     first, _ = build(forward, [v.type for v in operands], name="forward")

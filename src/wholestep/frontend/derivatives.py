@@ -131,7 +131,7 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False, rewrite: bo
                 leaf if ok else np.zeros(t.shape, t.dtype)
                 for leaf, t, ok in zip(_cotangents(cotangent, structure, shapes, flows), shapes, flows, strict=True)
             ]
-            return entered.regroup([_as_scalar(g, s) for g, s in zip(linear(given), scalars, strict=True)])
+            return entered.regroup([as_scalar(g, s) for g, s in zip(linear(given), scalars, strict=True)])
 
         return (out, pullback, work.leave(aux)) if has_aux else (out, pullback)
 
@@ -145,7 +145,7 @@ def _cotangents(given: Any, structure: Any, types: Sequence[Any], flows: Sequenc
     return leaves
 
 
-def _as_scalar(x: Any, scalar: bool) -> Any:
+def as_scalar(x: Any, scalar: bool) -> Any:
     return x[()] if scalar and isinstance(x, np.ndarray) else x
 
 
@@ -255,7 +255,7 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False, rewri
             for tangent, (own, n) in zip(tangents, entered.structures, strict=True):
                 dxs += checked_like(tangent, own, types[at : at + n], "linearize")
                 at += n
-            made = [_as_scalar(y, s) for y, s in zip(linear(dxs), scalars, strict=True)]
+            made = [as_scalar(y, s) for y, s in zip(linear(dxs), scalars, strict=True)]
             return tree.unflatten(structure, made)
 
         return (out, pushforward, work.leave(aux)) if has_aux else (out, pushforward)

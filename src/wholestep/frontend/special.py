@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from wholestep.frontend.integrals import INTEGRALS
 from wholestep.frontend.promotion import cast_to
 from wholestep.ir.graph import Value
 from wholestep.primitives import arithmetic as ar, functions as fn, logic as lo, special as sf
@@ -90,5 +91,6 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "chdtr": lambda df, x: sf.gammainc(0.5 * df, 0.5 * x),
     "chdtrc": lambda df, x: sf.gammaincc(0.5 * df, 0.5 * x),
     "exp10": lambda x: fn.pow(zeros(x.type) + 10, x),
+    **INTEGRALS,
 }
 """ufunc name -> values of the loop's dtypes and one shape -> a value."""

@@ -8,8 +8,8 @@ from wholestep.ir.graph import Graph, Node, Value
 from wholestep.passes.named_pass import Pass
 from wholestep.passes.rewrite import copy_node
 
-BODY_OPS = frozenset(("composite", "checkpoint", "custom_vjp", "custom_jvp"))
-"""Operations whose result is that of their body; the rest of them is for derivatives."""
+BODY_OPS = frozenset(("composite", "checkpoint", "custom_vjp", "custom_jvp", "custom_vmap"))
+"""Operations whose result is that of their body; the rest of them is for derivatives and batches."""
 
 
 def inline_bodies(graph: Graph, names: Collection[str] = BODY_OPS) -> Graph:

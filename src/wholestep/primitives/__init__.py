@@ -20,5 +20,6 @@ from wholestep.primitives import (
     reduction as reduction,
     special as special,
     spectral as spectral,
+    stated_batching as stated_batching,
     structure as structure,
 )

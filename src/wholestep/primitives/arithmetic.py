@@ -28,11 +28,29 @@ class Multiply(Basic):
 
 _APART = (1.1, 4.9)
 
-add = Basic("add", np.add, 1, 1, code=maths.add, takes="bifc", polynomial=True)
-sub = Basic("sub", np.subtract, 1, -1, code=maths.sub, takes="ifc", polynomial=True)
-neg = Basic("neg", np.negative, -1, code=maths.neg, takes="ifc", polynomial=True)
-mul = Multiply("mul", np.multiply, lambda z, x, y: y, lambda z, x, y: x, code=maths.mul, takes="bifc", polynomial=True)
-div = Basic("div", np.divide, lambda z, x, y: 1 / y, lambda z, x, y: -z / y, code=maths.div, domain=(0.5, 3.0), price=4)
+add = Basic("add", np.add, 1, 1, code=maths.add, takes="bifc", polynomial=True, linear=((0, 1),))
+sub = Basic("sub", np.subtract, 1, -1, code=maths.sub, takes="ifc", polynomial=True, linear=((0, 1),))
+neg = Basic("neg", np.negative, -1, code=maths.neg, takes="ifc", polynomial=True, linear=((0,),))
+mul = Multiply(
+    "mul",
+    np.multiply,
+    lambda z, x, y: y,
+    lambda z, x, y: x,
+    code=maths.mul,
+    takes="bifc",
+    polynomial=True,
+    linear=((0,), (1,)),
+)
+div = Basic(
+    "div",
+    np.divide,
+    lambda z, x, y: 1 / y,
+    lambda z, x, y: -z / y,
+    code=maths.div,
+    domain=(0.5, 3.0),
+    linear=((0,),),
+    price=4,
+)
 floor_divide = Basic(
     "floor_divide", np.floor_divide, code=maths.floor_divide, arity=2, takes="if", domain=_APART, price=COSTLY
 )

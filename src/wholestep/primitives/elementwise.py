@@ -34,9 +34,10 @@ class Elementwise(Pointwise):
 
     `reference` is a NumPy ufunc, or the name of one of scipy.special. `code` writes the same function in the kernel
     language: values of the operands' dtype -> a value of the result's; half precisions come and go as float32, complex
-    numbers as `maths.Complex` pairs. With `stored`, half precisions come and go as they are. `takes` lists the kinds
-    of dtype ("b" boolean, "i" integer, "f" floating, "c" complex); `gives` is the dtype kind of the result where it
-    differs ("b", or "f" for the real part of a complex). `domain` is the interval that samples are drawn from.
+    numbers as `maths.Complex` pairs. With `stored`, half precisions come and go as they are. `linear` groups the
+    operands that the function is linear in, those of a group together. `takes` lists the kinds of dtype ("b" boolean,
+    "i" integer, "f" floating, "c" complex); `gives` is the dtype kind of the result where it differs ("b", or "f" for
+    the real part of a complex). `domain` is the interval that samples are drawn from.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Elementwise(Pointwise):
         domain: tuple[float, float] = (-3.0, 3.0),
         polynomial: bool = False,
         stored: bool = False,
+        linear: Sequence[tuple[int, ...]] = (),
         price: int | None = None,
         precision: str | None = None,
     ) -> None:
@@ -66,6 +68,7 @@ class Elementwise(Pointwise):
         self.domain = domain
         self.polynomial = polynomial
         self.stored = stored
+        self.linear = linear
 
     def function(self) -> Any:
         """The NumPy ufunc that defines the values; scipy.special is imported when it is first needed."""
@@ -103,6 +106,9 @@ class Elementwise(Pointwise):
         if self.gives == "f":
             return array_type(x.shape, dtypes.real_of(x.dtype))
         return x
+
+    def linear_groups(self, node: Node) -> Sequence[Sequence[int]]:
+        return self.linear
 
     def partial(self, node: Node, i: int) -> Any:
         """The derivative with respect to operand i, as a value or a number; None for zero."""

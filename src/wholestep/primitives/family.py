@@ -133,6 +133,10 @@ class Primitive:
         """Cotangents of the inputs marked in `wrt`: the transpose of `jvp` at this node."""
         return transposed_jvp(self, node, gys, wrt, backward)
 
+    def linear_groups(self, node: Node) -> Sequence[Sequence[int]]:
+        """Groups of operands: the result is linear in all operands of a group together, while the others stay."""
+        return ()
+
     def batch(self, *args: Any, **kwargs: Any) -> Any:
         """(n, xs, on, **params) -> the same with a batch of size n on axis 0 of the marked inputs and every output."""
         raise NotImplementedError(self.name)
@@ -291,6 +295,9 @@ class LinearPrimitive(Primitive):
         """Positions of the operands that the primitive is linear in."""
         return range(len(node.inputs))
 
+    def linear_groups(self, node: Node) -> Sequence[Sequence[int]]:
+        return (self.linear(node),)
+
     def transpose(self, *args: Any, **kwargs: Any) -> Any:
         """(gy, node, wrt, **params) -> cotangents of the marked linear operands; a value alone for one operand."""
         raise NotImplementedError(self.name)
@@ -326,6 +333,9 @@ class BilinearPrimitive(Primitive):
 
     kind = "bilinear"
     polynomial = True
+
+    def linear_groups(self, node: Node) -> Sequence[Sequence[int]]:
+        return (0,), (1,)
 
     def transpose(self, *args: Any, **kwargs: Any) -> Value:
         """(gy, node, i, **params) -> the cotangent of operand i; the other operand is known."""

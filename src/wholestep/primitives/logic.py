@@ -55,6 +55,9 @@ class Select(Pointwise):
     price = 1
     precision = FOLLOWS
 
+    def linear_groups(self, node: Node) -> Sequence[Sequence[int]]:
+        return ((1, 2),)
+
     def type(self, condition: Type, x: Type, y: Type) -> Type:
         if x is not y or condition.shape != x.shape:
             raise ShapeError(f"select: operands differ: {condition}, {x}, {y}")

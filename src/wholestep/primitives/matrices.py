@@ -89,6 +89,9 @@ class SquareFunction(MatrixFunction):
 class LinearSolve(MatrixFunction):
     """f(*matrices, y), linear in y: the tangent holds f itself applied to a tangent, and `adjoint` transposes that."""
 
+    def linear_groups(self, node: Node) -> Sequence[Sequence[int]]:
+        return ((len(node.inputs) - 1,),)
+
     def adjoint(self, gy: Value, *known: Value, **params: Any) -> Value:
         """The cotangent of y: by default f of the conjugate transposed matrices."""
         return self(*map(mh, known), gy, **params)

@@ -16,6 +16,7 @@ from typing import Any
 
 from wholestep.boundary.answers import unknown
 from wholestep.boundary.public import boundary, published
+from wholestep.random.circular import vonmises as vonmises
 from wholestep.random.continuous import (
     cauchy as cauchy, exponential as exponential, gumbel as gumbel, laplace as laplace, logistic as logistic,
     normal as normal, truncated_normal as truncated_normal, uniform as uniform,

@@ -24,7 +24,7 @@ from wholestep.primitives.random import WORD, random_bits
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-BITS, SPLIT, FOLD, GAMMA, POISSON, BINOMIAL = range(6)
+BITS, SPLIT, FOLD, GAMMA, POISSON, BINOMIAL, VONMISES = range(7)
 """Streams: what one key is used for never meets what it is split or folded into."""
 
 WIDE = np.dtype(np.uint64)

@@ -13,6 +13,13 @@ from wholestep.frontend.dispatch import binds, covers
 from wholestep.frontend.promotion import broadcast_shapes, broadcast_to, lift, wrap
 from wholestep.ir.graph import Value
 from wholestep.primitives import linalg as la, matrices as mx, matrix_functions as mf, spectral as sp
+from wholestep.scipy.matrix_forms import (
+    eigh_tridiagonal as eigh_tridiagonal,
+    eigvalsh_tridiagonal as eigvalsh_tridiagonal,
+    funm as funm,
+    hessenberg as hessenberg,
+    polar as polar,
+)
 from wholestep.scipy.outside import check_square, fallback, lapack_operands, np
 
 outside: Any = scipy.linalg

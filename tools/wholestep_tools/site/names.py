@@ -11,13 +11,13 @@ from typing import Any
 TOPICS = {
     "derivatives": (
         "Derivatives",
-        """grad value_and_grad vjp jvp linearize jacobian jacfwd jacrev hessian hvp elementwise_grad vmap gradcheck
-        trace_gradients frontier_grad""",
+        """grad value_and_grad vjp jvp linearize linear_transpose jacobian jacfwd jacrev hessian hvp elementwise_grad
+        vmap gradcheck trace_gradients frontier_grad""",
     ),
     "marks": (
         "Marks and rules of your own",
-        """stop_gradient checkpoint keep recompute autocast custom_vjp custom_jvp custom_root custom_linear_solve
-        composite capture print""",
+        """stop_gradient checkpoint keep recompute autocast custom_vjp custom_jvp custom_vmap custom_root
+        custom_linear_solve closure_convert composite capture print""",
     ),
     "control": ("Loops and branches", "scan associative_scan map fori_loop while_loop cond switch"),
     "programs": ("Programs and shapes", "jit trace eval_shape ShapeDtype Dim block_until_ready"),

@@ -9,6 +9,7 @@ from wholestep.scipy.stats.continuous import (
     beta as beta, cauchy as cauchy, chi2 as chi2, expon as expon, gamma as gamma, laplace as laplace,
     logistic as logistic, lognorm as lognorm, norm as norm, t as t, uniform as uniform,
 )
+from wholestep.scipy.stats.density import gaussian_kde as gaussian_kde
 from wholestep.scipy.stats.descriptive import (
     entropy as entropy, gmean as gmean, hmean as hmean, iqr as iqr, kurtosis as kurtosis, moment as moment, sem as sem,
     skew as skew, variation as variation, zscore as zscore,
@@ -21,7 +22,7 @@ from wholestep.scipy.stats.extremes import (
     weibull_max as weibull_max, weibull_min as weibull_min,
 )
 from wholestep.scipy.stats.multivariate import dirichlet as dirichlet, multivariate_normal as multivariate_normal
-from wholestep.scipy.stats.ranks import pearsonr as pearsonr, rankdata as rankdata, spearmanr as spearmanr
+from wholestep.scipy.stats.ranks import mode as mode, pearsonr as pearsonr, rankdata as rankdata, spearmanr as spearmanr
 from wholestep.scipy.stats.shaped import (
     f as f, gennorm as gennorm, halfcauchy as halfcauchy, invgamma as invgamma, skewnorm as skewnorm,
     truncnorm as truncnorm, vonmises as vonmises, wrapcauchy as wrapcauchy,

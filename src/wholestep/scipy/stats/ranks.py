@@ -61,6 +61,47 @@ def rankdata(a: Any, method: Any = "average", axis: Any = None, nan_policy: Any 
     return np.moveaxis(ranks, -1, -1 if axis is None else axis)
 
 
+class ModeResult(NamedTuple):
+    """The most frequent values and how often they occur, by the names that SciPy's results have."""
+
+    mode: Any
+    count: Any
+
+
+@binds(
+    outside.mode,
+    "the smallest of the most frequent values, differentiable; with `nan_policy='propagate'` alone, by which NaN is a "
+    "value like others",
+)
+def mode(a: Any, axis: Any = 0, nan_policy: Any = "propagate", keepdims: Any = False) -> Any:
+    if nan_policy != "propagate":
+        raise UnsupportedError(f"mode: nan_policy={nan_policy!r} is not covered for traced arrays")
+    x = lift(a)
+    if dtypes.is_complex(x.dtype):
+        raise UnsupportedError(f"mode: complex numbers are not covered, and this is {x.type}")
+    if x.ndim == 0 or axis is None:
+        x, axis = x.reshape(-1), None if x.ndim == 0 else axis
+    rows = np.sort(np.moveaxis(x, -1 if axis is None else axis, -1), axis=-1)
+    n = rows.shape[-1]
+    if n == 0:
+        raise ShapeError(f"mode: {x.type} has no elements along the axis")
+    places = np.arange(n)
+    other = rows[..., 1:] != rows[..., :-1]
+    if dtypes.is_inexact(rows.dtype):
+        other = other & ~np.isnan(rows[..., :-1])  # a NaN is as good as the next one
+    begins = np.concatenate([np.ones((*rows.shape[:-1], 1), bool), other], axis=-1)
+    run = places - np.maximum.accumulate(np.where(begins, places, 0), axis=-1)
+    last = np.argmax(run, axis=-1)[..., None]  # the end of the longest run, and of the first one where several are
+    value, count = np.take_along_axis(rows, last, axis=-1), np.take_along_axis(run, last, axis=-1) + 1
+    made = [value, count.astype(np.int64)]
+    if keepdims:
+        shape = (1,) * lift(a).ndim if axis is None else None
+        made = [y.reshape(shape) if shape else np.moveaxis(y, -1, axis) for y in made]
+    else:
+        made = [y[..., 0][()] for y in made]
+    return ModeResult(*made)
+
+
 def ranks_of_rows(rows: Any, method: str) -> Any:
     """The ranks along the last axis: float64 by average, else int64."""
     n = rows.shape[-1]

@@ -1,0 +1,119 @@
+"""Exponential and Fresnel integrals and Faddeeva's function, by series and fractions of primitives that differentiate.
+
+Source: DLMF, dlmf.nist.gov, sections 7.5 to 7.12 and 8.19.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from wholestep.errors import UnsupportedError
+from wholestep.frontend.promotion import cast_to
+from wholestep.ir.build import build
+from wholestep.ir.graph import OPS, Value
+from wholestep.primitives import arithmetic as ar, functions as fn, logic as lo
+from wholestep.primitives.creation import constant
+from wholestep.primitives.family import ones, zeros
+
+_DOUBLE = np.dtype(np.float64)
+
+LEVELS = 80
+"""The levels of the fraction of E_n(x) that leave an error below rounding from x = 1 on."""
+TERMS = 22
+"""The terms of the series of E_n(x) that do so below."""
+NEAR = 1.2
+"""The number below which Fresnel's integrals are summed by their power series, without a loss of digits."""
+CONSTANT = 1e16
+"""The number from which on both of them are one half, to rounding."""
+
+
+def wofz(z: Value) -> Value:
+    """Faddeeva's w(z) = exp(-z**2) erfc(-iz), which is erfcx(-iz)."""
+    made: Value = fn.erfcx(ar.make_complex(ar.imag(z), -ar.real(z)))
+    return made
+
+
+def fresnel(x: Value) -> tuple[Value, Value]:
+    """The integrals from 0 to x of sin(pi t**2 / 2) and cos(pi t**2 / 2)."""
+    if x.dtype.kind == "c":
+        raise UnsupportedError(f"fresnel: not covered for complex arrays such as {x.type}")
+    wide, one = cast_to(x, _DOUBLE), ones(cast_to(x, _DOUBLE).type)
+    size = ar.abs(wide)
+    near, far = size < NEAR, size > CONSTANT
+    sines, cosines = fresnel_series(lo.select(near, wide, zeros(wide.type)))
+    middle = lo.select(near | far, one * NEAR, size)
+    side = middle * (math.sqrt(math.pi) / 2)
+    scaled = fn.erfcx(ar.make_complex(side, -side))
+    angle = middle * middle * (math.pi / 2)
+    c, s, a, b = fn.cos(angle), fn.sin(angle), ar.real(scaled), ar.imag(scaled)
+    p, q = c * a - s * b, c * b + s * a
+    made = []
+    for series, rest in ((sines, 1 - p - q), (cosines, 1 - p + q)):
+        whole = ar.copysign(lo.select(far, one, rest) * 0.5, wide)
+        made.append(cast_to(lo.select(lo.isnan(wide), wide, lo.select(near, series, whole)), x.dtype))
+    return made[0], made[1]
+
+
+def fresnel_series(x: Value) -> tuple[Value, Value]:
+    """Both integrals by their power series."""
+    angle = x * x * (math.pi / 2)
+    square = -(angle * angle)
+    sines, cosines = zeros(x.type), zeros(x.type)
+    for k in reversed(range(13)):
+        sines = sines * square + 1 / (math.factorial(2 * k + 1) * (4 * k + 3))
+        cosines = cosines * square + 1 / (math.factorial(2 * k) * (4 * k + 1))
+    return x * angle * sines, x * cosines
+
+
+def expn(n: Value, x: Value) -> Value:
+    """The exponential integral E_n(x) of a whole order n."""
+    order, wide = cast_to(n, _DOUBLE), cast_to(x, _DOUBLE)
+    order = lo.trunc(order)
+    one = ones(wide.type)
+    outside, low, first = (order < 0) | (wide < 0), wide <= 1, order < 1
+    count = lo.select(outside | first, one, order)
+    usual = ~outside & ~lo.isnan(wide)
+    fraction = exponential_fraction(count, lo.select(usual & ~low, wide, one * 2))
+    series = exponential_series(count, lo.select(usual & low & (wide > 0), wide, one))
+    above = lo.select(usual & (wide > 0), wide, one)
+    found = lo.select(first, fn.exp(-above) / above, lo.select(low, series, fraction))
+    last = lo.select(order <= 1, one * math.inf, 1 / lo.select(order <= 1, one, order - 1))
+    found = lo.select(wide.equals(0), last, found)
+    return cast_to(lo.select(outside, one * math.nan, lo.select(lo.isnan(wide), wide, found)), x.dtype)
+
+
+def exponential_fraction(n: Value, x: Value) -> Value:
+    """E_n(x) by the continued fraction of DLMF 8.19.17, contracted, from its last level to the first."""
+
+    def level(n: Value, x: Value, below: Value, k: Value) -> list[Value]:
+        each: Value = OPS["broadcast"](k, shape=x.shape, axes=())
+        return [x + n + 2 * (each - 1) - each * (n + each - 1) / below]
+
+    steps = constant(value=np.arange(LEVELS, 0, -1.0))
+    graph, _ = build(level, [n.type, x.type, x.type, OPS["sum"](steps, axes=(0,)).type], name="level")
+    last = x + n + 2.0 * LEVELS
+    found: Any = OPS["scan"](n, x, last, steps, graph=graph, sizes=(2, 1), length=LEVELS, reverse=False)
+    made: Value = fn.exp(-x) / found[0]
+    return made
+
+
+def exponential_series(n: Value, x: Value) -> Value:
+    """E_n(x) by the series of DLMF 8.19.8."""
+    total, one = zeros(x.type), ones(x.type)
+    power = one
+    for k in range(TERMS):
+        gap = n - (k + 1)
+        singular = gap.equals(0)
+        total = total + lo.select(singular, zeros(x.type), power / lo.select(singular, one, gap))
+        power = power * x * (-1 / (k + 1))
+    odd = 2 * (n * 0.5 - lo.floor(n * 0.5))
+    size = fn.exp((n - 1) * fn.log(x) - fn.gammaln(n))
+    made: Value = (2 * odd - 1) * size * (fn.digamma(n) - fn.log(x)) + total
+    return made
+
+
+INTEGRALS: Any = {"expn": expn, "fresnel": fresnel, "wofz": wofz}
+"""ufunc name -> values of the loop's dtypes and one shape -> a value, or several."""

@@ -1,0 +1,68 @@
+"""Forms of matrices: further derivatives, batches, and what is refused."""
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+import wholestep as ws
+from wholestep.errors import ShapeError, UnsupportedError
+from wholestep.scipy import linalg
+
+RNG = np.random.default_rng(5)
+A, WIDE = RNG.normal(size=(3, 3)), RNG.normal(size=(2, 4))
+SPREAD = np.diag([1.0, 2.0, 4.0]) + 0.2 * RNG.normal(size=(3, 3))
+MIX = RNG.normal(size=(3, 3))
+FORMS = {
+    "polar": (lambda a: np.sum(MIX * linalg.polar(a)[0]), A),
+    "polar of a rotation": (lambda a: np.sum(MIX * linalg.polar(a, "left")[0]), scipy.linalg.qr(A)[0]),
+    "polar, wide": (lambda a: np.sum(MIX[:2] @ MIX[:, :2] * linalg.polar(a, "left")[1]), WIDE),
+    "hessenberg": (lambda a: np.sum(MIX * linalg.hessenberg(a)), A),
+    "funm": (lambda a: np.sum(MIX * linalg.funm(a, lambda z: np.exp(0.3 * z))), SPREAD),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_derivatives_to_second_order_compiled_and_in_a_batch(name):
+    f, at = FORMS[name]
+    ws.gradcheck(f, at)
+    rows = np.stack([at, at + 0.01 * RNG.normal(size=at.shape)])
+    by_loop = np.stack([ws.grad(f)(row) for row in rows])
+    np.testing.assert_allclose(ws.vmap(ws.grad(f))(rows), by_loop, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(ws.jit(ws.grad(f))(at), by_loop[0], rtol=1e-9, atol=1e-11)
+
+
+def test_stacks_of_matrices():
+    stack = RNG.normal(size=(4, 3, 3))
+    h, q = ws.jit(lambda a: scipy.linalg.hessenberg(a, calc_q=True))(stack)
+    np.testing.assert_allclose(q @ h @ np.swapaxes(q, -1, -2), stack, atol=1e-13)
+    np.testing.assert_allclose(h[2], scipy.linalg.hessenberg(stack[2]), atol=1e-13)
+    u, p = ws.jit(lambda a: scipy.linalg.polar(a))(stack)
+    np.testing.assert_allclose(u @ p, stack, atol=1e-13)
+
+
+def test_a_function_of_a_multiple_of_the_identity_moves_in_every_direction():
+    """Eigenvectors are not determined there, and the derivative of sin is cos(c) in any direction all the same."""
+    moved = ws.jvp(lambda a: linalg.funm(a, np.sin), (0.7 * np.eye(3),), (A,))[1]
+    np.testing.assert_allclose(moved, np.cos(0.7) * A, rtol=1e-12)
+
+
+def test_a_function_that_is_not_real_gives_nan():
+    """A real matrix with a negative eigenvalue has no real root; as a complex matrix it has one."""
+    root = ws.jit(lambda a: scipy.linalg.funm(a, np.sqrt))
+    turned = np.diag([1.0, -4.0])
+    assert np.isnan(root(turned)).all()
+    np.testing.assert_allclose(root(turned + 0j), np.diag([1.0, 2.0j]), atol=1e-12)
+
+
+def test_what_is_refused():
+    d, e = np.arange(3.0), np.ones(2)
+    with pytest.raises(UnsupportedError, match="select='v'"):
+        ws.jit(lambda d: scipy.linalg.eigh_tridiagonal(d, e, select="v", select_range=(0, 1)))(d)
+    with pytest.raises(ShapeError, match=r"not f64\[3\] and f64\[3\]"):
+        ws.jit(lambda d: scipy.linalg.eigh_tridiagonal(d, d))(d)
+    with pytest.raises(ShapeError, match="square"):
+        ws.jit(lambda a: scipy.linalg.hessenberg(a))(WIDE)
+    with pytest.raises(UnsupportedError, match="disp=False"):
+        ws.jit(lambda a: scipy.linalg.funm(a, np.exp, disp=False))(A)
+    with pytest.raises(UnsupportedError, match="schur"):
+        ws.jit(lambda a: linalg.schur(a))(A)
