@@ -120,7 +120,7 @@ class PythonTarget:
     has_convolution: Callable[[ConvolvedProduct], bool] = any_convolution
     """False for a convolution that the spelling does not hold for."""
     patterns: tuple[tuple[Callable[[Graph], Mapping[Node, Pattern]], str], ...] = ()
-    """What finds operations with one spelling together, by the last of them, and the spelling: {0}, {pattern.axes}."""
+    """Searches for operations with one spelling, by the last of them, and that spelling: {0}, {pattern.axes}."""
     channels_last: bool = False
     """True where convolutions, and what is between them, are fastest with the channels of images last."""
     holds: Callable[[Node], bool] = anywhere
