@@ -120,10 +120,10 @@ class custom_vmap(Generic[P, R]):
         name = name_of(self.f)
         call = Arguments((by_position(self.f, args, kwargs, name), {}))
         traced = body_graph(call, ordinary(self.f), name)
-        rule = StatedBatch(call, traced, name, self.rule or self.unstated)
+        rule = StatedBatch(call, traced, name, self.rule or self._unstated)
         outs = custom_vmap_primitive(*call.values, *traced.captured, graph=traced.graph, rule=rule)
         return traced.arrays(outs)
 
-    def unstated(self, *_: Any) -> Any:
+    def _unstated(self, *_: Any) -> Any:
         """The rule before there is one, which raises UnsupportedError."""
         raise UnsupportedError(f"{name_of(self.f)}: custom_vmap without a rule", hint="call def_vmap(rule) first")

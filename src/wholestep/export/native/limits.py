@@ -11,8 +11,7 @@ from wholestep.lower.program.program import LoweredProgram
 from wholestep.lower.program.steps import Launch, RoutineCall, walk_steps
 
 LIBRARIES = {
-    "lapack": "write it without eig, sqrtm and solve_sylvester: the other factorizations are formulas there",
-    "special": "write it without hypergeometric functions and Bessel functions of an order that is an array: "
+    "special": "write it without derivatives of gammainc and gammaincc with respect to their first operand: "
     "the other special functions are formulas there",
 }
 """The way out for calls of each library."""

@@ -17,7 +17,7 @@ TABLE = """
 a conj dropped in reverse mode | spectra | np.exp( & np.fft.fft & np.conj(f) & 1j * p["c"]
 the sign of sub's second operand | arithmetic | b["x"] - a
 the sign of a partial of -1 lost | arithmetic | b["x"] - a & -p["d"]
-mul's partials swapped | arithmetic | x * p["c"]
+mul's first partial | arithmetic | x * p["c"]
 div's second partial | arithmetic | x / (2.0
 the sign of remainder's second partial | arithmetic | np.remainder
 the sign of arctan2's second partial | arithmetic | np.arctan2
