@@ -81,8 +81,8 @@ def hessenberg(a: Any, calc_q: bool = False) -> Any:
     if n > 2:
         h, q = fori_loop(0, n - 1, lambda k, both: reflected(rows, k, *both), (h, q))
         h = np.where(rows[:, None] > rows + 1, 0, h)
-    elif np.asarray(a).dtype == v.dtype:
-        h = np.asarray(a)  # SciPy hands the matrix itself back, which writes reach
+    elif getattr(a, "dtype", None) == v.dtype:
+        h = a  # SciPy hands the matrix itself back, which writes reach
     return (h, q) if calc_q else h
 
 
