@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.special
 
 import wholestep as ws
 from wholestep.backends.cpu.cpu_features import host_levels
@@ -31,13 +32,33 @@ def test_a_few_steps_train_elsewhere_and_come_back() -> None:
 
 
 def of_half_precision() -> tuple[Any, Any]:
-    """A step that C has no numbers for."""
+    """A step that computes in half precision."""
     params, batch = {"a": np.float32(1.0)}, np.linspace(1, 2, 5, dtype=np.float32)
 
     def loss(p: Any, x: Any) -> Any:
         return np.mean((p["a"] * x).astype(np.float16)).astype(np.float32)
 
     return ws.compile(loss, params, optimizer=ws.optim.sgd(0.05), batch=batch), batch
+
+
+def of_a_library() -> tuple[Any, Any]:
+    """A step with a function that neither NumPy's sources nor C have words for."""
+    params, batch = {"a": np.float64(1.5)}, np.linspace(1, 2, 5)
+
+    def loss(p: Any, x: Any) -> Any:
+        return np.mean(scipy.special.gammainc(p["a"], x))
+
+    return ws.compile(loss, params, optimizer=ws.optim.sgd(0.05), batch=batch), batch
+
+
+def test_refusals_are_counted_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    if "c" not in HERE:
+        pytest.skip("there is no C compiler")
+    monkeypatch.setitem(parity.STEPS, "library", of_a_library)
+    part = parity.handed_over(["library", "W4"], ("numpy", "c"))
+    fates = {f"{fate} {target}": 1 for fate in ("trained in", "refused by") for target in ("numpy", "c")}
+    assert part.seen.checks == {"training steps": 2, **fates}
+    assert not part.seen.failures
 
 
 def test_half_precision_trains_in_numpy_and_c(monkeypatch: pytest.MonkeyPatch) -> None:
