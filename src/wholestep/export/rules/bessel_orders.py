@@ -16,9 +16,8 @@ import numpy as np
 
 from wholestep.export.rules.debye import debye_terms
 from wholestep.export.rules.incomplete import CONVERGED, state_where_done
-from wholestep.export.rules.modified_bessel import is_odd, sine_of_turns
 from wholestep.export.rules.random_words import like
-from wholestep.export.rules.special import is_integral, polynomial_in, where_else
+from wholestep.export.rules.special import is_integral, is_odd, polynomial_in, sine_of_turns, where_else
 from wholestep.ir.graph import Value
 from wholestep.lower.legalize.matrix_functions import modulus
 from wholestep.primitives.arithmetic import abs as absolute, imag, make_complex, maximum, real

@@ -11,9 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 
 from wholestep.export.rules.bessel_orders import first_kind_of_order
 from wholestep.export.rules.incomplete import ENOUGH, state_where_done
-from wholestep.export.rules.modified_bessel import both_kinds, is_odd, sine_of_turns
+from wholestep.export.rules.modified_bessel import both_kinds
 from wholestep.export.rules.random_words import like
-from wholestep.export.rules.special import gamma_sign, is_integral, log_gamma, where_else
+from wholestep.export.rules.special import (
+    gamma_sign,
+    is_integral,
+    is_odd,
+    is_pole,
+    log_gamma,
+    sine_of_turns,
+    where_else,
+)
 from wholestep.export.rules.taylor_steps import (
     Equation,
     Solution,
@@ -32,11 +40,6 @@ FAR = 60.0
 """The argument of a Bessel function from which it is asked, and no series."""
 NEAR_ONE = 0.99
 """The end of power series in z of some thousand terms."""
-
-
-def is_pole(x: Value) -> Value:
-    """True for 0, -1, -2 and so on."""
-    return is_integral(x) & (x <= 0)
 
 
 def gamma_quotient(above: Sequence[Value], below: Sequence[Value], exponent: Value) -> Value:
@@ -104,7 +107,7 @@ def ended_series(e: Equation, z: Value) -> Value:
 
     def step(n: Value, first: Value, slope: Value, last: Value, z: Value, term: Value, total: Value) -> Sequence[Value]:
         k = n - 1
-        up = slope * k + last + k * (k - 1) * float(e.bend)
+        up = Equation(e.bend, first, slope, last).factor(k)
         ends = equal(up, like(up, 0.0))
         term = where_else(ends, like(up, 0.0), term * (-up / (where_else(ends, like(up, 1.0), first + k) * n) * z))
         return term, total + term

@@ -12,6 +12,7 @@ from wholestep.export.rules.special import (
     beta_function,
     gamma_sign,
     is_integral,
+    is_pole,
     log_beta,
     log_gamma,
     normal_quantile,
@@ -148,7 +149,7 @@ def rising_factorial(a: Value, m: Value) -> Value:
     far = (a >= 8) & (m > 0)
     b, n = where_else(far, a, 8.0), where_else(far, m, 1.0)
     apart = where_else(far, log_gamma(n) - log_beta(n, b), log_gamma(a + m) - log_gamma(a))
-    top, bottom = is_integral(a + m) & (a + m <= 0), is_integral(a) & (a <= 0)
+    top, bottom = is_pole(a + m), is_pole(a)
     found = (
         gamma_sign(where_else(top, like(a, 1.0), a + m)) * gamma_sign(where_else(bottom, like(a, 1.0), a)) * exp(apart)
     )

@@ -66,6 +66,18 @@ def repeated_number(k: Value, like_this: Value) -> Value:
     return found
 
 
+def places_of(x: Value) -> Value:
+    """The place of each element along the last axis."""
+    found: Value = iota(shape=x.shape, axis=x.ndim - 1, dtype=INTEGER)
+    return found
+
+
+def picked_number(x: Value, at: Value) -> Value:
+    """The elements of vectors at one place each, as a mask says."""
+    found: Value = sum_(keep_where(x, at), axes=(x.ndim - 1,))
+    return found
+
+
 def is_place(places: Value, k: Value) -> Value:
     """True where a place is k."""
     found: Value = equal(places, repeated_number(k, places))
@@ -126,13 +138,12 @@ def substituted(a: Value, b: Value, *, lower: bool, unit: bool, trans: int) -> V
 
     def step(matrix: Value, right: Value, x: Value, k: Value) -> Sequence[Value]:
         mine = read_row(matrix, k)
-        at: Value = iota(shape=mine.shape, axis=mine.ndim - 1, dtype=INTEGER)
-        others = keep_where(mine, ~is_place(at, k))
+        here = is_place(places_of(mine), k)
+        others = keep_where(mine, ~here)
         product = mm(reshape(others, shape=(*others.shape[:-1], 1, others.shape[-1])), x)
         rest = read_row(right, k) - reshape(product, shape=(*x.shape[:-2], x.shape[-1]))
         if not unit:
-            size = sum_(keep_where(mine, is_place(at, k)), axes=(mine.ndim - 1,))
-            rest = rest / along_columns(size, rest.shape)
+            rest = rest / along_columns(picked_number(mine, here), rest.shape)
         return [select(is_place(row(x.shape), k), along_rows(rest, x.shape), x)]
 
     found: Value = for_each_place(step, (seen, b), (zeros(b.type),), a.shape[-1], not lower)[0]

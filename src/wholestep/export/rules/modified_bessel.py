@@ -14,11 +14,11 @@ from typing import NamedTuple
 from wholestep.export.rules.debye import debye_terms
 from wholestep.export.rules.incomplete import CONVERGED, ENOUGH, state_where_done
 from wholestep.export.rules.random_words import like
-from wholestep.export.rules.special import half_turn_sine, is_integral, polynomial_in, where_else
+from wholestep.export.rules.special import is_integral, is_odd, polynomial_in, sine_of_turns, where_else
 from wholestep.ir.graph import Value
 from wholestep.primitives.arithmetic import abs as absolute
 from wholestep.primitives.functions import arcsinh, exp, hypot, log, sqrt
-from wholestep.primitives.logic import equal, floor, isfinite, isnan, rint
+from wholestep.primitives.logic import equal, isfinite, isnan
 
 LARGE = 60.0
 """The w from which Debye's expansions have all digits."""
@@ -145,16 +145,6 @@ def modified_second_kind(scaled: bool) -> Callable[[Value, Value], Value]:
         return found if scaled else where_else(equal(x, like(x, math.inf)) & isfinite(v), like(x, 0.0), found)
 
     return rule
-
-
-def is_odd(v: Value) -> Value:
-    """True for odd integers."""
-    return is_integral(v) & ~equal(v * 0.5, floor(v * 0.5))
-
-
-def sine_of_turns(v: Value) -> Value:
-    """sin(pi v), and 0 for integers."""
-    return where_else(is_odd(rint(v)), -half_turn_sine(v), half_turn_sine(v))
 
 
 def modified_first_kind(scaled: bool) -> Callable[[Value, Value], Value]:

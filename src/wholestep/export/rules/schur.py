@@ -15,6 +15,8 @@ from wholestep.export.rules.matrices import (
     INTEGER,
     for_each_place,
     is_place,
+    picked_number,
+    places_of,
     products_of_all,
     read_column,
     repeated_number,
@@ -25,7 +27,6 @@ from wholestep.ir.graph import OPS, Value
 from wholestep.ir.types import Shape, array_type
 from wholestep.lower.legalize.matrix_functions import modulus
 from wholestep.primitives.arithmetic import maximum
-from wholestep.primitives.creation import iota
 from wholestep.primitives.family import conj, ones, zeros
 from wholestep.primitives.functions import hypot, sqrt
 from wholestep.primitives.indexing import gather, scatter
@@ -53,18 +54,6 @@ SWEEPS = 30
 """The sweeps for each row after which LAPACK gives up, too."""
 STUCK = 10
 """The sweeps without a new 0 after which another shift is tried."""
-
-
-def places_of(x: Value) -> Value:
-    """The place of each element along the last axis."""
-    found: Value = iota(shape=x.shape, axis=x.ndim - 1, dtype=INTEGER)
-    return found
-
-
-def picked_number(x: Value, at: Value) -> Value:
-    """The elements of vectors at one place each, as a mask says."""
-    found: Value = sum_(keep_where(x, at), axes=(x.ndim - 1,))
-    return found
 
 
 def safely_divided(x: Value, y: Value) -> Value:

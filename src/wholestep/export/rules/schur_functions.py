@@ -15,17 +15,19 @@ from wholestep.export.rules.jacobi import at_unit_size, for_each_matrix, largest
 from wholestep.export.rules.matrices import (
     for_each_place,
     is_place,
+    picked_number,
+    places_of,
     read_column,
     read_row,
     repeated_number,
     substituted,
 )
 from wholestep.export.rules.random_words import like
-from wholestep.export.rules.schur import ROUNDING, complex_schur_form, picked_number, safely_divided
+from wholestep.export.rules.schur import ROUNDING, complex_schur_form, safely_divided
 from wholestep.ir.graph import Value
 from wholestep.lower.legalize.matrix_functions import modulus, root_by_schur_form
 from wholestep.primitives.arithmetic import abs as absolute, imag, make_complex, maximum, real
-from wholestep.primitives.creation import cast, iota
+from wholestep.primitives.creation import cast
 from wholestep.primitives.family import conj, ones, zeros
 from wholestep.primitives.functions import sqrt
 from wholestep.primitives.logic import less, select
@@ -60,7 +62,7 @@ def vectors_of_triangles(t: Value, values: Value) -> Value:
 
     def step(t: Value, values: Value, least: Value, y: Value, k: Value) -> Sequence[Value]:
         mine = read_row(t, k)
-        places: Value = iota(shape=mine.shape, axis=mine.ndim - 1, dtype=k.dtype)
+        places = places_of(mine)
         here, after = is_place(places, k), less(repeated_number(k, places), places)
         others = reshape(keep_where(mine, ~here), shape=(*mine.shape[:-1], 1, mine.shape[-1]))
         total = reshape(mm(others, y), shape=mine.shape)
@@ -125,8 +127,7 @@ def sylvester_solution(a: Value, b: Value, q: Value) -> tuple[Value, Value]:
 
     def step(r: Value, s: Value, f: Value, y: Value, k: Value) -> Sequence[Value]:
         mine = read_column(s, k)
-        places: Value = iota(shape=mine.shape, axis=mine.ndim - 1, dtype=k.dtype)
-        at = is_place(places, k)
+        at = is_place(places_of(mine), k)
         before = reshape(keep_where(mine, ~at), shape=(*mine.shape, 1))
         right = reshape(read_column(f, k), shape=(*f.shape[:-1], 1)) - mm(y, before)
         x = substituted(r + scaled_identity(picked_number(mine, at), r.type), right, lower=False, unit=False, trans=0)

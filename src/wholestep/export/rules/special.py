@@ -55,10 +55,25 @@ def is_integral(x: Value) -> Value:
     return found
 
 
+def is_odd(v: Value) -> Value:
+    """True for odd integers."""
+    return is_integral(v) & ~equal(v * 0.5, floor(v * 0.5))
+
+
+def is_pole(x: Value) -> Value:
+    """True for 0, -1, -2 and so on."""
+    return is_integral(x) & (x <= 0)
+
+
 def half_turn_sine(x: Value) -> Value:
     """sin(pi x), the nearest integer taken off before; its sign is that of x - rint(x)."""
     found: Value = sin((x - rint(x)) * math.pi)
     return found
+
+
+def sine_of_turns(v: Value) -> Value:
+    """sin(pi v), and 0 for integers."""
+    return where_else(is_odd(rint(v)), -half_turn_sine(v), half_turn_sine(v))
 
 
 def shifted_up(x: Value) -> tuple[Value, Value]:
@@ -134,7 +149,7 @@ def gamma_function(x: Value) -> Value:
 
 def reciprocal_gamma(x: Value) -> Value:
     """1 / gamma, 0 at the poles."""
-    pole = is_integral(x) & (x <= 0)
+    pole = is_pole(x)
     return where_else(pole, like(x, 0.0), gamma_sign(where_else(pole, like(x, 1.0), x)) * exp(-log_gamma(x)))
 
 

@@ -34,6 +34,10 @@ class Equation(NamedTuple):
     slope: Value
     last: Value
 
+    def factor(self, k: Value | float) -> Value:
+        """slope k + last + bend k (k - 1), by which coefficient k of a power series comes into the next ones."""
+        return self.slope * k + self.last + k * (k - 1) * float(self.bend)
+
 
 class Solution(NamedTuple):
     """A solution at a point, and its derivative there."""
@@ -44,7 +48,7 @@ class Solution(NamedTuple):
 
 def growth(e: Equation, k: float) -> Value:
     """The share by which coefficient k + 1 of the power series at 0 is larger than coefficient k."""
-    return -(e.slope * k + e.last + float(e.bend * k * (k - 1))) / ((e.first + k) * (k + 1))
+    return -e.factor(k) / ((e.first + k) * (k + 1))
 
 
 def series_at_zero(e: Equation, z: Value) -> Solution:
@@ -53,8 +57,7 @@ def series_at_zero(e: Equation, z: Value) -> Solution:
     def step(n: Value, first: Value, slope: Value, last: Value, z: Value, *state: Value) -> Sequence[Value]:
         term, total, weighted, size = state
         k = n - 1
-        up = slope * k + last + k * (k - 1) * float(e.bend)
-        term = term * (-up / ((first + k) * n) * z)
+        term = term * (-Equation(e.bend, first, slope, last).factor(k) / ((first + k) * n) * z)
         return term, total + term, weighted + term * n, size + absolute(term)
 
     one, zero = like(z, 1.0), like(z, 0.0)
@@ -75,7 +78,7 @@ def taylor_step(e: Equation, z: Value, w: Solution, h: Value) -> Solution:
     value, weighted = now + after, after
     for k in range(TERMS):
         up = p * (linear * (k / (k + 2)) + constant * (1 / (k + 2)))
-        down = q * (e.slope * k + e.last + float(e.bend * k * (k - 1))) * (1 / ((k + 1) * (k + 2)))
+        down = q * e.factor(k) * (1 / ((k + 1) * (k + 2)))
         now, after = after, -(up * after + down * now)
         value, weighted = value + after, weighted + after * (k + 2.0)
     return Solution(value, weighted / h)
