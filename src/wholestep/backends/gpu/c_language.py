@@ -21,8 +21,8 @@ WS_INLINE int64_t ws_cut(double x) { return x >= -0x1p63 && x < 0x1p63 ? (int64_
 WS_INLINE uint64_t ws_cut_up(double x) {
     return x < 0x1p63 ? (uint64_t)ws_cut(x) : (uint64_t)ws_cut(x - 0x1p63) ^ UINT64_C(0x8000000000000000);
 }
-"""
-"""Cuts to integers, by way of float64, which some cards do not have."""
+""" + half_definitions("WS_INLINE", "ws_odd")
+"""Functions of float64, which some cards do not have; rounding to odd, so that nothing is rounded twice."""
 HALF_FUNCTIONS = half_definitions("WS_INLINE", "ws_from_bf16", "ws_from_f16", "ws_to_f16")
 """Conversions of halves but that to bfloat16; a module defines WS_INLINE, as a function of its language begins."""
 

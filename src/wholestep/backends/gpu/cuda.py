@@ -137,10 +137,4 @@ class Cuda(CLanguage):
 
     def module(self, kernels: Sequence[str]) -> str:
         matrices = MATRIX_FUNCTIONS if any(MATRICES.search(text) for text in kernels) else ""
-        return "\n".join(
-            [
-                PRELUDE + CARD_BFLOAT16 + HALF_FUNCTIONS + DOUBLE + half_definitions("WS_INLINE", "ws_odd") + matrices,
-                *kernels,
-                "",
-            ]
-        )
+        return "\n".join([PRELUDE + CARD_BFLOAT16 + HALF_FUNCTIONS + DOUBLE + matrices, *kernels, ""])

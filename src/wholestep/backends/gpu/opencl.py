@@ -61,6 +61,5 @@ class OpenCL(CLanguage):
         return "\n".join([*head, *lines, "}"])
 
     def module(self, kernels: Sequence[str]) -> str:
-        doubles = has_doubles(kernels)
-        more = DOUBLES + DOUBLE + half_definitions("WS_INLINE", "ws_odd") if doubles else SINGLE
+        more = DOUBLES + DOUBLE if has_doubles(kernels) else SINGLE
         return "\n".join([PRELUDE + half_definitions("WS_INLINE", "ws_to_bf16") + HALF_FUNCTIONS + more, *kernels, ""])

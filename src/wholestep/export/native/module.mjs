@@ -8,8 +8,9 @@
 //     const file = await model.save();
 //
 // `arrays` has the batch, the results and the state by their paths, as typed arrays over the memory of the program;
-// `shapes` has their shapes, and `formats` the names of half precisions, float16 or bfloat16, whose typed arrays have bits:
-// `numbers(bits, format)` makes a Float32Array of them, and `halves(numbers, format)` bits of numbers. Functions beside the step are run by their names, and `arrays` has theirs as "name.path".
+// `shapes` has their shapes, and `formats` the names of half precisions, float16 or bfloat16, whose typed arrays have
+// bits: `numbers(bits, format)` makes a Float32Array of them, and `halves(numbers, format)` bits of numbers. Functions
+// beside the step are run by their names, and `arrays` has theirs as "name.path".
 
 const ARRAYS = @ARRAYS@;
 const STATE = @STATE@;

@@ -63,13 +63,13 @@ class gaussian_kde:
         """Choose the factor by which the samples' deviation is scaled; None keeps it."""
         if bw_method is None:
             return
-        if isinstance(bw_method, str) and bw_method not in ("scott", "silverman"):
-            raise ParameterError(f"gaussian_kde: bw_method is {bw_method!r}; it is 'scott', 'silverman' or a number")
         rules = {"scott": self.scotts_factor, "silverman": self.silverman_factor}
-        if isinstance(bw_method, str):
-            self.factor: Any = rules[bw_method]()
+        if not isinstance(bw_method, str):
+            self.factor: Any = bw_method(self) if callable(bw_method) else bw_method
+        elif bw_method in rules:
+            self.factor = rules[bw_method]()
         else:
-            self.factor = bw_method(self) if callable(bw_method) else bw_method
+            raise ParameterError(f"gaussian_kde: bw_method is {bw_method!r}; it is 'scott', 'silverman' or a number")
         away = self.dataset - (self.dataset @ self.weights)[:, None]
         shared = (away * self.weights) @ away.T / (1 - np.sum(self.weights * self.weights))
         self.covariance: Any = shared * self.factor**2
