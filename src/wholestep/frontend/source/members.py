@@ -62,11 +62,9 @@ class UserMembers:
         if len(sys.modules) != len(self.loaded):
             before, self.loaded = self.loaded, set(sys.modules)
             new = self.loaded - before
-            # Nearly all are of installed packages, which one look at each package tells.
-            packages = {name.partition(".")[0] for name in new}
-            # What runs as the program may be the `__main__.py` of an installed package.
-            roots = {"__main__", *[package for package in packages if not is_installed(package)]}
-            users = [name for name in new if name.partition(".")[0] in roots and is_users(name)]
+            # Nearly all are of installed packages, which one look at each package tells; what runs as the program may be
+            # the `__main__.py` of one.
+            users = [n for n in new if n == "__main__" or not is_installed(n.partition(".")[0]) and is_users(n)]
             self.modules = {name: (-1, frozenset[str]()) for name in users} | self.modules
         for name, (size, _) in self.modules.items():
             held = getattr(sys.modules.get(name), "__dict__", {})
@@ -80,9 +78,7 @@ KNOWN = UserMembers()
 
 
 def is_users(name: str) -> bool:
-    """Test whether a loaded module is one of the user's files, or what runs as the program."""
-    if name == "__main__":
-        return True
+    """Test whether a loaded module is one of the user's files."""
     module = sys.modules.get(name)
     file = vars(module).get("__file__") if type(module) is ModuleType else None
     return isinstance(file, str) and of_the_user(file)

@@ -19,5 +19,7 @@ def of_the_user(filename: str) -> bool:
     """
     if filename == "<string>":
         return False
+    if is_internal(filename):
+        return False
     parts = filename.replace("\\", "/").split("/")
-    return not any(folder in parts for folder in INSTALLED) and not is_internal(filename)
+    return not any(folder in parts for folder in INSTALLED)

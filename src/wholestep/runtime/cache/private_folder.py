@@ -123,13 +123,15 @@ class PrivateFolder:
             raise FolderUnusable(f"{self.place} belongs to another user")
         if info.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise FolderUnusable(f"{self.place} is open to other users; its mode must be 700")
-        for above in self.place.resolve().parents:
-            about = above.stat()
+        above, inner = os.path.dirname(os.path.realpath(self.place)), ""
+        while above != inner:  # the root is above itself
+            about = os.stat(above)
             # In a sticky folder, such as that for temporary files, only its owner can rename a folder.
             if about.st_mode & OTHERS_MAY_WRITE and not about.st_mode & stat.S_ISVTX:
                 raise FolderUnusable(f"other users can write {above}, which holds {self.place}")
             if about.st_uid not in (0, os.geteuid()):
                 raise FolderUnusable(f"{above}, which holds {self.place}, belongs to another user")
+            above, inner = os.path.dirname(above), above
 
     def _tidy(self, folder: int, older: float) -> None:
         now, entries = time.time(), []
