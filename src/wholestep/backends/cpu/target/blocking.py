@@ -30,8 +30,12 @@ STRIPS, STRIP_TERMS = 2, 8
 """Threads share at least so many strips; so many terms go by in registers before sums return to the cache. Measured."""
 FAR_BYTES = 32 << 20
 """A matrix of so many bytes comes from memory, so that asking for its columns early pays. Measured."""
-TOGETHER = 4
-"""So many panels are packed at once: what lies side by side is brought from memory together. Measured."""
+TOGETHER_BYTES = 1 << 10
+"""So many bytes of each row are packed at once: what lies side by side is brought from memory together. Measured."""
+BLOCK_BYTES = {16: 1 << 20, 32: 1 << 19}
+"""The bytes of a block of columns that every row goes over, for so many registers: from the third cache a panel comes in
+time, and larger blocks bring the sums back less often. Measured.
+"""
 TURNED_TERMS = 1024
 """The terms of a block of columns that lie along them, where rows are few: each is read in longer pieces. Measured."""
 UNROLL = 2
@@ -65,9 +69,10 @@ def block_sizes(nest: ContractionNest, machine: Target, caches: Caches) -> Block
     """The blocks of a contraction; None where its operands are better read in place."""
     size = nest.dtype.itemsize
     lanes = machine.lanes(size)
-    tile_rows, vectors = TILES[32 if machine.registers >= 32 else 16]
+    registers = 32 if machine.registers >= 32 else 16
+    tile_rows, vectors = TILES[registers]
     panel = lanes * vectors
-    terms = block_terms(nest.term_count, panel * size, caches)
+    terms = block_terms(panel * size, caches)
     row_elements = caches.second // (2 * size) if nest.column_count >= MIN_PANELS * panel else 0
     long = len(nest.terms) == 1 and nest.term_count >= 2 * TURNED_TERMS
     if long and nest.row_count * TURNED_TERMS <= row_elements and along_terms(nest):
@@ -78,13 +83,12 @@ def block_sizes(nest: ContractionNest, machine: Target, caches: Caches) -> Block
     if not is_packed(nest, MIN_VECTORS * lanes, IN_PLACE * caches.first // size):
         return None
     most = SCRATCH_BYTES // (terms * size)
-    # A block of columns fills half of the second cache where every row goes over it.
-    columns = most if few else caches.second // (2 * terms * size)
+    columns = most if few else BLOCK_BYTES[registers] // (terms * size)
     columns = max(columns // math.prod([a.extent for a in nest.columns[:-1]]) // panel, 1) * panel
     rows = max(most // math.prod([a.extent for a in nest.rows[:-1]]) // tile_rows, 1) * tile_rows
     # A group of rows fills a quarter of the second cache, beside the panel in the first.
     group = caches.second // (4 * min(terms, nest.term_count) * size)
-    together = min(TOGETHER, nest.column_count // (MIN_PANELS * panel), caches.second // (2 * terms * panel * size))
+    together = min(TOGETHER_BYTES // (panel * size), nest.column_count // (MIN_PANELS * panel), caches.second // (2 * terms * panel * size))
     return BlockSizes(
         lanes,
         tile_rows,
@@ -100,12 +104,9 @@ def block_sizes(nest: ContractionNest, machine: Target, caches: Caches) -> Block
     )
 
 
-def block_terms(count: int, panel: int, caches: Caches) -> int:
-    """The terms of a block: a panel of so many bytes a term fills half of the first cache, or all of it where that
-    leaves two blocks or one. Each block is a kernel of its own, and runs as fast in either size. Measured.
-    """
-    terms = max(caches.first // (2 * panel), 256)
-    return 2 * terms if count <= 4 * terms and 2 * terms * panel <= caches.first else terms
+def block_terms(panel: int, caches: Caches) -> int:
+    """The terms of a block: a panel of so many bytes a term fills the first cache, or has 256 terms. Measured."""
+    return max(caches.first // panel, 256)
 
 
 def strip_sizes(nest: ContractionNest, machine: Target, caches: Caches) -> BlockSizes | None:
