@@ -122,6 +122,15 @@ def test_formulas_in_c_are_within_the_bounds_that_are_stated(tmp_path: Path) -> 
     assert not off
 
 
+@needs_compiler
+def test_what_takes_too_many_steps_is_nan_and_no_number(tmp_path: Path) -> None:
+    a, b, x = np.array([-100.0, -30_000.0]), np.full(2, 1.5), np.full(2, 2.0)
+    graph, _ = build(lambda *vs: [OPS["hyp1f1"](*vs)], [array_type(v.shape, v.dtype) for v in (a, b, x)])
+    found: Any = CLibrary({"recurrence": graph}, tmp_path)("recurrence", [a, b, x])
+    assert relative_error(found[0][:1], scipy.special.hyp1f1(a, b, x)[:1]) < 1e-10
+    assert np.isnan(found[0][1])
+
+
 def drawn() -> Any:
     """A step that draws normal numbers, whose quantile SciPy computes in this process."""
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wholestep.export.rules.debye import debye_terms
-from wholestep.export.rules.incomplete import CONVERGED, state_where_done
+from wholestep.export.rules.incomplete import CONVERGED, state_of_counted_steps, state_where_done
 from wholestep.export.rules.random_words import like
 from wholestep.export.rules.special import is_integral, is_odd, polynomial_in, sine_of_turns, where_else
 from wholestep.ir.graph import Value
@@ -189,7 +189,7 @@ def raised_pair(pair: Pair, v: Value, x: Value, count: Value) -> Pair:
         return j_next / x, above, factor * (j_next / x) - x * j, y_after, left - 1
 
     start = (*pair, count)
-    found = state_where_done((v, x), start, step, lambda *state: state[4] > 0, MOST_ORDERS)
+    found = state_of_counted_steps((v, x), start, step, MOST_ORDERS)
     return Pair(*found[:4])
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from wholestep.export.rules.bessel_orders import first_kind_of_order
-from wholestep.export.rules.incomplete import ENOUGH, state_where_done
+from wholestep.export.rules.incomplete import ENOUGH, state_of_counted_steps, state_where_done
 from wholestep.export.rules.modified_bessel import both_kinds
 from wholestep.export.rules.random_words import like
 from wholestep.export.rules.special import (
@@ -96,7 +96,7 @@ def laguerre(n: Value, b: Value, x: Value) -> Solution:
 
     one = like(x, 1.0)
     start = one, 1 - x / b, n - 1
-    found = state_where_done((b, x), start, step, lambda before, now, left: left > 0)
+    found = state_of_counted_steps((b, x), start, step)
     some = n > 0
     value = where_else(some, found[1], 1.0)
     return Solution(value, where_else(some, n * (found[1] - found[0]) / x, 0.0))

@@ -67,6 +67,22 @@ def state_where_done(
     return list(found[1 + held :])
 
 
+def state_of_counted_steps(
+    fixed: Sequence[Value], start: Sequence[Value], step: Callable[..., Sequence[Value]], most: int = MOST
+) -> list[Value]:
+    """The state after steps for as long as its last value, which says what is left, is above 0 in an element.
+
+    Elements in which something is left after the most steps are NaN, as nothing is known of them.
+    """
+
+    def left(*state: Value) -> Value:
+        return state[-1] > 0
+
+    found = state_where_done(fixed, start, step, left, most)
+    unknown = left(*found)
+    return [where_else(unknown, like(v, math.nan), v) for v in found]
+
+
 def log_gamma_above_one(a: Value) -> Value:
     """The logarithm of gamma(1 + a), which keeps the digits of a small a."""
     small = absolute(a) < 0.25

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from wholestep.export.rules.incomplete import ENOUGH, state_where_done
+from wholestep.export.rules.incomplete import ENOUGH, state_of_counted_steps, state_where_done
 from wholestep.export.rules.random_words import like
 from wholestep.export.rules.special import where_else
 from wholestep.ir.graph import Value
@@ -23,7 +23,7 @@ TERMS = 38
 GENTLE = 3.0
 """The terms of a power series that lose no digits."""
 MOST_STEPS = 200_000
-"""The steps after which a solution is left as it is."""
+"""The steps after which a solution is given up."""
 
 
 class Equation(NamedTuple):
@@ -113,7 +113,7 @@ def carried_on(e: Equation, z: Value, target: Value, start: Solution) -> Solutio
         return after, where_else(safe, found.value, unsafe), found.slope, where_else(ends | ~safe, like(z, 0.0), 1.0)
 
     begun = where_else(not_equal(z, target), like(z, 1.0), 0.0)
-    found = state_where_done((*e[1:], target), (z, *start, begun), step, lambda *state: state[3] > 0, MOST_STEPS)
+    found = state_of_counted_steps((*e[1:], target), (z, *start, begun), step, MOST_STEPS)
     return Solution(found[1], found[2])
 
 
@@ -170,5 +170,5 @@ def lowered(r: Raised, z: Value, w: Solution) -> Solution:
         return total, where_else(isfinite(change), change, total), below, left - 1
 
     start = (*w, e.first, r.added)
-    found = state_where_done((e.slope, e.last, z), start, step, lambda *state: state[3] > 0)
+    found = state_of_counted_steps((e.slope, e.last, z), start, step)
     return Solution(found[0], found[1])

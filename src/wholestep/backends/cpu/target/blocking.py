@@ -33,8 +33,8 @@ FAR_BYTES = 32 << 20
 TOGETHER_BYTES = 1 << 10
 """So many bytes of each row are packed at once: what lies side by side is brought from memory together. Measured."""
 BLOCK_BYTES = {16: 1 << 20, 32: 1 << 19}
-"""The bytes of a block of columns that every row goes over, for so many registers: from the third cache a panel comes in
-time, and larger blocks bring the sums back less often. Measured.
+"""The bytes of a block of columns that every row goes over, for so many registers. A panel comes from the third cache
+in time, and larger blocks bring the sums back less often. Measured.
 """
 TURNED_TERMS = 1024
 """The terms of a block of columns that lie along them, where rows are few: each is read in longer pieces. Measured."""
@@ -88,7 +88,8 @@ def block_sizes(nest: ContractionNest, machine: Target, caches: Caches) -> Block
     rows = max(most // math.prod([a.extent for a in nest.rows[:-1]]) // tile_rows, 1) * tile_rows
     # A group of rows fills a quarter of the second cache, beside the panel in the first.
     group = caches.second // (4 * min(terms, nest.term_count) * size)
-    together = min(TOGETHER_BYTES // (panel * size), nest.column_count // (MIN_PANELS * panel), caches.second // (2 * terms * panel * size))
+    most_together = min(TOGETHER_BYTES, caches.second // (2 * terms)) // (panel * size)
+    together = min(most_together, nest.column_count // (MIN_PANELS * panel))
     return BlockSizes(
         lanes,
         tile_rows,
