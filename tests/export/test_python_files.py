@@ -160,6 +160,48 @@ def test_functions_on_the_state_are_in_the_file(target: str, tmp_path: Path) -> 
     np.testing.assert_allclose(scores, step.attach(predict)(batch)["scores"], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("target", ["numpy", "jax", "torch", "tensorflow"])
+def test_a_function_without_state_is_a_file(target: str, tmp_path: Path) -> None:
+    pytest.importorskip(target, reason=f"{target} is an outside oracle; not installed")
+
+    def weighted(p: Any, x: Any) -> Any:
+        return {"sum": np.sum(np.tanh(x @ p["w"])), "rows": scipy.special.expit(x)}
+
+    p, x = {"w": np.linspace(-1, 1, 6).reshape(3, 2)}, np.linspace(-2, 2, 12).reshape(4, 3)
+    (path,) = ws.to_file(
+        weighted, tmp_path / "weighted.py", p, ws.ShapeDtype((ws.Dim("rows"), 3), "float64"), to=target
+    )
+    module, array = imported(path), library(target)
+    assert not hasattr(module, "load")
+    found = module.weighted({"p.w": array(p["w"]), "x": array(x)})
+    want = weighted(p, x)
+    assert sorted(found) == ["output.rows", "output.sum"]
+    np.testing.assert_allclose(found["output.sum"], want["sum"], rtol=1e-13)
+    np.testing.assert_allclose(found["output.rows"], want["rows"], rtol=1e-13)
+
+
+def test_a_function_in_a_file_of_torch_is_differentiated(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="torch is an outside oracle; not installed")
+    (path,) = ws.to_file(lambda x: np.sum(np.sin(x) * x), tmp_path / "f.py", np.ones(3), to="torch")
+    x = torch.linspace(0, 1, 3, dtype=torch.float64, requires_grad=True)
+    imported(path).program({"x": x})["output"].backward()
+    wanted = torch.cos(x) * x + torch.sin(x)
+    np.testing.assert_allclose(x.grad.numpy(), wanted.detach().numpy(), rtol=1e-14)
+
+
+def test_a_name_that_the_file_uses_itself_is_refused_or_replaced(tmp_path: Path) -> None:
+    step, _ = dense()
+    for name in ("zip", "load", "step", "np", "lambda"):
+        with pytest.raises(UnsupportedError, match=rf"(?s)named {name} would hide.*another name"):
+            step.export(tmp_path / "step.py", to="numpy", attach={name: predict})
+
+    def load(x: Any) -> Any:
+        return x * 2.0
+
+    (path,) = ws.to_file(load, tmp_path / "f.py", np.ones(3), to="numpy")
+    np.testing.assert_array_equal(imported(path).program({"x": np.arange(3.0)})["output"], [0.0, 2.0, 4.0])
+
+
 def test_an_export_that_is_not_there_says_what_is(tmp_path: Path) -> None:
     step, _ = dense()
     with pytest.raises(ParameterError, match="there is no target 'cobol'"):

@@ -206,6 +206,10 @@ def test_a_program_goes_to_another_process_as_its_function():
 
 
 def test_a_shape_without_an_array_has_no_negative_size():
+    with pytest.raises(ShapeError, match=r"(?s)'rows' is a str, and no size of an axis.*ws.Dim\('rows'\)"):
+        ws.ShapeDtype(("rows", 2))
+    with pytest.raises(ShapeError, match=r"2.0 is a float, and no size of an axis"):
+        ws.ShapeDtype(2.0)
     with pytest.raises(ShapeError, match=r"ShapeDtype: shape \(2, -1\) has a negative size"):
         ws.ShapeDtype((2, -1))
     assert ws.ShapeDtype(0).shape == (0,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,22 @@ from wholestep.frontend.promotion import checked
 from wholestep.ir.types import Type, array_type
 
 
+def size_of_axis(n: Any) -> int:
+    """A size that is a number; raises ShapeError for anything else."""
+    try:
+        return operator.index(n)
+    except TypeError:
+        symbolic = f"; ws.Dim({n!r}) is a symbolic size" if isinstance(n, str) else ""
+        raise ShapeError(
+            f"ShapeDtype: {n!r} is a {type(n).__name__}, and no size of an axis", hint=f"sizes are integers{symbolic}"
+        ) from None
+
+
 class ShapeDtype:
     """The shape and dtype of an array that need not exist; sizes may be symbolic (`ws.Dim("B")`).
 
     Shapes: `shape` a size or a sequence of sizes, `dtype` any supported one; no memory is taken.
-    Raises: ShapeError for a negative size, DtypeError for a dtype that is not supported.
+    Raises: ShapeError for a negative size and for what is no size, DtypeError for a dtype that is not supported.
 
     >>> import wholestep as ws
     >>> ws.ShapeDtype((ws.Dim("B"), 3), "float32")
@@ -28,9 +40,9 @@ class ShapeDtype:
 
     def __init__(self, shape: Any, dtype: Any = np.float64) -> None:
         sizes = shape if isinstance(shape, tuple | list) else (shape,)
-        if any(not isinstance(n, Dim) and n < 0 for n in sizes):
-            raise ShapeError(f"ShapeDtype: shape {tuple(sizes)} has a negative size")
-        self.shape: tuple[int | Dim, ...] = tuple(sizes)
+        self.shape: tuple[int | Dim, ...] = tuple([n if isinstance(n, Dim) else size_of_axis(n) for n in sizes])
+        if any([not isinstance(n, Dim) and n < 0 for n in self.shape]):
+            raise ShapeError(f"ShapeDtype: shape {self.shape} has a negative size")
         self.dtype = checked(
             dtypes.from_short(dtype) if isinstance(dtype, str) and dtype in dtypes.SUPPORTED else dtype
         )

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import ast
 import base64
+import builtins
+import keyword
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from wholestep.errors import UnsupportedError
 from wholestep.export.program import ExportedProgram
 from wholestep.export.python.jax import JAX
 from wholestep.export.python.numpy import NUMPY
 from wholestep.export.python.printer import printed_functions
 from wholestep.export.python.tensorflow import TENSORFLOW
 from wholestep.export.python.torch import TORCH
-from wholestep.export.python.vocabulary import PythonTarget
+from wholestep.export.python.vocabulary import PythonTarget, Role
 from wholestep.ir.graph import NDArray
 
 SUPPORT = Path(__file__).parent / "support"
 SHARED = ("checkpoint_file.py", "host_support.py")
 """The files in it whose functions all others use."""
+STANDARD = ("base64", "functools", "hashlib", "json", "os")
+IMPORTED = (*STANDARD, "np")
+"""The modules that a file may import besides the target's."""
 WIDTH = 110
 """The width of a line of data."""
 
@@ -39,6 +45,16 @@ STEP_USAGE = """The state is a dictionary of arrays by path, and so is a batch: 
 
 `step.load` takes the saved file back."""
 
+FUNCTION_USAGE = """Arrays go in and out as dictionaries by path: {given}.
+
+    found = {name}(inputs)"""
+
+CALL_ALONE = """
+
+def {name}(inputs):
+    \"\"\"inputs -> outputs, dictionaries of arrays by path.\"\"\"
+    return dict(zip({upper}_OUTPUTS, {name}_program(*[inputs[path] for path in {upper}_INPUTS])))
+"""
 CALL = """
 
 def {name}(state, batch):
@@ -72,31 +88,55 @@ def numpy_files(programs: Sequence[ExportedProgram], path: Path) -> Mapping[Path
 
 
 def python_source(target: PythonTarget, programs: Sequence[ExportedProgram], path: Path) -> str:
-    """The file of programs on one state, the step first."""
-    names = ["step" if program.resident else program.name for program in programs]
+    """The file of programs on one state, the step first, or of a function without state."""
+    alone = not any([program.resident for program in programs])
+    names = ["step" if program.resident else function_name(program.name, target, alone) for program in programs]
     graphs = [(f"{name}_program", program.graph) for name, program in zip(names, programs, strict=True)]
     functions, constants = printed_functions(target, graphs)
     body = "\n\n\n".join(
-        [functions, *[function_of_dictionaries(n, p, target) for n, p in zip(names, programs, strict=True)]]
+        [functions, *[function_of_dictionaries(n, p, target, alone) for n, p in zip(names, programs, strict=True)]]
     )
     held = constants_text(constants)
-    support = support_text(target.support, f"{held}{body} load save")
-    batch = ", ".join([programs[0].inputs[i] for i in programs[0].given])
-    state = path.with_suffix(".safetensors").name
-    usage = STEP_USAGE.format(batch=ascii(batch)[1:-1], name=names[0], state=state)
-    head = HEAD.format(what="A training step", target=target.title, usage=usage)
+    support = support_text(target.support, f"{held}{body}{'' if alone else ' load save'}")
+    given = ascii(", ".join([programs[0].inputs[i] for i in programs[0].given]))[1:-1]
+    if alone:
+        usage = FUNCTION_USAGE.format(given=given, name=names[0])
+    else:
+        usage = STEP_USAGE.format(batch=given, name=names[0], state=path.with_suffix(".safetensors").name)
+    what = "A function" if alone else "A training step"
+    head = HEAD.format(what=what, target=target.title, usage=usage)
     imports = imports_text(target, f"{support}{body}")
     return "\n\n\n".join([f"{head}\n{imports}", *[part for part in (support, held, body) if part]]) + "\n"
 
 
-def function_of_dictionaries(name: str, program: ExportedProgram, target: PythonTarget) -> str:
+def function_name(name: str, target: PythonTarget, alone: bool) -> str:
+    """The name of a function in a file, which hides nothing that the file uses: `program` for one that would.
+
+    Raises UnsupportedError for a function beside a step, which is called by its name.
+    """
+    modules = [line.split()[-1].partition(".")[0] for line in target.imports]
+    used = {"step", *modules, *IMPORTED, *dir(builtins), *keyword.kwlist} | support_functions(target.support).keys()
+    if name.isidentifier() and name not in used:
+        return name
+    if alone:
+        return "program"
+    raise UnsupportedError(
+        f"export: a function named {name} would hide what a file for {target.title} uses",
+        hint="attach it under another name",
+    )
+
+
+def function_of_dictionaries(name: str, program: ExportedProgram, target: PythonTarget, alone: bool) -> str:
     """The names of a program's inputs and outputs, and its function of dictionaries."""
     upper = name.upper()
     lines = [f"{upper}_{what} = {in_rows(names)}" for what, names in named(program)]
-    returns = "state, results" if program.resident else "results"
-    text = CALL.format(name=name, upper=upper, returns=returns).strip("\n")
-    text += "\n" + (WITH_STATE if program.resident else "    return found\n")
-    return "\n".join(lines) + "\n\n\n" + target.decorated(text.rstrip(), bool(program.resident))
+    if alone:
+        role, text = Role.ALONE, CALL_ALONE.format(name=name, upper=upper).strip("\n")
+    else:
+        role, returns = (Role.STEP, "state, results") if program.resident else (Role.BESIDE, "results")
+        text = CALL.format(name=name, upper=upper, returns=returns).strip("\n")
+        text += "\n" + (WITH_STATE if program.resident else "    return found\n")
+    return "\n".join(lines) + "\n\n\n" + target.decorated(text.rstrip(), role)
 
 
 def named(program: ExportedProgram) -> Iterable[tuple[str, Sequence[str]]]:
@@ -153,6 +193,6 @@ def support_text(file: str, body: str) -> str:
 
 def imports_text(target: PythonTarget, text: str, setup: bool = True) -> str:
     """The imports that a text uses, the standard library's first."""
-    standard = [f"import {name}" for name in ("base64", "functools", "hashlib", "json", "os") if f"{name}." in text]
+    standard = [f"import {name}" for name in STANDARD if f"{name}." in text]
     others = [line for line in ("import numpy as np", *target.imports) if f"{line.split()[-1]}." in text + target.setup]
     return "\n".join([*standard, *[""] * bool(standard), *others]) + target.setup * setup

@@ -12,6 +12,7 @@ from wholestep.export.python.convolutions import images_as_text, kernels_as_text
 from wholestep.export.python.vocabulary import (
     Call,
     PythonTarget,
+    Role,
     Spelling,
     front_order,
     host_words,
@@ -247,8 +248,8 @@ JAX = PythonTarget(
     support="jax_support.py",
     numbers_in=frozenset((*INFIX, *TWO, "select")) - {"nextafter"},
     title="JAX",
-    decorated=lambda text, stateful: (
-        f"@functools.partial(jax.jit, donate_argnums=0)\n{text}" if stateful else f"@jax.jit\n{text}"
+    decorated=lambda text, role: (
+        f"@functools.partial(jax.jit, donate_argnums=0)\n{text}" if role is Role.STEP else f"@jax.jit\n{text}"
     ),
     outlined=frozenset(("random_bits", "random_blocks")),
     setup='\n\njax.config.update("jax_enable_x64", True)  # counters are 64-bit integers',

@@ -202,7 +202,7 @@ NUMPY = PythonTarget(
     number=lambda text, dtype: f"np.asarray({text}, {dtype})",
     support="numpy_support.py",
     numbers_in=frozenset((*INFIX, "select")),
-    decorated=lambda text, stateful: f'@np.errstate(all="ignore")\n{text}',
+    decorated=lambda text, _: f'@np.errstate(all="ignore")\n{text}',
     outlined=frozenset(("random_bits", "random_blocks")),
 )
 """NumPy as a target."""

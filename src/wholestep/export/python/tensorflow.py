@@ -229,7 +229,7 @@ TENSORFLOW = PythonTarget(
     number=tensorflow_number,
     support="tensorflow_support.py",
     numbers_in=frozenset(),
-    decorated=lambda text, stateful: f"@tf.function(autograph=False)\n{text}",
+    decorated=lambda text, _: f"@tf.function(autograph=False)\n{text}",
     outlined=frozenset(("random_bits", "random_blocks")),
     holds=tensorflow_holds,
 )

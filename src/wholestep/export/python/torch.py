@@ -19,6 +19,7 @@ from wholestep.export.python.convolutions import (
 from wholestep.export.python.vocabulary import (
     Call,
     PythonTarget,
+    Role,
     Spelling,
     front_order,
     host_words,
@@ -369,7 +370,9 @@ TORCH = PythonTarget(
     number=lambda text, dtype: f"torch.full((), {text}, dtype={dtype})",
     support="torch_support.py",
     numbers_in=frozenset((*INFIX, "select", "wins")) - {"div"} - frozenset(("left_shift", "right_shift")),
-    decorated=lambda text, stateful: f"@torch.no_grad()\n@on_their_device\n{text}",
+    decorated=lambda text, role: (
+        f"@on_their_device\n{text}" if role is Role.ALONE else f"@torch.no_grad()\n@on_their_device\n{text}"
+    ),
     outlined=frozenset(("random_bits", "random_blocks")),
     convolved=torch_convolved,
     channels_last=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import partial
 from typing import Any, Protocol
 
@@ -19,6 +20,14 @@ from wholestep.primitives.creation import cast
 from wholestep.primitives.elementwise import Elementwise
 from wholestep.primitives.family import REGISTRY
 from wholestep.primitives.functions import External
+
+
+class Role(Enum):
+    """The role of a function of dictionaries in a file: it decides what a library keeps of the arrays it is given."""
+
+    STEP = "returns the state that it was given, changed"
+    BESIDE = "reads the state of a step"
+    ALONE = "has no state, and may be differentiated"
 
 
 class PrintedNames(Protocol):
@@ -107,8 +116,8 @@ class PythonTarget:
     """Operations that take Python numbers beside an array."""
     title: str
     """The library as a file calls it."""
-    decorated: Callable[[str, bool], str]
-    """(function of dictionaries, True if it returns the state) -> the same as the library compiles it."""
+    decorated: Callable[[str, Role], str]
+    """(function of dictionaries, its role) -> the same as the library compiles it."""
     setup: str = ""
     """Lines after the imports."""
     outlined: frozenset[str] = frozenset()

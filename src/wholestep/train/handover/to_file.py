@@ -1,4 +1,4 @@
-"""Functions as files: a function without state, written for ONNX or Core ML."""
+"""Functions as files: a function without state, as a model of ONNX or Core ML, or as Python source for a library."""
 
 from __future__ import annotations
 
@@ -11,18 +11,16 @@ from wholestep.export.targets import TARGETS, checked_options, target_for, write
 from wholestep.frontend.exporting import export_function
 from wholestep.train.step.export import write_files
 
-FORMATS = ("onnx", "coreml")
-"""Targets whose files are programs, and no sources."""
-
 
 def to_file(
     f: Callable[..., Any], path: str | Path, *examples: Any, to: str | None = None, narrow: bool = False
 ) -> tuple[Path, ...]:
-    """Write a function, a compiled one too, as a model of ONNX or a package of Core ML.
+    """Write a function, a compiled one too, as a model of ONNX, a package of Core ML, or Python source.
 
-    The target is what `to` names, or what the suffix of the path means. Inputs have the paths of the arguments, and
-    outputs `output` and paths into it. `narrow=True` makes float64 float32 and int64 int32 for Core ML, which has no
-    numbers of 64 bits. `step.export` writes a step, and functions on its state.
+    The target is what `to` names, or what the suffix of the path means. `to="jax"`, `"numpy"`, `"tensorflow"` and
+    `"torch"` write source: a function of one dictionary of arrays, which these libraries differentiate. Inputs have the
+    paths of the arguments, and outputs `output` and paths into it. `narrow=True` makes float64 float32 and int64 int32
+    for Core ML, which has no numbers of 64 bits. `step.export` writes a step, and functions on its state.
 
     Shapes: those of the examples, which are arrays or `ShapeDtype`s; the paths of the files that were written.
     Raises: UnsupportedError for operations that the target has no words for and for targets of other kinds,
@@ -36,11 +34,10 @@ def to_file(
     """
     place = Path(path)
     target = target_for(place, to)
-    if target not in FORMATS:
-        other = "ws.to_jax, ws.to_torch and ws.to_tensorflow give the function itself" if target in TARGETS else ""
+    if target not in TARGETS:
         raise UnsupportedError(
-            f"to_file: a function is written as a model of {' or '.join(FORMATS)}, and not for {target}",
-            hint=other or "step.export writes a step with its state",
+            f"to_file: a function is written for {', '.join(TARGETS)}, and not for {target}",
+            hint="step.export writes a step with its state, and the functions that are attached to it",
         )
     options = checked_options(target, narrow=narrow)
     program, _ = export_function(f, examples)
