@@ -22,6 +22,16 @@ def unsigned(*args, **options):
     return w, np.abs(v)
 
 
+def sizes(t, z):
+    """The squares of absolute values: SciPy's columns have other phases."""
+    return (t * t.conj()).real, (z * z.conj()).real
+
+
+def product_of(t, z):
+    """What the factors of a Schur form multiply to."""
+    return z @ t @ np.conj(z).T
+
+
 SPREAD, TURNED = (
     np.diag([1.0, 2.0, 4.0, 7.0]) + 0.2 * real(4, 4),
     np.array([[1.0, -4.0, 0.3], [1.0, 1.2, 0.1], [0.2, -0.1, 3.0]]),
@@ -44,6 +54,13 @@ CASES = {
         Case(linalg.hessenberg, np.triu(real(4, 4), -1), grad=False, rtol=1e-12),
         Case(linalg.hessenberg, real(4, 4), rtol=1e-11),
     ],
+    "scipy.linalg.schur": [
+        *[Case(linalg.schur, m, rtol=1e-5 if m.dtype == "f4" else 1e-11) for m in (TURNED, SPREAD, SPREAD.astype("f4"))],
+        Case(lambda a: linalg.schur(a, output="c"), np.diag([3.0, 1.0, 2.0]), grad=False, rtol=1e-12),
+        Case(lambda a: sizes(*linalg.schur(a)), cplx(4, 4), rtol=1e-11),
+        Case(lambda a: sizes(*linalg.schur(a, output="complex")), TURNED, rtol=1e-11),
+    ],
+    "scipy.linalg.rsf2csf": [Case(lambda a: product_of(*linalg.rsf2csf(*linalg.schur(a))), TURNED, rtol=1e-11)],
     "scipy.linalg.eigh_tridiagonal": [
         Case(unsigned, D, E, rtol=1e-12),
         Case(lambda d, e: unsigned(d, e, select="i", select_range=(1, 2)), D, E, rtol=1e-12),
