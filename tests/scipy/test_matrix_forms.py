@@ -78,6 +78,24 @@ def test_a_rotation_passes_nothing_within_its_block():
     np.testing.assert_allclose(np.trace(t), 4.0)
 
 
+def test_logarithms_of_stacks_and_those_that_are_not_real():
+    stack = np.stack([SPREAD, SPREAD @ SPREAD])
+    expected = np.stack([scipy.linalg.logm(a) for a in stack])
+    np.testing.assert_allclose(ws.jit(lambda a: scipy.linalg.logm(a))(stack), expected, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(ws.vmap(linalg.logm)(stack), expected, rtol=1e-10, atol=1e-12)
+    turned = np.diag([1.0, -4.0])
+    assert np.isnan(ws.jit(lambda a: scipy.linalg.logm(a))(turned)).all()
+    found = ws.jit(lambda a: scipy.linalg.logm(a))(turned + 0j)
+    np.testing.assert_allclose(found, scipy.linalg.logm(turned + 0j), atol=1e-12)
+    assert np.isnan(ws.jit(lambda a: scipy.linalg.logm(a))(np.zeros((2, 2)))).all()
+
+
+def test_a_power_is_differentiated_in_its_exponent():
+    power = ws.grad(lambda t: np.sum(MIX * linalg.fractional_matrix_power(SPREAD, t)))(np.float64(0.4))
+    found = scipy.linalg.logm(SPREAD) @ scipy.linalg.fractional_matrix_power(SPREAD, 0.4)
+    np.testing.assert_allclose(power, np.sum(MIX * found), rtol=1e-10)
+
+
 def test_what_is_refused():
     d, e = np.arange(3.0), np.ones(2)
     with pytest.raises(UnsupportedError, match="select='v'"):
@@ -90,5 +108,8 @@ def test_what_is_refused():
         ws.jit(lambda a: scipy.linalg.funm(a, np.exp, disp=False))(A)
     with pytest.raises(UnsupportedError, match="schur: sort= is not covered"):
         ws.jit(lambda a: linalg.schur(a, sort="lhp"))(A)
+    for f in (scipy.linalg.logm, scipy.linalg.signm):
+        with pytest.raises(UnsupportedError, match="disp=False"):
+            ws.jit(lambda a, f=f: f(a, disp=False))(A)
     with pytest.raises(ValueError, match="'real', or 'complex'"):
         ws.jit(lambda a: linalg.schur(a, output="full"))(A)
