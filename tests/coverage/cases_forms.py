@@ -56,7 +56,10 @@ CASES = {
         Case(linalg.hessenberg, real(4, 4), rtol=1e-11),
     ],
     "scipy.linalg.schur": [
-        *[Case(linalg.schur, m, rtol=1e-5 if m.dtype == "f4" else 1e-11) for m in (TURNED, SPREAD, SPREAD.astype("f4"))],
+        *[
+            Case(linalg.schur, m, rtol=1e-5 if m.dtype == "f4" else 1e-11)
+            for m in (TURNED, SPREAD, SPREAD.astype("f4"))
+        ],
         Case(lambda a: linalg.schur(a, output="c"), np.diag([3.0, 1.0, 2.0]), grad=False, rtol=1e-12),
         Case(lambda a: sizes(*linalg.schur(a)), cplx(4, 4), rtol=1e-11),
         Case(lambda a: sizes(*linalg.schur(a, output="complex")), TURNED, rtol=1e-11),
@@ -91,7 +94,10 @@ CASES = {
     ],
     "scipy.linalg.fractional_matrix_power": [
         Case(lambda a, p: linalg.fractional_matrix_power(a, p).real, TURNED, np.float64(0.3), rtol=1e-11),
-        *[Case(lambda a, p=p: linalg.fractional_matrix_power(a, p), MIXED, grad=False, rtol=1e-10) for p in (-0.7, 3, -1)],
+        *[
+            Case(lambda a, p=p: linalg.fractional_matrix_power(a, p), MIXED, grad=False, rtol=1e-10)
+            for p in (-0.7, 3, -1)
+        ],
     ],
     "scipy.special.sici": [
         Case(special.sici, np.array([0.1, 1.0, 3.9, 4.1, 9.0, 40.0]), rtol=1e-13),

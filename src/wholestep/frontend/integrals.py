@@ -1,4 +1,4 @@
-"""Exponential, trigonometric and Fresnel integrals and Faddeeva's function, by series and fractions of primitives that differentiate.
+"""Exponential, trigonometric and Fresnel integrals and Faddeeva's function, by series and fractions of primitives.
 
 Source: DLMF, dlmf.nist.gov, sections 6.2 to 6.10, 7.5 to 7.12 and 8.19.
 """

@@ -19,8 +19,9 @@ class Shampoo(Leafwise):
     """Shampoo: along each of the k axes of a gradient the -1/(2k)-th power of the sum of its products with itself.
 
     For a matrix g that is l**-1/4 @ g @ r**-1/4, with l and r the sums of g @ g.T and g.T @ g, which begin with eps on
-    their diagonals. Of an axis longer than `largest` it is their diagonal alone. Momentum gathers these directions. The powers are found anew by eigenvectors in the first update
-    and every `every`-th after it. Weight decay is a term of the gradient, for the parameters that `decay` means.
+    their diagonals. Of an axis longer than `largest` it is their diagonal alone. Momentum gathers these directions. The
+    powers are found anew by eigenvectors in the first update and every `every`-th after it. Weight decay is a term of
+    the gradient, for the parameters that `decay` means.
 
     Shapes: trees of real floating arrays; the state has an array like each and, for each axis of n, two of n by n, or
     of n where that is longer than `largest`.
@@ -43,8 +44,8 @@ class Shampoo(Leafwise):
 
     def resolved(self) -> Shampoo:
         """The same, whose counts are checked."""
-        counts = {name: checked_count(name, getattr(self, name), "shampoo") for name in ("every", "largest")}
-        return replace(self, **counts)
+        every, largest = [checked_count(x, getattr(self, x), "shampoo") for x in ("every", "largest")]
+        return replace(self, every=every, largest=largest)
 
     def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """(the rate, whether powers are found anew)."""

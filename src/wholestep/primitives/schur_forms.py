@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -26,7 +25,6 @@ from wholestep.primitives.matrices import (
     mh,
     mm,
     mt,
-    real_part,
     row,
     sample_matrices,
     square,

@@ -1,4 +1,4 @@
-"""scipy.linalg: the polar, the Hessenberg and the Schur form of a matrix, tridiagonal eigenproblems, functions of a matrix."""
+"""scipy.linalg: polar, Hessenberg and Schur forms of matrices, tridiagonal eigenproblems, functions of a matrix."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def schur(a: Any, output: str = "real", sort: Any = None) -> Any:
     """scipy.linalg.schur; of complex output the largest component of each column of the unitary factor is positive.
 
     A real form has SciPy's signs. Derivatives need eigenvalues that differ: equal ones pass nothing between their
-    columns. Where the form depends on a real matrix in blocks, they are those with as many conjugate pairs as there are.
+    columns, and a pair whose block is a multiple of a rotation nothing within.
     """
     if output not in ("real", "complex", "r", "c"):
         raise ValueError("argument must be 'real', or 'complex'")

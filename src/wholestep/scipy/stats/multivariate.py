@@ -162,7 +162,9 @@ def _multinomial_logpmf(x: Any, n: Any, p: Any) -> Any:
     trials, shares = multinomial_operands(n, p)
     counts = doubles(x)
     if np.shape(counts)[-1:] != np.shape(shares)[-1:]:
-        raise ShapeError(f"multinomial: {np.shape(counts)} does not hold {np.shape(shares)[-1]} counts on its last axis")
+        raise ShapeError(
+            f"multinomial: {np.shape(counts)} does not hold {np.shape(shares)[-1]} counts on its last axis"
+        )
     ways = special.gammaln(trials + 1) - np.sum(special.gammaln(counts + 1), axis=-1)
     made = ways + np.sum(special.xlogy(counts, shares), axis=-1)
     whole = np.all((counts >= 0) & (counts == np.floor(counts)), axis=-1) & (np.sum(counts, axis=-1) == trials)
