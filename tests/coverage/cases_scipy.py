@@ -244,6 +244,17 @@ def vectors():
     made["multivariate_normal.entropy"] = [Case(normal.entropy, real(3), cov, only=(1,), rtol=1e-12)]
     for method in ("mean", "var", "entropy"):
         made[f"dirichlet.{method}"] = [Case(getattr(dirichlet, method), real(3, low=0.5), rtol=1e-12)]
+    counts, shares = np.array([[1, 2, 3], [0, 6, 0], [2, 2, 1], [7, -1, 0]]), np.array([0.2, 0.3, 0.5])
+    for method in ("logpmf", "pmf"):
+        f = getattr(stats.multinomial, method)
+        made[f"multinomial.{method}"] = [
+            Case(lambda p, f=f: f(counts[0], 6, p), shares, rtol=1e-12),
+            Case(lambda p, f=f: f(counts, np.array([6, 6, 5, 6]), p), shares, grad=False, rtol=1e-12),
+            Case(lambda p, f=f: f(counts, 6, p), np.array([1.6, -0.3, 0.5]), grad=False, rtol=1e-12),
+        ]
+    made["multinomial.cov"] = [
+        Case(lambda p, n=n: stats.multinomial.cov(n, p), shares, rtol=1e-12) for n in (6, [6, 5])
+    ]
     return {f"scipy.stats.{name}": cases for name, cases in made.items()}
 
 

@@ -90,6 +90,8 @@ REFUSED = {
     "adafactor": "like no parameter",
     "muon": "like no parameter",
     "lbfgs": "like no parameter",
+    "fromage": "elements that depend on other elements",
+    "shampoo": "like no parameter",
     "lars": "elements that depend on other elements",
     "novograd": "elements that depend on other elements",
     "prodigy": "elements that depend on other elements",

@@ -98,6 +98,18 @@ def test_eigenvalues_and_vectors_of_any_matrix(tmp_path: Path) -> None:
             assert apart.min(-1).max() < 1e-12 and apart.min(-2).max() < 1e-12
 
 
+def test_complex_schur_forms(tmp_path: Path) -> None:
+    matrices = {name: a + 0j for name, a in MATRICES.items()}
+    found = in_c(tmp_path, {name: (linalg.schur, (a,)) for name, a in matrices.items() if a.ndim == 2})
+    for name, (t, z) in found.items():
+        scale = np.abs(matrices[name]).max() * SIZE or 1.0
+        close(z @ (t / scale) @ adjoint(z), matrices[name] / scale)
+        close(adjoint(z) @ z, np.eye(z.shape[-1]))
+        assert not np.tril(t, -1).any()
+        top = np.take_along_axis(z, np.abs(z).argmax(0)[None], 0)
+        close(top, np.abs(top))
+
+
 def test_square_roots_and_sylvester_equations(tmp_path: Path) -> None:
     regular = {name: MATRICES[name] for name in ("plain", "complex", "graded", "stack")}
     positive = {name: a @ adjoint(a) + np.eye(a.shape[-1]) for name, a in regular.items()}

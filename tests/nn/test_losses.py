@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 import wholestep as ws
 from wholestep import errors
-from wholestep.nn.cross_entropies import cross_entropy, focal, nll_loss
+from wholestep.nn.cross_entropies import cross_entropy, focal, nll_loss, poly_cross_entropy
 from wholestep.nn.ctc import ctc_loss
 from wholestep.nn.losses import gaussian_nll, huber, log_cosh, mae, mse, poisson_nll, smooth_l1
 from wholestep.nn.probabilities import bce, bce_with_logits, binary_focal, kl_div
@@ -261,6 +261,19 @@ def test_focal_is_cross_entropy_where_gamma_is_0_and_its_formula_elsewhere(seed)
     )
 
 
+def test_the_poly_loss_is_cross_entropy_and_a_share_of_what_is_missed():
+    rng = np.random.default_rng(3)
+    x, labels = rng.normal(size=(5, 4)), rng.integers(0, 4, size=5)
+    np.testing.assert_allclose(poly_cross_entropy(x, labels, epsilon=0.0), cross_entropy(x, labels), rtol=1e-12)
+    same(
+        lambda x: poly_cross_entropy(x, labels, epsilon=0.7),
+        lambda x: torch.mean(
+            (lambda logs: 0.7 * (1 - logs.exp()) - logs)(F.log_softmax(x, 1)[torch.arange(5), torch.tensor(labels)])
+        ),
+        x,
+    )
+
+
 def ctc_case(rng):
     times, rows, count, most = int(rng.integers(1, 9)), int(rng.integers(1, 4)), int(rng.integers(2, 5)), 4
     blank = int(rng.integers(count))
@@ -312,7 +325,7 @@ def test_what_goes_in_comes_out(dtype):
     made = [
         *[f(x, t) for f in (mse, mae, huber, smooth_l1, log_cosh, poisson_nll, hinge, cosine_loss)],
         *[f(x, t > 0) for f in (bce_with_logits, binary_focal, mse)],
-        *[f(x, labels) for f in (cross_entropy, nll_loss, focal, multiclass_hinge)],
+        *[f(x, labels) for f in (cross_entropy, nll_loss, focal, poly_cross_entropy, multiclass_hinge)],
         cross_entropy(x, labels, class_weights=np.ones(3), label_smoothing=0.1, weights=np.ones(4)),
         cross_entropy(x, np.abs(t)),
         kl_div(x, np.abs(t)),
@@ -350,6 +363,10 @@ REFUSALS = {
     "a reduction that is not there": (lambda: mse(np.ones(3), np.ones(3), reduction="max"), errors.ParameterError),
     "weights that do not fit": (lambda: mse(np.ones((3, 2)), np.ones((3, 2)), weights=np.ones(2)), errors.ShapeError),
     "negative delta": (lambda: huber(np.ones(3), np.ones(3), delta=-1.0), errors.ParameterError),
+    "epsilon below -1": (
+        lambda: poly_cross_entropy(np.ones((3, 2)), np.zeros(3, int), epsilon=-1.5),
+        errors.ParameterError,
+    ),
     "negative gamma": (lambda: focal(np.ones((3, 2)), np.zeros(3, int), gamma=-1.0), errors.ParameterError),
     "smoothing beyond 1": (
         lambda: cross_entropy(np.ones((3, 2)), np.zeros(3, int), label_smoothing=1.5),

@@ -31,6 +31,7 @@ OTHERS = {
     "yogi": optim.yogi(0.01),
     "adan": optim.adan(0.01, weight_decay=0.1),
     "lars": optim.lars(0.5, trust=0.1, weight_decay=0.1),
+    "fromage": optim.fromage(0.01),
     "novograd": optim.novograd(0.01, weight_decay=0.1),
     "asgd": optim.asgd(0.1, pull=0.1, start=1, weight_decay=0.1),
     "ademamix": optim.ademamix(0.01, weight_decay=0.1),
@@ -60,6 +61,8 @@ REAL = {
     "muon": optim.muon(0.1, rest=optim.adam(0.01)),
     "lbfgs": optim.lbfgs(0.1, 3, line_search=None),
     "rprop": optim.rprop(0.01),
+    "shampoo": optim.shampoo(0.1, every=2, weight_decay=0.1),
+    "signum": optim.signum(0.01, weight_decay=0.1),
     "sm3": optim.sm3(0.1),
 }
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.linalg
 
 import wholestep as ws
 from wholestep import optim, tree
@@ -170,6 +171,27 @@ def lamb(p, t, state):
     state.update(m=m, v=v)
     r = (m / (1 - 0.9 ** (t + 1))) / (np.sqrt(v / (1 - 0.999 ** (t + 1))) + 1e-6) + 0.05 * p
     return p - 0.01 * np.linalg.norm(p) / np.linalg.norm(r) * r
+
+
+def signum(p, t, state):
+    m = state["m"] = 0.8 * state.get("m", 0.0) + 0.2 * slope_at(p, t)
+    return p - 0.01 * (np.sign(m) + 0.3 * p)
+
+
+def fromage(p, t, state):
+    g = slope_at(p, t)
+    return (p - 0.05 * g * np.linalg.norm(p) / np.linalg.norm(g)) / np.sqrt(1 + 0.05**2)
+
+
+def shampoo(p, t, state):
+    """Algorithm 1, whose powers are taken in every third update, with momentum."""
+    g = slope_at(p, t) + 0.1 * p
+    left = state["left"] = state.get("left", 1e-3 * np.eye(len(p))) + g @ g.T
+    right = state["right"] = state.get("right", 1e-3 * np.eye(p.shape[1])) + g.T @ g
+    if t % 3 == 0:
+        state["powers"] = [scipy.linalg.fractional_matrix_power(x, -0.25) for x in (left, right)]
+    v = state["v"] = 0.8 * state.get("v", 0.0) + state["powers"][0] @ g @ state["powers"][1]
+    return p - 0.05 * v
 
 
 def muon(p, t, state):
@@ -358,6 +380,9 @@ PAPERS = {
     "yogi": (lambda: optim.yogi(0.01, b2=0.95), yogi),
     "adan": (lambda: optim.adan(0.01, weight_decay=0.3), adan),
     "lars": (lambda: optim.lars(0.05, trust=0.2, weight_decay=0.1), lars),
+    "fromage": (lambda: optim.fromage(0.05), fromage),
+    "signum": (lambda: optim.signum(0.01, 0.8, weight_decay=0.3), signum),
+    "shampoo": (lambda: optim.shampoo(0.05, 0.8, 1e-3, every=3, weight_decay=0.1), shampoo),
     "novograd": (lambda: optim.novograd(0.01, b2=0.9, weight_decay=0.1), novograd),
     "lion": (lambda: optim.lion(0.01, weight_decay=0.3), lion),
     "lamb": (lambda: optim.lamb(0.01, weight_decay=0.05), lamb),
@@ -386,6 +411,16 @@ def test_trajectories_are_those_of_the_paper(name):
     for t in range(STEPS):
         p = paper(p, t, state)
     np.testing.assert_allclose(ours(make())["w"], p, rtol=1e-8)
+
+
+def test_shampoo_of_long_axes_keeps_diagonals():
+    """AdaGrad for a vector; for a matrix one power of the whole and one of the diagonal."""
+    optimizer, g = optim.shampoo(0.5, 0.0, 1e-9, largest=3), gradient(PARAMS, 0)
+    found, _ = optimizer.update(g, optimizer.init(PARAMS), PARAMS)
+    np.testing.assert_allclose(found["b"], PARAMS["b"] - 0.5 * np.sign(g["b"]), rtol=1e-6)
+    power = scipy.linalg.fractional_matrix_power(g["x"] @ g["x"].T + 1e-9 * np.eye(3), -0.25)
+    moved = 0.5 * power @ g["x"] / np.sum(g["x"] ** 2, axis=0) ** 0.25
+    np.testing.assert_allclose(found["x"], PARAMS["x"] - moved, rtol=1e-6)
 
 
 @pytest.mark.parametrize("nesterov", [True, False])

@@ -189,7 +189,7 @@ def test_a_singular_system_raises_numpys_error():
             interpret(graph, args)
 
 
-SQUARE = ["adjugate", "cholesky", "det", "eig", "expm", "slogdet", "sqrtm"]
+SQUARE = ["adjugate", "cholesky", "det", "eig", "expm", "schur", "slogdet", "sqrtm"]
 ANY = {"lu": {}, "pinv": {"rcond": 1e-10}, "qr": {"mode": "reduced"}, "svd": {"full_matrices": False}, "svdvals": {}}
 
 

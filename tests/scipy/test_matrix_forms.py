@@ -11,12 +11,16 @@ from wholestep.scipy import linalg
 RNG = np.random.default_rng(5)
 A, WIDE = RNG.normal(size=(3, 3)), RNG.normal(size=(2, 4))
 SPREAD = np.diag([1.0, 2.0, 4.0]) + 0.2 * RNG.normal(size=(3, 3))
+TURNED = np.array([[1.0, -4.0, 0.3], [1.0, 1.2, 0.1], [0.2, -0.1, 3.0]])
 MIX = RNG.normal(size=(3, 3))
 FORMS = {
     "polar": (lambda a: np.sum(MIX * linalg.polar(a)[0]), A),
     "polar of a rotation": (lambda a: np.sum(MIX * linalg.polar(a, "left")[0]), scipy.linalg.qr(A)[0]),
     "polar, wide": (lambda a: np.sum(MIX[:2] @ MIX[:, :2] * linalg.polar(a, "left")[1]), WIDE),
     "hessenberg": (lambda a: np.sum(MIX * linalg.hessenberg(a)), A),
+    "schur": (lambda a: np.sum(MIX * linalg.schur(a)[0]) + np.sum(MIX.T * linalg.schur(a)[1]), SPREAD),
+    "schur of a pair": (lambda a: np.sum(MIX * linalg.schur(a)[0]) + np.sum(MIX.T * linalg.schur(a)[1]), TURNED),
+    "schur, complex": (lambda a: np.sum(MIX * np.abs(linalg.schur(a + 0.3j * MIX)[1]) ** 2), SPREAD),
     "funm": (lambda a: np.sum(MIX * linalg.funm(a, lambda z: np.exp(0.3 * z))), SPREAD),
 }
 
@@ -54,6 +58,44 @@ def test_a_function_that_is_not_real_gives_nan():
     np.testing.assert_allclose(root(turned + 0j), np.diag([1.0, 2.0j]), atol=1e-12)
 
 
+def test_schur_forms_of_random_matrices_move_as_differences_say():
+    """Along lines on which LAPACK keeps its order and signs."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        a, d = rng.normal(size=(2, 5, 5))
+        for here, by in ((a, d), (a + 1j * d.T, d + 1j * a.T)):
+            (t, z), moved = ws.jvp(linalg.schur, (here,), (by,))
+            np.testing.assert_allclose(z @ t @ z.conj().T, here, atol=1e-12)
+            after, before = [ws.jit(linalg.schur)(here + h * by) for h in (1e-6, -1e-6)]
+            for p, q, slope in zip(after, before, moved, strict=True):
+                np.testing.assert_allclose((p - q) / 2e-6, slope, atol=1e-6)
+
+
+def test_a_rotation_passes_nothing_within_its_block():
+    turn = np.array([[0.0, -2.0], [2.0, 0.0]])
+    t, z = ws.jvp(linalg.schur, (turn,), (np.diag([1.0, 3.0]),))[1]
+    assert np.isfinite(t).all() and not z.any()
+    np.testing.assert_allclose(np.trace(t), 4.0)
+
+
+def test_logarithms_of_stacks_and_those_that_are_not_real():
+    stack = np.stack([SPREAD, SPREAD @ SPREAD])
+    expected = np.stack([scipy.linalg.logm(a) for a in stack])
+    np.testing.assert_allclose(ws.jit(lambda a: scipy.linalg.logm(a))(stack), expected, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(ws.vmap(linalg.logm)(stack), expected, rtol=1e-10, atol=1e-12)
+    turned = np.diag([1.0, -4.0])
+    assert np.isnan(ws.jit(lambda a: scipy.linalg.logm(a))(turned)).all()
+    found = ws.jit(lambda a: scipy.linalg.logm(a))(turned + 0j)
+    np.testing.assert_allclose(found, scipy.linalg.logm(turned + 0j), atol=1e-12)
+    assert np.isnan(ws.jit(lambda a: scipy.linalg.logm(a))(np.zeros((2, 2)))).all()
+
+
+def test_a_power_is_differentiated_in_its_exponent():
+    power = ws.grad(lambda t: np.sum(MIX * linalg.fractional_matrix_power(SPREAD, t)))(np.float64(0.4))
+    found = scipy.linalg.logm(SPREAD) @ scipy.linalg.fractional_matrix_power(SPREAD, 0.4)
+    np.testing.assert_allclose(power, np.sum(MIX * found), rtol=1e-10)
+
+
 def test_what_is_refused():
     d, e = np.arange(3.0), np.ones(2)
     with pytest.raises(UnsupportedError, match="select='v'"):
@@ -64,5 +106,10 @@ def test_what_is_refused():
         ws.jit(lambda a: scipy.linalg.hessenberg(a))(WIDE)
     with pytest.raises(UnsupportedError, match="disp=False"):
         ws.jit(lambda a: scipy.linalg.funm(a, np.exp, disp=False))(A)
-    with pytest.raises(UnsupportedError, match="schur"):
-        ws.jit(lambda a: linalg.schur(a))(A)
+    with pytest.raises(UnsupportedError, match="schur: sort= is not covered"):
+        ws.jit(lambda a: linalg.schur(a, sort="lhp"))(A)
+    for f in (scipy.linalg.logm, scipy.linalg.signm):
+        with pytest.raises(UnsupportedError, match="disp=False"):
+            ws.jit(lambda a, f=f: f(a, disp=False))(A)
+    with pytest.raises(ValueError, match="'real', or 'complex'"):
+        ws.jit(lambda a: linalg.schur(a, output="full"))(A)

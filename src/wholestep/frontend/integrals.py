@@ -1,6 +1,6 @@
-"""Exponential and Fresnel integrals and Faddeeva's function, by series and fractions of primitives that differentiate.
+"""Exponential, trigonometric and Fresnel integrals and Faddeeva's function, by series and fractions of primitives.
 
-Source: DLMF, dlmf.nist.gov, sections 7.5 to 7.12 and 8.19.
+Source: DLMF, dlmf.nist.gov, sections 6.2 to 6.10, 7.5 to 7.12 and 8.19.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from wholestep.errors import UnsupportedError
 from wholestep.frontend.promotion import cast_to
 from wholestep.ir.build import build
 from wholestep.ir.graph import OPS, Value
-from wholestep.primitives import arithmetic as ar, functions as fn, logic as lo
+from wholestep.primitives import arithmetic as ar, functions as fn, logic as lo, special as sf
 from wholestep.primitives.creation import constant
 from wholestep.primitives.family import ones, zeros
 
@@ -26,6 +26,10 @@ TERMS = 22
 """The terms of the series of E_n(x) that do so below."""
 NEAR = 1.2
 """The number below which Fresnel's integrals are summed by their power series, without a loss of digits."""
+FOLD = 4.0
+"""The number from which on the fraction of the sine and cosine integral takes the place of their series."""
+HALF = 2.0
+"""The number from which on Ei and E1 give their hyperbolic kin without a loss of digits."""
 CONSTANT = 1e16
 """The number from which on both of them are one half, to rounding."""
 
@@ -39,7 +43,7 @@ def wofz(z: Value) -> Value:
 def fresnel(x: Value) -> tuple[Value, Value]:
     """The integrals from 0 to x of sin(pi t**2 / 2) and cos(pi t**2 / 2)."""
     if x.dtype.kind == "c":
-        raise UnsupportedError(f"fresnel: not covered for complex arrays such as {x.type}")
+        return complex_fresnel(x)
     wide, one = cast_to(x, _DOUBLE), ones(cast_to(x, _DOUBLE).type)
     size = ar.abs(wide)
     near, far = size < NEAR, size > CONSTANT
@@ -55,6 +59,17 @@ def fresnel(x: Value) -> tuple[Value, Value]:
         whole = ar.copysign(lo.select(far, one, rest) * 0.5, wide)
         made.append(cast_to(lo.select(lo.isnan(wide), wide, lo.select(near, series, whole)), x.dtype))
     return made[0], made[1]
+
+
+def complex_fresnel(z: Value) -> tuple[Value, Value]:
+    """The same along a path to a complex number, by error functions (DLMF 7.5.8) off the middle."""
+    wide = cast_to(z, np.dtype(np.complex128))
+    near = fn.hypot(ar.real(wide), ar.imag(wide)) < NEAR
+    sines, cosines = fresnel_series(lo.select(near, wide, zeros(wide.type)))
+    scaled = wide * (math.sqrt(math.pi) / 2)
+    plus, minus = (fn.erf(scaled * (1 - s * 1j)) * ((1 + s * 1j) / 4) for s in (1, -1))
+    made = (lo.select(near, sines, (minus - plus) * 1j), lo.select(near, cosines, plus + minus))
+    return cast_to(made[0], z.dtype), cast_to(made[1], z.dtype)
 
 
 def fresnel_series(x: Value) -> tuple[Value, Value]:
@@ -115,5 +130,70 @@ def exponential_series(n: Value, x: Value) -> Value:
     return made
 
 
-INTEGRALS: Any = {"expn": expn, "fresnel": fresnel, "wofz": wofz}
+def refuse_complex(name: str, x: Value) -> None:
+    """Raise UnsupportedError for complex arguments."""
+    if x.dtype.kind == "c":
+        raise UnsupportedError(f"{name}: not covered for complex arrays such as {x.type}")
+
+
+def integral_series(x: Value, start: int, sign: float) -> Value:
+    """The sum of sign**k x**j / (j j!) over j = start + 2 k."""
+    square, total = sign * (x * x), zeros(x.type)
+    for k in reversed(range(TERMS)):
+        j = start + 2 * k
+        total = total * square + 1 / (math.factorial(j) * j)
+    return total * (x if start == 1 else x * x)
+
+
+def imaginary_fraction(x: Value) -> Value:
+    """E1(i x), by the fraction of DLMF 6.9.1, contracted, from its last level to the first."""
+
+    def level(z: Value, below: Value, k: Value) -> list[Value]:
+        each: Value = OPS["broadcast"](k, shape=z.shape, axes=())
+        return [z + (2 * each - 1) - each * each / below]
+
+    z = ar.make_complex(zeros(x.type), x)
+    steps = constant(value=np.arange(LEVELS, 0, -1.0) + 0j)
+    graph, _ = build(level, [z.type, z.type, OPS["sum"](steps, axes=(0,)).type], name="level")
+    found: Any = OPS["scan"](z, z + (2.0 * LEVELS + 1), steps, graph=graph, sizes=(1, 1), length=LEVELS, reverse=False)
+    made: Value = fn.exp(-z) / found[0]
+    return made
+
+
+def shichi(x: Value) -> tuple[Value, Value]:
+    """The hyperbolic sine and cosine integral, by their series, and from HALF on by Ei and E1 (DLMF 6.2.17)."""
+    refuse_complex("shichi", x)
+    wide, one = cast_to(x, _DOUBLE), ones(cast_to(x, _DOUBLE).type)
+    size = ar.abs(wide)
+    nothing, near = wide.equals(0), size < HALF
+    small = lo.select(near & ~nothing, size, one)
+    sine, cosine = integral_series(small, 1, 1.0), np.euler_gamma + fn.log(small) + integral_series(small, 2, 1.0)
+    large = lo.select(near | lo.isnan(wide), one * HALF, size)
+    up, down = sf.expi(large), sf.exp1(large)
+    sine = lo.select(nothing, wide, ar.copysign(lo.select(near, sine, (up + down) * 0.5), wide))
+    cosine = lo.select(nothing, one * -math.inf, lo.select(near, cosine, (up - down) * 0.5))
+    made = [cast_to(lo.select(lo.isnan(wide), wide, y), x.dtype) for y in (sine, cosine)]
+    return made[0], made[1]
+
+
+def sici(x: Value) -> tuple[Value, Value]:
+    """The sine and the cosine integral: by DLMF 6.6 up to FOLD, and beyond by the fraction of E1(i x), DLMF 6.9."""
+    refuse_complex("sici", x)
+    wide, one = cast_to(x, _DOUBLE), ones(cast_to(x, _DOUBLE).type)
+    size = ar.abs(wide)
+    near, endless = size < FOLD, size.equals(math.inf)
+    small = lo.select(near & ~wide.equals(0), size, one)
+    sine, cosine = integral_series(small, 1, -1.0), np.euler_gamma + fn.log(small) - integral_series(small, 2, -1.0)
+    large = lo.select(near | endless | lo.isnan(wide), one * FOLD, size)
+    f = imaginary_fraction(large)
+    sine = lo.select(near, sine, lo.select(endless, zeros(one.type), ar.imag(f)) + math.pi / 2)
+    cosine = lo.select(near, cosine, lo.select(endless, zeros(one.type), -ar.real(f)))
+    nothing, below = wide.equals(0), wide < 0
+    sine = lo.select(nothing, wide, ar.copysign(sine, wide))
+    cosine = lo.select(nothing, one * -math.inf, lo.select(below & endless, one * math.nan, cosine))
+    unknown = lo.isnan(wide)
+    return cast_to(lo.select(unknown, wide, sine), x.dtype), cast_to(lo.select(unknown, wide, cosine), x.dtype)
+
+
+INTEGRALS: Any = {"expn": expn, "fresnel": fresnel, "shichi": shichi, "sici": sici, "wofz": wofz}
 """ufunc name -> values of the loop's dtypes and one shape -> a value, or several."""

@@ -145,6 +145,39 @@ def focal(
     return weighed(name, logits, losses, chosen, scale, reduction, weights)
 
 
+def poly_cross_entropy(
+    logits: Any,
+    labels: Any,
+    *,
+    axis: int = -1,
+    epsilon: float = 1.0,
+    ignore_index: int | None = None,
+    class_weights: Any = None,
+    weights: Any = None,
+    reduction: Reduction = "mean",
+) -> NDArray:
+    """The poly-1 loss of softmax(logits): cross-entropy with labels plus epsilon * (1 - p[label]).
+
+    With an `epsilon` of 0 it is `cross_entropy`.
+
+    Shapes: as `cross_entropy`, with labels alone.
+    Raises: as `cross_entropy` does, and ParameterError for an epsilon below -1, where the loss falls with p.
+    Source: Leng et al., "PolyLoss: a polynomial expansion perspective of classification loss functions", 2022.
+
+    >>> import numpy as np, wholestep as ws
+    >>> float(ws.nn.poly_cross_entropy(np.zeros((1, 2)), np.array([0])).round(6))
+    1.193147
+    """
+    name = "poly_cross_entropy"
+    x = real_floating(name, logits, "logits")
+    check_axis(name, x, axis)
+    chosen = check_labels(name, labels, x, axis, ignore_index)
+    scale = along_classes(name, class_weights, x, axis)
+    logs = at_labels(log_softmax(x, axis=axis), chosen, axis)
+    losses = -wnp.expm1(logs) * loss_setting(name, "epsilon", epsilon, -1.0) - logs
+    return weighed(name, logits, losses, chosen, scale, reduction, weights)
+
+
 class Labels(NamedTuple):
     """Labels that are all inside the classes, and which of them count (None for all)."""
 

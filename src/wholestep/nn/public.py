@@ -54,7 +54,12 @@ from wholestep.nn.conv_layers import (
     ConvTranspose3d as ConvTranspose3d,
 )
 from wholestep.nn.convolution import conv1d as conv1d, conv2d as conv2d, conv3d as conv3d
-from wholestep.nn.cross_entropies import cross_entropy as cross_entropy, focal as focal, nll_loss as nll_loss
+from wholestep.nn.cross_entropies import (
+    cross_entropy as cross_entropy,
+    focal as focal,
+    nll_loss as nll_loss,
+    poly_cross_entropy as poly_cross_entropy,
+)
 from wholestep.nn.ctc import ctc_loss as ctc_loss
 from wholestep.nn.distances import l2_normalize as l2_normalize, pairwise_distances as pairwise_distances
 from wholestep.nn.dropouts import (

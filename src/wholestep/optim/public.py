@@ -42,6 +42,7 @@ from wholestep.optim.layerwise import Lars as Lars, Novograd as Novograd
 from wholestep.optim.moments import Adam as Adam, Adamw as Adamw
 from wholestep.optim.orthogonal import Muon as Muon, muon as muon
 from wholestep.optim.plateaus import Plateau as Plateau
+from wholestep.optim.preconditioned import Shampoo as Shampoo
 from wholestep.optim.protocol import Optimizer as Optimizer, Transform as Transform
 from wholestep.optim.quasi_newton import Lbfgs as Lbfgs
 from wholestep.optim.resilient import Rprop as Rprop
@@ -61,6 +62,7 @@ from wholestep.optim.schedules import (
     StepDecay as StepDecay,
 )
 from wholestep.optim.sharpness import Sam as Sam
+from wholestep.optim.signs import Fromage as Fromage, Signum as Signum
 from wholestep.optim.unscheduled import ScheduleFreeAdamw as ScheduleFreeAdamw, ScheduleFreeSgd as ScheduleFreeSgd
 
 accumulate = _checked(Accumulate)
@@ -89,6 +91,7 @@ dadapt_adamw = _checked(DadaptAdamw)
 dog = _checked(Dog)
 ema = _checked(Ema)
 exponential = _checked(Exponential)
+fromage = _checked(Fromage)
 inverse_sqrt = _checked(InverseSqrt)
 join = _checked(Join)
 lamb = _checked(Lamb)
@@ -115,6 +118,8 @@ scaled = _checked(Scaled)
 schedule_free_adamw = _checked(ScheduleFreeAdamw)
 schedule_free_sgd = _checked(ScheduleFreeSgd)
 sgd = _checked(Sgd)
+shampoo = _checked(Shampoo)
+signum = _checked(Signum)
 sm3 = _checked(Sm3)
 sophia = _checked(Sophia)
 step_decay = _checked(StepDecay)

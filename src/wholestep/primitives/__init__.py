@@ -18,6 +18,7 @@ from wholestep.primitives import (
     order as order,
     random as random,
     reduction as reduction,
+    schur_forms as schur_forms,
     special as special,
     spectral as spectral,
     stated_batching as stated_batching,

@@ -19,6 +19,19 @@ from wholestep.scipy.matrix_forms import (
     funm as funm,
     hessenberg as hessenberg,
     polar as polar,
+    rsf2csf as rsf2csf,
+    schur as schur,
+)
+from wholestep.scipy.matrix_series import (
+    coshm as coshm,
+    cosm as cosm,
+    fractional_matrix_power as fractional_matrix_power,
+    logm as logm,
+    signm as signm,
+    sinhm as sinhm,
+    sinm as sinm,
+    tanhm as tanhm,
+    tanm as tanm,
 )
 from wholestep.scipy.outside import check_square, fallback, lapack_operands, np
 

@@ -1,4 +1,4 @@
-"""scipy.linalg: the polar and the Hessenberg form of a matrix, tridiagonal eigenproblems, functions of a matrix."""
+"""scipy.linalg: polar, Hessenberg and Schur forms of matrices, tridiagonal eigenproblems, functions of a matrix."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from wholestep.frontend.control import fori_loop
 from wholestep.frontend.custom import custom_jvp
 from wholestep.frontend.derivatives import jvp
 from wholestep.frontend.dispatch import binds, covers
-from wholestep.frontend.promotion import lift, wrap
+from wholestep.frontend.promotion import cast_to, lift, wrap
 from wholestep.frontend.source.entrance import followed
 from wholestep.frontend.transposition import closure_convert
-from wholestep.primitives import matrices as mx, matrix_functions as mf, spectral as sp
+from wholestep.primitives import matrices as mx, matrix_functions as mf, schur_forms as sf, spectral as sp
 from wholestep.scipy.outside import check_square, lapack_operands, np
 
 outside: Any = scipy.linalg
@@ -105,6 +105,38 @@ def reflected(rows: Any, k: Any, h: Any, q: Any) -> Any:
     return h - np.conjugate(tau) * down * (across @ h), q - tau * (q @ down) * across
 
 
+@binds(outside.schur, ignored="lwork overwrite_a check_finite")
+def schur(a: Any, output: str = "real", sort: Any = None) -> Any:
+    """scipy.linalg.schur; of complex output the largest component of each column of the unitary factor is positive.
+
+    A real form has SciPy's signs. Derivatives need eigenvalues that differ: equal ones pass nothing between their
+    columns, and a pair whose block is a multiple of a rotation nothing within.
+    """
+    if output not in ("real", "complex", "r", "c"):
+        raise ValueError("argument must be 'real', or 'complex'")
+    if sort is not None:
+        raise UnsupportedError(
+            "schur: sort= is not covered for traced arrays, since the number of chosen eigenvalues is not known",
+            hint="sort the eigenvalues, which are on the diagonal, instead",
+        )
+    (v,) = lapack_operands("schur", a)
+    check_square("schur", v)
+    if output[0] == "c":
+        v = cast_to(v, dtypes.complex_of(v.dtype))
+    t, z = sf.schur(v)
+    return wrap(t), wrap(z)
+
+
+@covers(outside.rsf2csf)
+def rsf2csf(T: Any, Z: Any, check_finite: bool = True) -> Any:
+    """scipy.linalg.rsf2csf, by the complex form of the real one; phases are those of `schur`."""
+    upper, turned = [wrap(x) for x in lapack_operands("rsf2csf", T, Z)]
+    t, z = schur(upper, output="complex")
+    if turned.shape != upper.shape:
+        raise ShapeError(f"rsf2csf: sizes differ: {upper.value.type} and {turned.value.type}")
+    return t, turned @ z
+
+
 @binds(outside.eigh_tridiagonal, ignored="check_finite tol lapack_driver")
 def eigh_tridiagonal(d: Any, e: Any, eigvals_only: bool = False, select: Any = "a", select_range: Any = None) -> Any:
     """scipy.linalg.eigh_tridiagonal, by a dense matrix; all eigenvalues, or those of a range of indices."""
@@ -142,9 +174,13 @@ def funm(A: Any, func: Callable[..., Any], disp: Any = True) -> Any:
     whole = wrap(v).astype(dtypes.complex_of(v.dtype))
     f, closed = closure_convert(followed(func), np.zeros(v.shape[:-1], whole.dtype))
     found = function_of_matrix(f, whole, closed)
-    if v.dtype.kind == "c":
-        return found
-    limit = 1e3 * dtypes.limits(v.dtype).eps * np.max(np.abs(found), axis=(-2, -1), keepdims=True)
+    return found if v.dtype.kind == "c" else real_or_nan(found)
+
+
+def real_or_nan(found: Any) -> Any:
+    """The real parts of matrices that are real to rounding, and NaN for others."""
+    eps = dtypes.limits(dtypes.real_of(found.dtype)).eps
+    limit = 1e3 * eps * np.max(np.abs(found), axis=(-2, -1), keepdims=True)
     return np.where(np.max(np.abs(found.imag), axis=(-2, -1), keepdims=True) <= limit, found.real, np.nan)
 
 

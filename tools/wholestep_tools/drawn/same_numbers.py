@@ -15,7 +15,7 @@ BY_FORMULAS = {"float64": 1e-10, "float32": 1.2e-6, "complex128": 1e-10, "comple
 }
 """The same for numbers that formulas compute in float64, where a library computes ours; in half precision one unit of
 the last place, since a number beside the middle of two of them may be rounded to either."""
-UP_TO_SIGNS = frozenset(("qr", "eigh", "eig", "svd"))
+UP_TO_SIGNS = frozenset(("qr", "eigh", "eig", "schur", "svd"))
 """Primitives whose results are unique but for signs, phases and, of eigenvalues, order."""
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from wholestep import dtypes
 from wholestep.export.rules.bessel import BESSEL_FUNCTIONS
 from wholestep.export.rules.bessel_orders import ORDER_FUNCTIONS
@@ -17,9 +19,16 @@ from wholestep.export.rules.hypergeometric import HYPERGEOMETRIC_FUNCTIONS
 from wholestep.export.rules.incomplete import INCOMPLETE_FUNCTIONS
 from wholestep.export.rules.incomplete_inverses import INVERSES
 from wholestep.export.rules.integrals import INTEGRALS
-from wholestep.export.rules.jacobi import eigenvalues_and_vectors, singular_values, singular_vectors
+from wholestep.export.rules.jacobi import (
+    at_unit_size,
+    eigenvalues_and_vectors,
+    for_each_matrix,
+    singular_values,
+    singular_vectors,
+)
 from wholestep.export.rules.matrices import eliminated_matrix, lower_factor, reflected, solved_in_triangles, substituted
 from wholestep.export.rules.modified_bessel import MODIFIED_FUNCTIONS
+from wholestep.export.rules.schur import complex_schur_form
 from wholestep.export.rules.schur_functions import (
     eigenvalues_of_any,
     principal_root,
@@ -28,8 +37,9 @@ from wholestep.export.rules.schur_functions import (
 from wholestep.export.rules.special import FUNCTIONS
 from wholestep.ir.graph import Value
 from wholestep.lower.legalize.internal_ops import require
-from wholestep.lower.legalize.matrix_functions import via_double
+from wholestep.lower.legalize.matrix_functions import via_double, with_real_tops
 from wholestep.lower.target import Expansion
+from wholestep.primitives.creation import cast
 from wholestep.primitives.logic import isfinite
 from wholestep.primitives.matrices import as_dtype, diagonal, real_part
 from wholestep.primitives.reduction import all_
@@ -109,6 +119,19 @@ def any_eigenvectors(a: Value) -> Sequence[Value]:
     return as_dtype(found, dtype), as_dtype(vectors, dtype)
 
 
+def complex_schur_forms(a: Value) -> Sequence[Value] | None:
+    """The Schur forms of complex matrices; those of real ones, with blocks for conjugate pairs, have no formula."""
+    if not is_complex_value(a):
+        return None
+    if a.type.size == 0:
+        return a, a
+    a = demand(a, isfinite(a), "Array must not contain infs or NaNs")
+    small, most = at_unit_size(cast(a, dtype=np.dtype(np.complex128)))
+    t, z = complex_schur_form(small)
+    t, z = with_real_tops(t * as_dtype(for_each_matrix(most, t.shape), t.dtype), z)
+    return as_dtype(t, a.dtype), as_dtype(z, a.dtype)
+
+
 def sylvester_solutions(a: Value, b: Value, q: Value) -> Sequence[Value]:
     """The solutions of Sylvester's equations."""
     if q.type.size == 0:
@@ -128,6 +151,7 @@ MATRIX_FORMULAS: Mapping[str, Expansion] = {
     "svdvals": via_double(finite_first(lambda a: [singular_values(a)], 0, "SVD")),
     "eig": any_eigenvectors,
     "sqrtm": principal_root,
+    "schur": complex_schur_forms,
     "solve_sylvester": sylvester_solutions,
     "eigh": via_double(finite_first(eigenvalues_and_vectors, 0, "Eigenvalues")),
 }

@@ -182,6 +182,7 @@ WORDS: dict[str, Spelling] = {
     "svdvals": "np.linalg.svd({0}, compute_uv=False)",
     "expm": "each_matrix(scipy.linalg.expm, {0})",
     "lu": "packed_lu({0})",
+    "schur": "schur_forms({0})",
     "sqrtm": "matrix_roots({0})",
     "solve_sylvester": "sylvester_solutions({0}, {1}, {2})",
     "composite": lambda c: f"{c.function('graph')}({', '.join(c.a)})",

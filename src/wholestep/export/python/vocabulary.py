@@ -191,6 +191,7 @@ def host_words() -> dict[str, Spelling]:
         **{name: on_host(f"scipy.special.{symbol}", n) for name, (symbol, n) in special_symbols().items()},
         "sqrtm": lambda c: host_call(c, "matrix_roots"),
         "solve_sylvester": lambda c: host_call(c, "sylvester_solutions"),
+        "schur": lambda c: host_call(c, "schur_forms"),
         "partition": lambda c: host_call(c, f"functools.partial(around_places, axis={c.p['axis']}, kth={c.p['kth']})"),
     }
 

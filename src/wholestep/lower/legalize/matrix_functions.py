@@ -12,7 +12,7 @@ from wholestep.ir.build import build
 from wholestep.ir.graph import OPS, Value
 from wholestep.ir.types import array_type
 from wholestep.lower.legalize.internal_ops import require, triangular_root
-from wholestep.primitives.family import ones, zeros
+from wholestep.primitives.family import conj, ones, zeros
 from wholestep.primitives.linalg import lu, solve
 from wholestep.primitives.matrices import (
     along_columns,
@@ -25,6 +25,7 @@ from wholestep.primitives.matrices import (
     mt,
     on_diagonal,
     real_part,
+    row,
 )
 from wholestep.primitives.reduction import cumprod, shifted
 from wholestep.primitives.spectral import reciprocal, svd
@@ -228,6 +229,15 @@ def root_by_schur_form(a: Value, t: Value, z: Value) -> Values:
     holds = OPS["all"](~unreal, axes=tuple(range(a.ndim - 2)))
     message = f"sqrtm: the root of a real matrix is complex: {array_type(a.shape[-2:], a.dtype)}"
     return (require(found, holds, kind="dtype", message=message, hint="cast the matrix to complex first"),)
+
+
+def with_real_tops(t: Value, z: Value) -> Values:
+    """Schur forms of complex matrices, the columns of z turned so that the largest component of each is positive."""
+    size = modulus(z)
+    at = row(z.shape).equals(along_rows(OPS["argmax"](size, axis=z.ndim - 2), z.shape))
+    top = OPS["sum"](OPS["select"](at, z, zeros(z.type)), axes=(z.ndim - 2,))
+    phase = conj(top) * as_dtype(1 / modulus(top), z.dtype)
+    return along_columns(conj(phase), t.shape) * t * along_rows(phase, t.shape), z * along_rows(phase, z.shape)
 
 
 EXPANSIONS: dict[str, Callable[..., Values | None]] = {

@@ -21,7 +21,9 @@ from wholestep.scipy.stats.extremes import (
     gumbel_l as gumbel_l, gumbel_r as gumbel_r, halfnorm as halfnorm, pareto as pareto, rayleigh as rayleigh,
     weibull_max as weibull_max, weibull_min as weibull_min,
 )
-from wholestep.scipy.stats.multivariate import dirichlet as dirichlet, multivariate_normal as multivariate_normal
+from wholestep.scipy.stats.multivariate import (
+    dirichlet as dirichlet, multinomial as multinomial, multivariate_normal as multivariate_normal,
+)
 from wholestep.scipy.stats.ranks import mode as mode, pearsonr as pearsonr, rankdata as rankdata, spearmanr as spearmanr
 from wholestep.scipy.stats.shaped import (
     f as f, gennorm as gennorm, halfcauchy as halfcauchy, invgamma as invgamma, skewnorm as skewnorm,

@@ -1,4 +1,4 @@
-"""Distributions of vectors: the multivariate normal and Dirichlet's."""
+"""Distributions of vectors: the multivariate normal, Dirichlet's and the multinomial."""
 
 from __future__ import annotations
 
@@ -144,6 +144,52 @@ def _dirichlet_entropy(alpha: Any) -> Any:
     return log_normaliser(a) + rest
 
 
+def multinomial_operands(n: Any, p: Any) -> tuple[Any, Any]:
+    """The number of trials, and the probabilities with what is left over as the last one, as SciPy reads them."""
+    trials, shares = doubles(n), doubles(p)
+    if np.ndim(shares) == 0:
+        raise ShapeError("multinomial: p is a vector of probabilities, not a number")
+    return trials, np.concatenate([shares[..., :-1], 1 - np.sum(shares[..., :-1], axis=-1, keepdims=True)], axis=-1)
+
+
+def multinomial_where_defined(made: Any, trials: Any, shares: Any) -> Any:
+    """A result, and NaN for a negative number of trials or a probability that is none."""
+    usual = np.all((shares >= 0) & (shares <= 1), axis=-1) & (trials >= 0) & (trials == np.floor(trials))
+    return np.where(usual.reshape((*np.shape(usual), *[1] * (np.ndim(made) - np.ndim(usual)))), made, np.nan)
+
+
+def _multinomial_logpmf(x: Any, n: Any, p: Any) -> Any:
+    trials, shares = multinomial_operands(n, p)
+    counts = doubles(x)
+    if np.shape(counts)[-1:] != np.shape(shares)[-1:]:
+        raise ShapeError(
+            f"multinomial: {np.shape(counts)} does not hold {np.shape(shares)[-1]} counts on its last axis"
+        )
+    ways = special.gammaln(trials + 1) - np.sum(special.gammaln(counts + 1), axis=-1)
+    made = ways + np.sum(special.xlogy(counts, shares), axis=-1)
+    whole = np.all((counts >= 0) & (counts == np.floor(counts)), axis=-1) & (np.sum(counts, axis=-1) == trials)
+    return multinomial_where_defined(np.where(whole, made, -math.inf), trials, shares)
+
+
+def _multinomial_pmf(x: Any, n: Any, p: Any) -> Any:
+    return np.exp(_multinomial_logpmf(x, n, p))
+
+
+def _multinomial_cov(n: Any, p: Any) -> Any:
+    trials, shares = multinomial_operands(n, p)
+    k = shares.shape[-1]
+    spread = shares[..., :, None] * np.eye(k) - shares[..., :, None] * shares[..., None, :]
+    many = trials if np.ndim(trials) == 0 else trials[..., None, None]
+    return multinomial_where_defined(many * spread, trials, shares)
+
+
+multinomial: Any = Multivariate(
+    "multinomial",
+    "The multinomial distribution; the last probability is what the others leave, and has no derivative.",
+    logpmf=_multinomial_logpmf,
+    pmf=_multinomial_pmf,
+    cov=_multinomial_cov,
+)
 multivariate_normal: Any = Multivariate(
     "multivariate_normal",
     "The multivariate normal distribution; of its covariance the lower triangle is read.",

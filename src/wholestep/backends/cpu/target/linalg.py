@@ -16,6 +16,7 @@ from wholestep.lower.legalize.matrix_functions import (
     complex_valued,
     root_by_schur_form,
     via_double,
+    with_real_tops,
 )
 from wholestep.lower.target import Expansion
 from wholestep.primitives.family import conj, zeros
@@ -222,6 +223,16 @@ def expand_sqrtm(a: Value) -> Values:
     return root_by_schur_form(a, triangle(mt(t), lower=False), mt(z))
 
 
+def expand_schur(a: Value) -> Values:
+    """Of a real matrix what lies below the blocks of two rows is exactly 0 in LAPACK's result already."""
+    if a.type.size == 0:
+        return zeros(a.type), zeros(a.type)
+    finite = OPS["all"](OPS["isfinite"](a), axes=tuple(range(a.ndim)))
+    a = require(a, finite, kind="linalg", message="Array must not contain infs or NaNs", hint="")
+    t, z = (mt(x) for x in schur_form(a))
+    return with_real_tops(triangle(t, lower=False), z) if complex_valued(a) else (t, z)
+
+
 LAPACK_EXPANSIONS: dict[str, Expansion] = {
     "cholesky": via_double(expand_cholesky),
     "triangular_solve": expand_triangular_solve,
@@ -234,5 +245,6 @@ LAPACK_EXPANSIONS: dict[str, Expansion] = {
     "eig": via_double(expand_eig),
     "solve_sylvester": expand_solve_sylvester,
     "sqrtm": expand_sqrtm,
+    "schur": expand_schur,
 }
 """Expansion of each operation that LAPACK computes: (operands, **params) -> results."""

@@ -45,6 +45,18 @@ def sylvester_solutions(a, b, q):
     return each_matrix(scipy.linalg.solve_sylvester, a, b, q)
 
 
+def schur_forms(x):
+    """A triangle and a unitary factor of each matrix; the largest component of a complex column is positive."""
+    t, z = np.empty_like(x), np.empty_like(x)
+    for at in np.ndindex(*x.shape[:-2]) if x.size else ():
+        t[at], z[at] = scipy.linalg.schur(x[at], "complex" if x.dtype.kind == "c" else "real")
+    if x.dtype.kind == "c" and x.size:
+        top = np.take_along_axis(z, np.argmax(np.abs(z), axis=-2)[..., None, :], -2)
+        phase = np.conj(top) / np.abs(top)
+        t, z = np.swapaxes(np.conj(phase), -1, -2) * t * phase, z * phase
+    return t, z
+
+
 def packed_lu(x):
     """Elimination with pivots: both triangles in one matrix, the exchanges counted from 0, and the order of rows."""
     packed = np.array(x)
