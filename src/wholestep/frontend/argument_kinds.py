@@ -51,9 +51,9 @@ def program_key(
                 hint="use a tuple instead of a list, or pass arrays as ordinary arguments",
             ) from None
     return (
-        tuple([(n, distinct(v)) for n, v in static.items()]),
-        tuple([(k, distinct(named[k])) for k in sorted(named)]),
-        tuple([distinct(v) for v in fixed]),
+        tuple([(n, static_key(v)) for n, v in static.items()]),
+        tuple([(k, static_key(named[k])) for k in sorted(named)]),
+        tuple([static_key(v) for v in fixed]),
         surrounding_axes(),
         orders,
         structure,
@@ -61,17 +61,17 @@ def program_key(
     )
 
 
-def distinct(value: Any) -> Hashable:
+def static_key(value: Any) -> Hashable:
     """A key of a static value in which 2 and 2.0, True and 1, and the two zeros differ, which Python calls equal.
 
-    >>> distinct((2, 0.0)) == distinct((2.0, 0.0)), distinct(-0.0) == distinct(0.0), distinct((2,)) == distinct((2,))
+    >>> static_key((2,)) == static_key((2.0,)), static_key(-0.0) == static_key(0.0), static_key((2,)) == static_key((2,))
     (False, False, True)
     """
     kind = type(value)
     if isinstance(value, tuple):
-        return kind, tuple([distinct(x) for x in value])
+        return kind, tuple([static_key(x) for x in value])
     if isinstance(value, frozenset):
-        return kind, frozenset([distinct(x) for x in value])
+        return kind, frozenset([static_key(x) for x in value])
     if isinstance(value, np.generic):
         return kind, value.dtype, value.tobytes()
     if kind is float:

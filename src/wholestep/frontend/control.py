@@ -134,10 +134,10 @@ def scan(
     >>> ws.scan(lambda c, x: (c + x, c), 0.0, np.array([1.0, 2.0, 3.0]))
     (np.float64(6.0), array([0., 1., 3.]))
     """
-    return scanned("scan", f, init, xs, length, reverse)
+    return run_scan("scan", f, init, xs, length, reverse)
 
 
-def scanned(what: str, f: Callable[..., Any], init: Any, xs: Any, length: int | None, reverse: bool) -> Any:
+def run_scan(what: str, f: Callable[..., Any], init: Any, xs: Any, length: int | None, reverse: bool) -> Any:
     """The results of a scan, under the name of the loop that the user wrote."""
     with scope(what) as work:
         rows = Arguments((xs,), booleans=True, weak=False)
@@ -296,7 +296,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, T], T], init: T) 
     np.int64(10)
     """
 
-    def at(i: Any, x: Any) -> Any:
+    def indexed_body(i: Any, x: Any) -> Any:
         return ordinary(body_fun)(Array(i.value, True, True), x)  # a number of Python's, as range gives
 
     for bound in (lower, upper):
@@ -304,11 +304,11 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, T], T], init: T) 
             raise DtypeError(f"fori_loop: a bound is {type_of(bound)}, not an integer")
     if not isinstance(lower, Array) and not isinstance(upper, Array):
         numbers = np.arange(int(lower), int(upper))
-        return scanned("fori_loop", lambda x, i: (at(i, x), None), init, numbers, None, False)[0]
+        return run_scan("fori_loop", lambda x, i: (indexed_body(i, x), None), init, numbers, None, False)[0]
 
     def body(state: Any) -> Any:
         i, x = state
-        return i + 1, at(i, x)
+        return i + 1, indexed_body(i, x)
 
     start = lower.astype(np.int64) if isinstance(lower, Array) else np.int64(lower)
     return while_loop(lambda state: state[0] < upper, body, (start, init))[1]
