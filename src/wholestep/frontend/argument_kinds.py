@@ -64,7 +64,7 @@ def program_key(
 def static_key(value: Any) -> Hashable:
     """A key of a static value in which 2 and 2.0, True and 1, and the two zeros differ, which Python calls equal.
 
-    >>> static_key((2,)) == static_key((2.0,)), static_key(-0.0) == static_key(0.0), static_key((2,)) == static_key((2,))
+    >>> static_key((2,)) == static_key((2.0,)), static_key(-0.0) == static_key(0.0), static_key("a") == static_key("a")
     (False, False, True)
     """
     kind = type(value)

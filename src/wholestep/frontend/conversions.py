@@ -71,7 +71,7 @@ def asking(asked: str) -> str:
     frame = caller()
     node = None if frame is None else expression(frame)
     function = looked_up(frame, node.func) if frame is not None and isinstance(node, ast.Call) else None
-    if not of_a_package(function):
+    if function is None or not of_a_package(function):
         return asked
     public = [part for part in str(function.__module__).split(".") if not part.startswith("_")]
     return f"{'.'.join([*public, function.__name__])}: {asked}"
