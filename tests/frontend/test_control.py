@@ -160,3 +160,22 @@ def test_a_number_given_to_a_branch_gives_way_to_arrays():
 
     assert ws.jit(f)(x, True).dtype == f(x, True).dtype == np.float32
     assert ws.jit(ws.grad(lambda x, p: f(x, p).sum()))(x, True).tolist() == [0.5] * 3
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+def test_the_index_of_fori_loop_is_a_number_as_range_gives_it(dtype):
+    x = np.ones(3, dtype)
+
+    def looped(n):
+        return lambda x: ws.fori_loop(0, n, lambda i, x: x * 2 + i, x)
+
+    plain = x
+    for i in range(3):
+        plain = plain * 2 + i
+    for run in (looped(3), ws.jit(looped(3)), ws.jit(lambda x, n=3: looped(n)(x)), ws.vmap(looped(3))):
+        made = run(x)
+        assert made.dtype == plain.dtype and np.array_equal(made, plain)
+    made = ws.jit(lambda x, n: looped(n)(x))(x, 3)
+    assert made.dtype == plain.dtype and np.array_equal(made, plain)
+    with pytest.raises(ws.errors.DtypeError, match=r"^fori_loop: the carry begins as"):
+        ws.fori_loop(0, 3, lambda i, x: x.astype(np.complex64), x)

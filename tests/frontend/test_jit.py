@@ -219,3 +219,51 @@ def test_a_python_number_is_compared_with_another():
     compared = ws.jit(lambda n: (n <= 3, 2 < n, n == 3, n != 2.5, 10**30 > n))
     assert [bool(x) for x in compared(3)] == [True, True, True, True, True]
     assert [bool(x) for x in compared(2)] == [True, False, False, True, True]
+
+
+def test_static_values_that_are_equal_and_differ_have_programs_of_their_own():
+    scaled = ws.jit(lambda x, by: x.astype(int) * by[0], static_argnames="by")
+    assert [scaled(np.ones(2), by=by).dtype for by in ((2,), (2.0,), (np.float32(2),))] == [
+        "int64",
+        "float64",
+        "float64",
+    ]
+    assert scaled.traces == 3 and scaled(np.ones(2), by=(2.0,)).dtype == "float64" and scaled.traces == 3
+    signed = ws.jit(np.copysign, static_argnums=1)
+    assert [float(signed(1.0, zero)) for zero in (0.0, -0.0, 0.0)] == [1.0, -1.0, 1.0] and signed.traces == 2
+    undefined = ws.jit(lambda x, by: x * by, static_argnums=1)
+    assert np.isnan(undefined(1.0, float("nan"))) and np.isnan(undefined(1.0, float("nan"))) and undefined.traces == 1
+    zero = 0.0
+    read = ws.jit(lambda x: np.copysign(x, zero))
+    assert read(1.0) == 1.0
+    zero = -0.0
+    assert read(1.0) == -1.0
+
+
+def test_the_order_of_keys_is_that_of_the_call():
+    joined = ws.jit(lambda d: np.concatenate(list(d.values())))
+    a, b = np.array([1.0]), np.array([2.0, 3.0])
+    for _ in range(2):  # by the long way, and by the short one
+        assert joined({"a": a, "b": b}).tolist() == joined({"a": a, "b": b}).tolist() == [1.0, 2.0, 3.0]
+        assert joined({"b": b, "a": a}).tolist() == joined({"b": b, "a": a}).tolist() == [2.0, 3.0, 1.0]
+    assert joined.traces == 2
+    free = ws.jit(lambda **arrays: np.concatenate([*arrays.values()]))
+    assert [free(a=a, b=b)[0], free(b=b, a=a)[0]] == [1.0, 2.0]
+    named = ws.jit(lambda a, b: a - b[0])
+    assert named(a=a, b=b) == named(b=b, a=a) == -1.0 and named.traces == 1
+
+
+@pytest.mark.parametrize(
+    "number",
+    [lambda t: t.max(), lambda t: t[0], np.mean, lambda t: t * 2, lambda t: 1.0 if t[0] > 5 else -1.0],
+    ids=["max", "element", "mean", "product", "branch"],
+)
+def test_an_array_that_numpy_turned_into_a_number_is_watched(number):
+    table = np.arange(3.0)
+    scaled = ws.jit(lambda x: x * number(table))
+    assert np.array_equal(scaled(np.ones(3)), np.ones(3) * number(table))
+    table[0] = 100.0
+    with pytest.raises(ws.errors.MutationError, match=r"f64\[3\]"):
+        scaled(np.ones(3))
+    table[0] = 0.0
+    assert np.array_equal(scaled(np.ones(3)), np.ones(3) * number(table))

@@ -183,3 +183,24 @@ def test_a_converted_function_takes_what_it_was_made_for():
         g({"a": np.ones(2)})
     with pytest.raises(TreeError, match="1 arrays after the arguments"):
         g({"a": X}, X)
+
+
+@pytest.mark.parametrize(
+    ("other", "error"),
+    [
+        (lambda w: w[:1], ShapeError),
+        (lambda w: w[None], ShapeError),
+        (lambda w: 1.0, ShapeError),
+        (lambda w: w + 0j, DtypeError),
+        (lambda w: (w,), TreeError),
+    ],
+    ids=["shorter", "more axes", "a number", "complex", "a tuple"],
+)
+def test_a_converted_function_takes_arrays_like_those_it_closed_over(other, error):
+    def f(w):
+        g, closed = ws.closure_convert(lambda x: np.sum(w * x), X)
+        return g(X, *[other(array) for array in closed])
+
+    for run in (f, ws.jit(f)):
+        with pytest.raises(error, match="closure_convert: expected"):
+            ws.grad(run)(X)

@@ -271,6 +271,9 @@ def test_flush_and_averages_of_other_optimizers_are_refused():
         step.flush()
     with pytest.raises(TreeError, match=r"^average: "), step.averaged():
         pass
+    step.replace(optimizer=optim.ema(optim.accumulate(optim.sgd(0.1), 2), 0.9))
+    with pytest.raises(UnsupportedError, match=r"^step\.flush: what gathers lies inside Ema(.|\n)*outermost"):
+        step.flush()
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,10 @@
 
 import numpy as np
 import pytest
+import scipy.interpolate
+import scipy.signal
 import scipy.special
+import scipy.stats
 
 import wholestep as ws
 from wholestep.errors import DerivativeError, DtypeError, ParameterError, ShapeError, UnsupportedError
@@ -97,3 +100,18 @@ def test_what_is_not_covered_is_named(f, error, words):
 def test_a_singular_matrix_is_numpys_error():
     with pytest.raises(np.linalg.LinAlgError):
         ws.jit(np.linalg.inv)(np.zeros((2, 2)))
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda x: scipy.signal.hilbert(x).imag, "scipy.signal.hilbert"),
+        (lambda x: scipy.stats.trim_mean(x, 0.1), "scipy.stats.trim_mean"),
+        (lambda x: scipy.interpolate.CubicSpline(np.arange(4.0), x)(2.5), "scipy.interpolate.CubicSpline"),
+    ],
+    ids=["function", "behind a wrapper", "class"],
+)
+def test_a_function_of_scipy_that_is_not_covered_is_named(call, name):
+    for run in (ws.grad, ws.jit):
+        with pytest.raises(ws.errors.ConversionError, match=rf"^{name}: array conversion: a traced f64(.|\n)*compose"):
+            run(lambda x: np.sum(call(x)))(np.arange(4.0))

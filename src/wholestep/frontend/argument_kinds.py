@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 
-from wholestep.errors import TreeError
+from wholestep.errors import StaticArgumentError, TreeError
 from wholestep.frontend.array import Array
+from wholestep.frontend.axis_names import surrounding_axes
 from wholestep.frontend.promotion import WEAK
 from wholestep.frontend.shapes import ShapeDtype
 from wholestep.frontend.tracing import LEAVES, type_of
@@ -35,6 +37,74 @@ def number_kind(x: Any) -> tuple[bool, bool]:
     return not isinstance(x, np.ndarray | ShapeDtype), type(x) in WEAK
 
 
+def program_key(
+    name: str, static: Any, named: Any, fixed: Any, orders: Hashable, structure: Hashable, kinds: Hashable
+) -> tuple[Any, ...]:
+    """The key of a program of a function; raises StaticArgumentError for what cannot be part of a key."""
+    labelled = [(f"argument {n}", v) for n, v in static.items()]
+    for label, value in [*labelled, *named.items(), *[("an argument", v) for v in fixed]]:
+        try:
+            hash(value)
+        except TypeError:
+            raise StaticArgumentError(
+                f"{name}: static {label} is a {type(value).__name__}, which does not hash",
+                hint="use a tuple instead of a list, or pass arrays as ordinary arguments",
+            ) from None
+    return (
+        tuple([(n, static_key(v)) for n, v in static.items()]),
+        tuple([(k, static_key(named[k])) for k in sorted(named)]),
+        tuple([static_key(v) for v in fixed]),
+        surrounding_axes(),
+        orders,
+        structure,
+        kinds,
+    )
+
+
+def static_key(value: Any) -> Hashable:
+    """A key of a static value in which 2 and 2.0, True and 1, and the two zeros differ, which Python calls equal.
+
+    >>> static_key((2,)) == static_key((2.0,)), static_key(-0.0) == static_key(0.0), static_key("a") == static_key("a")
+    (False, False, True)
+    """
+    kind = type(value)
+    if isinstance(value, tuple):
+        return kind, tuple([static_key(x) for x in value])
+    if isinstance(value, frozenset):
+        return kind, frozenset([static_key(x) for x in value])
+    if isinstance(value, np.generic):
+        return kind, value.dtype, value.tobytes()
+    if kind is float:
+        return kind, value.hex()
+    if kind is complex:
+        return kind, value.real.hex(), value.imag.hex()
+    return kind, value
+
+
+def key_orders(containers: Any) -> tuple[Any, ...]:
+    """The order of the keys of each dictionary in lists, tuples and dictionaries; structures of trees leave it out.
+
+    >>> key_orders([{"b": 1, "a": ({"c": 2}, 3)}])
+    (('b', 'a'), ('c',))
+    """
+    found, waiting = [], [containers]
+    while waiting:
+        x = waiting.pop()
+        if isinstance(x, dict):
+            found.append(tuple(x))
+            x = x.values()
+        waiting += [item for item in x if isinstance(item, dict | list | tuple)]
+    return tuple(found)
+
+
+def takes_any_keyword(f: Any) -> bool:
+    """Test whether a function takes keywords that it does not name, whose order it may see."""
+    try:
+        return any(p.kind is p.VAR_KEYWORD for p in inspect.signature(f).parameters.values())
+    except (TypeError, ValueError):
+        return True
+
+
 def complete_statics(
     f: Any, numbers: tuple[int, ...], names: tuple[str, ...]
 ) -> tuple[tuple[int, ...], tuple[str, ...]]:
@@ -44,8 +114,7 @@ def complete_statics(
     except (TypeError, ValueError):
         return numbers, names
     unknown = [n for n in names if n not in parameters]
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(f).parameters.values())
-    if unknown and not takes_any:
+    if unknown and not takes_any_keyword(f):
         raise TreeError(f"jit: static_argnames names {unknown[0]!r}, which the function does not take")
     by_name = tuple(parameters.index(n) for n in names if n in parameters)
     by_number = tuple(parameters[n] for n in numbers if -len(parameters) <= n < len(parameters))

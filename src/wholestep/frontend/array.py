@@ -18,7 +18,7 @@ from wholestep.boundary.public import boundary
 from wholestep.dims import Dim, sampled
 from wholestep.errors import ConversionError, ReadOnlyError, ShapeError, UnsupportedError, ValueDependentError
 from wholestep.frontend import operators
-from wholestep.frontend.conversions import KEEP, advice
+from wholestep.frontend.conversions import KEEP, advice, asking
 from wholestep.frontend.dispatch import (
     FUNCTIONS,
     HOOKS,
@@ -178,7 +178,7 @@ class Array:
         hint = advice(name)
         if not self.type.inexact and name == "array conversion" and hint.startswith(KEEP):
             hint = f"where it is the index of a plain array, wholestep.numpy.array(table)[i]; else {hint}"
-        raise ConversionError(f"{name}: a traced {self.type} cannot become a plain value; {lost}", hint=hint)
+        raise ConversionError(f"{asking(name)}: a traced {self.type} cannot become a plain value; {lost}", hint=hint)
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         self._refuse("array conversion")

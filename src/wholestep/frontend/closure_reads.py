@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from wholestep import tree
 from wholestep.errors import Where, is_internal
+from wholestep.frontend.argument_kinds import static_key
 from wholestep.frontend.tracing import PLAIN
 
 MOST = 4096
@@ -74,7 +75,7 @@ def reading(name: str, look: Callable[[], Any]) -> Reading:
 
 def equal_plain(a: Any, b: Any) -> bool:
     """Test whether two objects are one number or one word."""
-    return type(a) is type(b) and isinstance(a, int | float | complex | str) and bool(a == b)
+    return isinstance(a, int | float | complex | str) and bool(static_key(a) == static_key(b))
 
 
 NOTHING: Any = object()

@@ -134,7 +134,12 @@ def scan(
     >>> ws.scan(lambda c, x: (c + x, c), 0.0, np.array([1.0, 2.0, 3.0]))
     (np.float64(6.0), array([0., 1., 3.]))
     """
-    with scope("scan") as work:
+    return run_scan("scan", f, init, xs, length, reverse)
+
+
+def run_scan(what: str, f: Callable[..., Any], init: Any, xs: Any, length: int | None, reverse: bool) -> Any:
+    """The results of a scan, under the name of the loop that the user wrote."""
+    with scope(what) as work:
         rows = Arguments((xs,), booleans=True, weak=False)
         count = steps(rows.arrays, length)
         begin = Arguments((init,), booleans=True, weak=False)
@@ -147,7 +152,7 @@ def scan(
             said = take_prints()
             return carry, Printed((y, said)) if said else y
 
-        traced, start = settled(step, begin.arrays, types, "scan")
+        traced, start = settled(step, begin.arrays, types, what)
         ys = len(traced.graph.outputs) - k
         captured = len(traced.captured)
         order = [*range(k + len(types), k + len(types) + captured), *range(k + len(types))]
@@ -280,7 +285,8 @@ def scalar_bool(x: Any) -> Any:
 def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, T], T], init: T) -> T:
     """`for i in range(lower, upper): x = body_fun(i, x)`, as part of the program.
 
-    With bounds that are plain integers it differentiates both ways; with traced ones it is a while_loop.
+    With bounds that are plain integers it differentiates both ways; with traced ones it is a while_loop. i promotes
+    weakly, like the numbers that range gives.
 
     Shapes: bounds integer scalars; `init` a tree of any arrays, of which `body_fun` keeps structure, shapes and dtypes.
     Raises: as `scan` does, and DtypeError for bounds that are no integers.
@@ -289,16 +295,20 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, T], T], init: T) 
     >>> ws.fori_loop(0, 5, lambda i, x: x + i, 0)
     np.int64(10)
     """
+
+    def indexed_body(i: Any, x: Any) -> Any:
+        return ordinary(body_fun)(Array(i.value, True, True), x)  # a number of Python's, as range gives
+
     for bound in (lower, upper):
         if not dtypes.is_integer(type_of(bound).dtype):
             raise DtypeError(f"fori_loop: a bound is {type_of(bound)}, not an integer")
     if not isinstance(lower, Array) and not isinstance(upper, Array):
         numbers = np.arange(int(lower), int(upper))
-        return scan(lambda x, i: (ordinary(body_fun)(i, x), None), init, numbers)[0]
+        return run_scan("fori_loop", lambda x, i: (indexed_body(i, x), None), init, numbers, None, False)[0]
 
     def body(state: Any) -> Any:
         i, x = state
-        return i + 1, ordinary(body_fun)(i, x)
+        return i + 1, indexed_body(i, x)
 
     start = lower.astype(np.int64) if isinstance(lower, Array) else np.int64(lower)
     return while_loop(lambda state: state[0] < upper, body, (start, init))[1]

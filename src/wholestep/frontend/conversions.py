@@ -49,6 +49,10 @@ def instead_of(frame: FrameType, call: ast.Call) -> str:
     """The replacement for a call that takes plain values alone."""
     function, spelled = looked_up(frame, call.func), ast.unparse(call.func)
     name, module = str(getattr(function, "__name__", "")), str(getattr(function, "__module__", "")).partition(".")[0]
+    if of_a_package(function):
+        return (
+            f"{spelled} takes plain values alone: compose it from calls that are covered, which docs/coverage.md lists"
+        )
     if module in ("math", "cmath"):
         ours = {"pow": "power", "fsum": "sum", "dist": "linalg.norm"}.get(name, name)
         found = hasattr(np, ours.partition(".")[0])
@@ -60,6 +64,25 @@ def instead_of(frame: FrameType, call: ast.Call) -> str:
     if module == "numpy" and call.args:
         return f"stack what is in the list: {spelled}(np.stack({ast.unparse(call.args[0])}))"
     return KEEP
+
+
+def asking(asked: str) -> str:
+    """The name of what asks for a plain value: the function of a package, such as SciPy, that the user's line calls."""
+    frame = caller()
+    node = None if frame is None else expression(frame)
+    function = looked_up(frame, node.func) if frame is not None and isinstance(node, ast.Call) else None
+    if function is None or not of_a_package(function):
+        return asked
+    public = [part for part in str(function.__module__).split(".") if not part.startswith("_")]
+    return f"{'.'.join([*public, function.__name__])}: {asked}"
+
+
+def of_a_package(function: Any) -> bool:
+    """Test whether a function, or a class, is of a package below the user's code, such as SciPy, NumPy left out."""
+    root = str(getattr(function, "__module__", None) or "").partition(".")[0]
+    file = getattr(sys.modules.get(root), "__file__", None)
+    others = root in ("numpy", "wholestep") or root in sys.stdlib_module_names
+    return not others and file is not None and is_internal(file) and hasattr(function, "__name__")
 
 
 def into_plain(array: Any) -> str:

@@ -18,12 +18,20 @@ from wholestep.collector import without_garbage_collection
 from wholestep.compiler import devices
 from wholestep.compiler.backends import DEFAULT_DEVICE
 from wholestep.dims import bind
-from wholestep.errors import DtypeError, StaticArgumentError
+from wholestep.errors import DtypeError
 from wholestep.exits import UNBROKEN
 from wholestep.frontend import outside
-from wholestep.frontend.argument_kinds import complete_statics, enters, kind_of, number_kind
+from wholestep.frontend.argument_kinds import (
+    complete_statics,
+    enters,
+    key_orders,
+    kind_of,
+    number_kind,
+    program_key,
+    takes_any_keyword,
+)
 from wholestep.frontend.array import Array
-from wholestep.frontend.axis_names import surrounding_axes
+from wholestep.frontend.array_watches import watch_named
 from wholestep.frontend.closure_reads import Reading, readings
 from wholestep.frontend.einops import register_backend
 from wholestep.frontend.printing import with_said, without_said
@@ -103,6 +111,7 @@ class jit(Generic[P, R]):
         numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
         names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
         self.static_numbers, self.static_names = complete_statics(f, numbers, names)
+        self.any_keyword = takes_any_keyword(f)
         self.programs: dict[Any, TracedFunction] = {}
         self.open: list[Any] = []
         """The keys of programs whose sizes are symbolic, and which calls of any size may use."""
@@ -254,7 +263,8 @@ class jit(Generic[P, R]):
         fixed = [leaf for leaf, o in zip(leaves, on, strict=True) if not o]
         arrays = [leaf for leaf, o in zip(leaves, on, strict=True) if o]
         kinds = tuple([(kind_of(a), *number_kind(a)) for a in arrays])
-        key = self.key(static, named, fixed, structure, kinds)
+        orders = key_orders((*dynamic, *([given] if self.any_keyword else given.values())))
+        key = program_key(self.name, static, named, fixed, orders, structure, kinds)
         other = next((name for name in self.names if not name.same()), None)
         program = self.programs.get(key) if other is None else None
         if program is None and other is None and self.open and current() is None:
@@ -272,30 +282,6 @@ class jit(Generic[P, R]):
                 self.names = readings(self.f)
         return program, arrays
 
-    def key(self, static: Any, named: Any, fixed: Any, structure: Any, kinds: Any) -> Any:
-        """The key of a program; raises StaticArgumentError for what cannot be a key."""
-        for label, value in [
-            *[(f"argument {n}", v) for n, v in static.items()],
-            *named.items(),
-            *[("an argument", v) for v in fixed],
-        ]:
-            try:
-                hash(value)
-            except TypeError:
-                raise StaticArgumentError(
-                    f"{self.name}: static {label} is a {type(value).__name__}, which does not hash",
-                    hint="use a tuple instead of a list, or pass arrays as ordinary arguments",
-                ) from None
-        typed = tuple([(type(v), v) for v in fixed])
-        return (
-            tuple([(n, type(v), v) for n, v in static.items()]),
-            tuple(sorted((k, type(v).__name__, v) for k, v in named.items())) if named else (),
-            typed,
-            surrounding_axes(),
-            structure,
-            kinds,
-        )
-
     def reason(self, key: Any) -> str:
         """The reason for a new program: its difference from the one most like it."""
         if not self.reasons:
@@ -307,6 +293,7 @@ class jit(Generic[P, R]):
             "a static keyword",
             "a plain argument",
             "the named axes of vmap around it",
+            "the order of keys",
             "the structure of the arguments",
             "types",
         )
@@ -365,7 +352,8 @@ class jit(Generic[P, R]):
             print(graph, file=sys.stderr)
         used = {id(value) for part in inlined.family() for value in part.constants} | builder.consulted
         constants = [Captured(*held) for held in builder.held.values() if id(held[1]) in used]
-        return TracedFunction(graph, inlined, outer, shape, [a._scalar for a in arrays], constants, notes)
+        watches = watch_named([self.f], {id(kept.array) for kept in constants})
+        return TracedFunction(graph, inlined, outer, shape, [a._scalar for a in arrays], constants, notes, watches)
 
     def input_names(self, args: Any, kwargs: Any, static: Any, named: Any, on: Sequence[bool]) -> list[str]:
         """The user's names for the graph's inputs."""

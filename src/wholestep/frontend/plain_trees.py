@@ -9,7 +9,9 @@ from typing import Any
 from wholestep import tree
 
 Reader = Callable[[Any, list[Any]], bool]
-"""Adds the items of a tree to a list; False for another tree. Whatever stands in the place of a leaf is one."""
+"""Adds the items of a tree to a list; False for another tree, or another order of keys, which the function may see.
+
+Whatever stands in the place of a leaf is one."""
 Builder = Callable[[Sequence[Any]], Any]
 """Makes a tree around its leaves."""
 MAX_DEPTH = 32
@@ -19,7 +21,7 @@ def reader(structure: tree.TreeDef) -> Reader | None:
     """The reader of a structure; None where it has other containers, or many in each other.
 
     >>> found = []
-    >>> reader(tree.structure({"b": 0, "a": [0, 0]}))({"a": [1, 2], "b": 3}, found), found
+    >>> reader(tree.structure({"b": 0, "a": [0, 0]}))({"b": 3, "a": [1, 2]}, found), found
     (True, [1, 2, 3])
     """
     return _reader(tree.unflatten(structure, range(structure.num_leaves)), 0)
@@ -42,10 +44,11 @@ def _reader(example: Any, depth: int) -> Reader | None:
         return _read_none
     if depth > MAX_DEPTH or kind not in (list, tuple, dict):
         return None
-    keys = sorted(example, key=lambda key: _first(example[key])) if kind is dict else None
+    order = tuple(example) if kind is dict else None
+    keys = None if order is None else sorted(order, key=lambda key: _first(example[key]))
     items = example if keys is None else [example[key] for key in keys]
     readers = [_reader(item, depth + 1) for item in items]
-    return None if None in readers else _reader_of_items(kind, keys, readers)
+    return None if None in readers else _reader_of_items(kind, order, keys, readers)
 
 
 def _first(example: Any) -> int:
@@ -53,7 +56,7 @@ def _first(example: Any) -> int:
     return min(tree.leaves(example), default=-1)
 
 
-def _reader_of_items(kind: Any, keys: Sequence[Any] | None, readers: Sequence[Any]) -> Reader:
+def _reader_of_items(kind: Any, order: Any, keys: Sequence[Any] | None, readers: Sequence[Any]) -> Reader:
     count, plain = len(readers), all([own is _read_leaf for own in readers])
     choose = None if keys is None else _chosen(keys)
 
@@ -61,10 +64,9 @@ def _reader_of_items(kind: Any, keys: Sequence[Any] | None, readers: Sequence[An
         if type(x) is not kind or len(x) != count:
             return False
         if choose is not None:
-            try:
-                x = choose(x)
-            except KeyError:
+            if tuple(x) != order:
                 return False
+            x = choose(x)
         if plain:
             found += x
             return True

@@ -9,7 +9,7 @@ import numpy as np
 
 from wholestep import tree
 from wholestep.exits import UNBROKEN
-from wholestep.frontend.argument_kinds import enters
+from wholestep.frontend.argument_kinds import enters, key_orders
 from wholestep.frontend.closure_reads import Reading
 from wholestep.frontend.plain_trees import Builder, Reader, builder, reader
 from wholestep.frontend.printing import without_said
@@ -26,7 +26,7 @@ NUMBERS = (*WEAK, np.generic)
 class RepeatedCall:
     """The program of a call, for calls whose arguments have the same tree, types and plain values.
 
-    `given` is the tree of (positional arguments, keywords), and `on` says which of its leaves are arrays to the
+    `arguments` are the positional ones and the keywords, and `on` says which of its leaves are arrays to the
     program. No array is kept.
     """
 
@@ -39,6 +39,7 @@ class RepeatedCall:
         "fixed",
         "given",
         "numbers",
+        "orders",
         "positional",
         "program",
         "read",
@@ -46,9 +47,16 @@ class RepeatedCall:
     )
 
     def __init__(
-        self, program: TracedFunction, call: QuickCall, given: tree.TreeDef, leaves: Sequence[Any], on: Sequence[bool]
+        self,
+        program: TracedFunction,
+        call: QuickCall,
+        arguments: tuple[Any, Any],
+        leaves: Sequence[Any],
+        on: Sequence[bool],
     ) -> None:
+        given = tree.structure(arguments)
         self.program, self.call, self.given = program, call, given
+        self.orders = key_orders(arguments)
         self.bare = len(leaves) if given == tree.structure(((0,) * len(leaves), {})) else -1
         """The number of arguments, where each is a leaf and given by position; else -1."""
         self.read = reader(given)
@@ -67,7 +75,7 @@ class RepeatedCall:
         for name in names:
             if not name.same():
                 return UNLIKE
-        if self.program.constants and self.program.changed():
+        if (self.program.constants or self.program.named) and self.program.changed():
             return UNLIKE
         leaves: Any = args
         if self.bare != len(args) or kwargs:
@@ -96,7 +104,7 @@ class RepeatedCall:
             return leaves if self.read(given, leaves) else UNLIKE
         with UNBROKEN:
             leaves, structure = tree.flatten(given)
-            return leaves if structure == self.given else UNLIKE
+            return leaves if structure == self.given and key_orders(given) == self.orders else UNLIKE
 
     def converted(self, leaves: Sequence[Any]) -> Any:
         """The arrays among the leaves, numbers as arrays; UNLIKE where a plain value or a type of number differs."""
@@ -123,12 +131,12 @@ def repeated_call(
 ) -> RepeatedCall | None:
     """The call of a program for arguments like these; None where each call needs a look at them."""
     call = program.executable(device).quick_call()
-    leaves, given = tree.flatten((args, kwargs))
+    leaves = tree.leaves((args, kwargs))
     on = [enters(leaf) for leaf in leaves]
     plain = all([o or lasting(leaf) for leaf, o in zip(leaves, on, strict=True)])
     if call is None or not plain or sum(on) != len(program.graph.inputs):
         return None
-    return RepeatedCall(program, call, given, leaves, on)
+    return RepeatedCall(program, call, (args, kwargs), leaves, on)
 
 
 def lasting(leaf: Any) -> bool:

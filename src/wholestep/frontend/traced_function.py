@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from wholestep.compiler import devices
 from wholestep.contents import same_bits
 from wholestep.errors import MutationError, Where
+from wholestep.frontend.array_watches import ArrayWatch
 from wholestep.frontend.tracing import type_of
 from wholestep.ir.graph import Graph, Value
 from wholestep.runtime.executable import Executable
@@ -33,6 +34,8 @@ class TracedFunction(NamedTuple):
     constants: list[Captured]
     notes: tuple[str, ...] = ()
     """Descriptions of the attention that was found in it."""
+    named: Sequence[ArrayWatch] = ()
+    """The other arrays that the function reads by name: NumPy may have turned them into numbers of the program."""
 
     def run(self, arrays: Sequence[Any], device: str) -> list[Any]:
         """The results for plain arrays, in fresh ones."""
@@ -45,15 +48,15 @@ class TracedFunction(NamedTuple):
         )
         return made
 
-    def changed(self) -> Captured | None:
-        """An array that the program captured and that has changed since."""
+    def changed(self) -> Captured | ArrayWatch | None:
+        """An array that the program captured, or that the function reads by name, and that has changed since."""
         for kept in self.constants:
             if not same_bits(kept.array, kept.then):
                 return kept
-        return None
+        return next((watch for watch in self.named if not watch.same()), None)
 
     def check(self, name: str) -> None:
-        """Raise MutationError where an array that the program captured has changed since."""
+        """Raise MutationError where an array that the program captured, or its function reads, has changed since."""
         kept = self.changed()
         if kept is not None:
             raise MutationError(

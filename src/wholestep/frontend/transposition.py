@@ -134,17 +134,19 @@ def closure_convert(
         written = Written(f, examples, "closure_convert")
     traced = written.traced
     hoisted = [v.type.inexact for v in traced.captured]
+    kinds = [v.type for v in traced.captured if v.type.inexact]
+    flat = tree.structure((0,) * len(kinds))
 
     @boundary
     def converted(*given: Any) -> Any:
         args, closed = given[: len(examples)], given[len(examples) :]
         leaves = checked_like(args, written.structure, written.types, "closure_convert")
-        if len(closed) != sum(hoisted):
+        if len(closed) != len(kinds):
             raise TreeError(
-                f"closure_convert: {len(closed)} arrays after the arguments, and f closes over {sum(hoisted)}"
+                f"closure_convert: {len(closed)} arrays after the arguments, and f closes over {len(kinds)}"
             )
+        rest = iter(checked_like(closed, flat, kinds, "closure_convert"))
         with scope("closure_convert") as work:
-            rest = iter(closed)
             held = [next(rest) if h else Array(v) for h, v in zip(hoisted, traced.captured, strict=True)]
             values = [as_array(leaf, "closure_convert").value for leaf in (*leaves, *held)]
             return work.leave(traced.arrays(inline(traced.graph, values)))

@@ -11,13 +11,13 @@ from wholestep.boundary.counts import whole_number
 from wholestep.boundary.public import bounded
 from wholestep.collectives import Link
 from wholestep.errors import UnsupportedError
+from wholestep.frontend.array_watches import ArrayWatch
 from wholestep.ir.graph import Graph
 from wholestep.report.cost_table import Costs
 from wholestep.report.mesh_table import MeshCosts, count_mesh
 from wholestep.train.inspect.explain import explained, lines
 from wholestep.train.inspect.profile import Profile, profiled
 from wholestep.train.program.engine import CompilationLog, Engine
-from wholestep.train.state.captured_arrays import ArrayWatch
 from wholestep.words import Words, preformatted, printable
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from wholestep.compiler.devices import device_memory
 from wholestep.compiler.driver import graph_fingerprint
 from wholestep.compiler.dynamic_shapes import SymbolicProgram
 from wholestep.errors import ParameterError, ShapeError, UnsupportedError
+from wholestep.frontend.array_watches import ArrayWatch
 from wholestep.frontend.jit import jit
 from wholestep.ir.build import current
 from wholestep.ir.graph import NDArray
@@ -28,7 +29,7 @@ from wholestep.train.program.step_function import StepFunction
 from wholestep.train.program.traced_step import TracedStep, rewrite_step, trace_step
 from wholestep.train.program.unused_parameters import check_unused
 from wholestep.train.state.batch_signature import BatchSignature
-from wholestep.train.state.captured_arrays import ArrayWatch, TreeWatch, check_unchanged, watch_captures
+from wholestep.train.state.captured_arrays import TreeWatch, check_unchanged, watch_captures
 from wholestep.train.state.precision import check_no_doubles
 from wholestep.train.state.result import Result
 from wholestep.train.state.state import RESET_PARTS, State, check_params

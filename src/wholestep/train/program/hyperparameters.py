@@ -11,7 +11,15 @@ import numpy as np
 from wholestep import tree
 from wholestep.errors import ParameterError, UnsupportedError
 from wholestep.optim.averaging import average
-from wholestep.optim.hyper import Range, check_agreement, checked_number, fields_named, full_name, with_hyper
+from wholestep.optim.hyper import (
+    Range,
+    check_agreement,
+    checked_number,
+    fields_below,
+    fields_named,
+    full_name,
+    with_hyper,
+)
 from wholestep.train.program.engine import Engine
 
 ANY_NUMBER = Range(-np.inf)
@@ -52,7 +60,12 @@ def refuse_name(engine: Engine, name: str) -> None:
 def flush_accumulation(engine: Engine) -> dict[str, Any]:
     """Parameters and optimizer state after an update with what the optimizer has gathered."""
     optimizer = engine.step_function.optimizer
-    if not callable(getattr(optimizer, "flush", None)):
+    if not flushes(optimizer):
+        if any([flushes(part) for _, _, part in fields_below(optimizer)]):
+            raise UnsupportedError(
+                f"step.flush: what gathers lies inside {type(optimizer).__name__}, which would not see the update",
+                hint="put it outermost: ws.optim.accumulate(optimizer, steps) of all the others",
+            )
         raise UnsupportedError(
             "step.flush: the optimizer gathers nothing",
             hint="ws.optim.accumulate(optimizer, steps) is the one that does",
@@ -61,6 +74,11 @@ def flush_accumulation(engine: Engine) -> dict[str, Any]:
     params, own = current.flush(engine.whole_optimizer(), engine.state.read("params"))
     shards = engine.step_function.shards
     return {"params": params, "optimizer": own if shards is None else shards.own_state(own)}
+
+
+def flushes(optimizer: Any) -> bool:
+    """Test whether an optimizer has an update that waits for the end of the data."""
+    return callable(getattr(optimizer, "flush", None))
 
 
 @contextmanager

@@ -9,10 +9,11 @@ import numpy as np
 
 from wholestep import tree
 from wholestep.errors import DerivativeError, UnusedParameterWarning, Where, warn
+from wholestep.frontend.array_watches import ArrayWatch
 from wholestep.optim.grouping import Divided
 from wholestep.optim.paths import parameter_paths
 from wholestep.train.program.step_function import StepFunction
-from wholestep.train.state.captured_arrays import ArrayWatch, TreeWatch
+from wholestep.train.state.captured_arrays import TreeWatch
 from wholestep.words import first_few
 
 MAX_LISTED = 5

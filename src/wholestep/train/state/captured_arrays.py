@@ -1,72 +1,16 @@
-"""Arrays that a program has taken for constants, and a cheap look at each call whether one has changed since."""
+"""Arrays, and trees of them, that a step has taken for constants, and a look at each call whether they have changed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from wholestep.contents import same_bits
-from wholestep.errors import MutationError, Where
-from wholestep.frontend.closure_reads import Reading, closure_values, family, items, readings
+from wholestep.errors import MutationError
+from wholestep.frontend.array_watches import ArrayWatch, is_immutable, watch_named
+from wholestep.frontend.closure_reads import Reading, readings
 from wholestep.frontend.traced_function import TracedFunction
-from wholestep.frontend.tracing import type_of
-from wholestep.ir.graph import NDArray
-
-WHOLE_BYTES = 16384
-"""Bytes up to which an array is compared whole at each call."""
-
-WINDOW_BYTES = 4096
-"""Bytes of a larger array that are compared at each call, a new stretch each time."""
-
-COPIED_BYTES = 1 << 26
-"""Bytes up to which an array that is only named, and no constant of the program, is copied to be compared with."""
-
-SAMPLES = 64
-"""Elements of a larger array, evenly spread, that are compared at each call besides."""
-
-
-class ArrayWatch:
-    """One array: a small one is compared whole, a large one in a sample and a stretch that moves on.
-
-    So a change of one element of a large array is found after size / WINDOW calls at the latest, and at once where
-    much of it changes. `whole` compares everything. Large arrays that do not lie row by row are always compared whole.
-    """
-
-    __slots__ = ("array", "at", "flat", "sample", "seen", "seen_flat", "seen_sample", "then", "where")
-
-    def __init__(self, array: NDArray, then: NDArray, where: Where) -> None:
-        self.array, self.then, self.where = array, then, where
-        self.at = 0
-        self.flat: Any = None
-        self.seen = b""
-        if then.nbytes > WHOLE_BYTES and array.flags.c_contiguous:
-            self.flat, self.seen_flat = [x.reshape(-1).view("u1") for x in (array, then)]
-            step = then.size // SAMPLES
-            self.sample, seen = [x.reshape(-1)[::step] for x in (array, then)]
-            self.seen_sample = seen.tobytes()
-        elif then.nbytes <= WHOLE_BYTES:
-            self.seen = then.tobytes()
-
-    def same(self) -> bool:
-        """True if the part that is sampled is unchanged."""
-        if self.flat is None:
-            if self.then.nbytes > WHOLE_BYTES:
-                return self.whole()
-            return bool(self.array.tobytes() == self.seen and self.array.shape == self.then.shape)
-        start, stop = self.at, self.at + WINDOW_BYTES
-        self.at = stop if stop < self.flat.size else 0
-        if self.sample.tobytes() != self.seen_sample:
-            return False
-        return bool(self.flat[start:stop].tobytes() == self.seen_flat[start:stop].tobytes())
-
-    def whole(self) -> bool:
-        """True if every element is unchanged."""
-        return same_bits(self.array, self.then)
-
-    def __str__(self) -> str:
-        return str(type_of(self.array))
 
 
 class TreeWatch:
@@ -89,9 +33,8 @@ def watch_captures(programs: Iterable[TracedFunction], functions: Sequence[Any])
     for kept in [kept for program in programs for kept in program.constants]:
         if not is_immutable(kept.array):
             found.setdefault(id(kept.array), ArrayWatch(*kept))
-    for array, where in [pair for f in functions for pair in arrays_read_by_name(f)]:
-        if id(array) not in found and not is_immutable(array) and array.nbytes <= COPIED_BYTES:
-            found[id(array)] = ArrayWatch(array, np.array(array, order="C", copy=True), where)
+    for watch in watch_named(functions, set(found)):
+        found[id(watch.array)] = watch
     for reading in [r for f in functions for r in readings(f) if r.held is not None]:
         if any([isinstance(x, np.ndarray) for x in reading.held[0]]):
             found.setdefault(id(reading.then), TreeWatch(reading))
@@ -107,21 +50,3 @@ def check_unchanged(watches: Iterable[ArrayWatch | TreeWatch], what: str, whole:
                 where=watch.where,
                 hint="pass it in the batch or in buffers; captured arrays are constants of the program",
             )
-
-
-def is_immutable(array: NDArray) -> bool:
-    """True if an array cannot be written, and views nothing that could be."""
-    return not array.flags.writeable and array.base is None
-
-
-def arrays_read_by_name(f: Any) -> Iterator[tuple[NDArray, Where]]:
-    """The arrays that a function, and the user's functions that it names, can read by name; with where it begins.
-
-    Those are in closures, globals and defaults, alone or in lists, tuples and dictionaries. NumPy may have turned one
-    into a number before the program saw it, so that what the program captured does not say all.
-    """
-    for g in family(f):
-        for value in closure_values(g):
-            for x in items(value):
-                if type(x) is np.ndarray and x.dtype.kind in "biufc":
-                    yield x, (g.__code__, 0)

@@ -15,6 +15,7 @@ from wholestep.compiler.dynamic_shapes import SymbolicProgram
 from wholestep.errors import UnsupportedError
 from wholestep.exits import UNBROKEN
 from wholestep.frontend import outside
+from wholestep.frontend.array_watches import ArrayWatch
 from wholestep.frontend.jit import own_copy
 from wholestep.frontend.printing import without_said
 from wholestep.frontend.recompilation import Sizes
@@ -24,7 +25,7 @@ from wholestep.runtime.executable import Executable
 from wholestep.train.program.engine import Engine
 from wholestep.train.program.traced_step import trace_step
 from wholestep.train.state.batch_signature import BatchSignature
-from wholestep.train.state.captured_arrays import ArrayWatch, TreeWatch, check_unchanged, watch_captures
+from wholestep.train.state.captured_arrays import TreeWatch, check_unchanged, watch_captures
 
 MAX_ATTACHED = 8
 """The number of programs that an attached function keeps, those used last."""
