@@ -86,6 +86,12 @@ def test_orders_with_nan_are_numpys(tf: Any) -> None:
         np.testing.assert_array_equal(a, b)
 
 
+def test_halves_are_partitioned_as_numpy_permutes_them(tf: Any) -> None:
+    x = np.array([[1.5, -1.3, -0.1, 2.9, 2.8], [0.3, -1.4, 2.3, -2.6, 1.1]], np.float16)
+    found = ws.to_tensorflow(lambda x: np.partition(x, 2, axis=1), x)(tf.constant(x))
+    np.testing.assert_array_equal(found, np.partition(x, 2, axis=1))
+
+
 def test_what_tensorflow_has_no_word_for_is_named(tf: Any) -> None:
     def odd(x: Any) -> Any:
         return np.sum(ws.grad(lambda a: np.sum(special.gammainc(a, x)))(x))

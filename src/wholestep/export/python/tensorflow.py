@@ -193,6 +193,8 @@ WORDS: dict[str, Spelling] = {
 
 IN_HALF = frozenset((*INFIX, "neg", "abs", "select", "cast", "nextafter", "real", "maximum", "minimum", "isfinite"))
 """Elementwise operations that TensorFlow has in half precision as exactly as in float32."""
+ON_HOST_IN_HALF = frozenset(("partition",))
+"""Orders of the host, which permutes half precision otherwise than float32."""
 REAL_ALONE = frozenset("less less_equal rint sort isfinite isnan max min argmax argmin floor_divide".split())
 """Operations that TensorFlow has for real numbers alone, and rules for complex ones."""
 
@@ -204,7 +206,7 @@ def tensorflow_holds(node: Node) -> bool:
         return not is_selectable(node)
     if name == "floor_divide" and kinds[0].kind == "f":
         return False
-    if node.op.kind in ("elementwise", "order") and name not in IN_HALF and any(map(is_half, kinds)):
+    if node.op.kind in ("elementwise", "order") and name not in IN_HALF | ON_HOST_IN_HALF and any(map(is_half, kinds)):
         return False
     return not (name in REAL_ALONE and any([d.kind == "c" for d in kinds]))
 
