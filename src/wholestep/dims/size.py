@@ -59,7 +59,7 @@ class Dim:
             raise ValueError(f"a size is named by an identifier, not {name!r}")
         self.terms = {((name, 1),): 1}
 
-    __add__, __radd__ = _operators(lambda x, y: _add(x, y))
+    __add__, __radd__ = _operators(lambda x, y: _plus(x, y))
     __sub__, __rsub__ = _operators(lambda x, y: _subtract(x, y))
     __mul__, __rmul__ = _operators(lambda x, y: _multiply(x, y))
     __floordiv__, __rfloordiv__ = _operators(lambda x, y: _floor_divide(x, y))
@@ -145,7 +145,7 @@ def substitute(size: Size, values: Mapping[str, Size]) -> Size:
         for atom, power in monomial:
             for _ in range(power):
                 term = _multiply(term, _atom_value(atom, values))
-        total = _add(total, term)
+        total = _plus(total, term)
     return total
 
 
@@ -219,7 +219,7 @@ def greatest(one: Size, other: Size) -> Size:
     >>> greatest(2*Dim("B"), 3*Dim("B"))
     3*B
     """
-    return _subtract(_add(one, other), least(one, other))
+    return _subtract(_plus(one, other), least(one, other))
 
 
 # ----- arithmetic -----
@@ -246,12 +246,12 @@ def _arithmetic(operation: Any, left: Any, right: Any) -> Any:
     return operation(left, right)
 
 
-def _add(left: Size, right: Size) -> Size:
+def _plus(left: Size, right: Size) -> Size:
     return _size(add_terms(terms_of(left), terms_of(right)))
 
 
 def _subtract(left: Size, right: Size) -> Size:
-    return _add(left, -right)
+    return _plus(left, -right)
 
 
 def _multiply(left: Size, right: Size) -> Size:
@@ -282,7 +282,7 @@ def _compared(left: Dim, sign: str, right: Any) -> Any:
         return NotImplemented
     difference = greater if sign[0] == ">" else -greater
     margin = 1 if "=" in sign else 0
-    if is_positive(terms_of(_add(difference, margin))):
+    if is_positive(terms_of(_plus(difference, margin))):
         return True
     if is_positive(terms_of(_subtract(1 - margin, difference))):
         return False
@@ -307,12 +307,12 @@ def _floor_divide(left: Size, right: Size) -> Size:
     if rest == 0 or _is_within(rest, right):
         return whole
     if _is_within(-rest - 1, right):
-        return _add(whole, -1)
-    return _add(whole, _proper_quotient(rest, right))
+        return _plus(whole, -1)
+    return _plus(whole, _proper_quotient(rest, right))
 
 
 def _is_within(size: Size, limit: Size) -> bool:
-    return is_positive(terms_of(_add(size, 1))) and is_positive(terms_of(_subtract(limit, size)))
+    return is_positive(terms_of(_plus(size, 1))) and is_positive(terms_of(_subtract(limit, size)))
 
 
 def _proper_quotient(rest: Size, divisor: Size) -> Size:
@@ -324,7 +324,7 @@ def _proper_quotient(rest: Size, divisor: Size) -> Size:
             # (m//e + r)//d == (m + e*r)//(e*d) for whole e, d > 0
             inner = nested.denominator
             others = _subtract(rest, _size({((nested, 1),): 1}))
-            return _floor_divide(_add(nested.numerator, _multiply(inner, others)), _multiply(inner, divisor))
+            return _floor_divide(_plus(nested.numerator, _multiply(inner, others)), _multiply(inner, divisor))
     else:
         common = math.gcd(*terms_of(rest).values(), *terms_of(divisor).values())
     if common > 1:
