@@ -111,29 +111,28 @@ class Cuda(CLanguage):
         given = [f"const int64_t *c{i}" for i in range(len(unless))]
         given += [f"{'' if b.written else 'const '}{memory_type(b.dtype)} *b{i}" for i, b in enumerate(buffers)]
         head = [f'extern "C" __global__ void __launch_bounds__({threads})', f"{name}({', '.join(given)}) {{"]
-        head += self.asked_memory(scratch) if self.asked_for(scratch) else self.own_memory(scratch)
+        head += self.memory(scratch)
         head.append(f"    {index_type(short)} const index_t {GROUP} = blockIdx.x, {THREAD} = threadIdx.x;")
         head += [f"    if (c{i}[0] {test}) {{ return; }}" for i, test in enumerate(unless)]
         return "\n".join([*head, *lines, "}"])
-
-    def own_memory(self, scratch: Sequence[Buffer]) -> Iterator[str]:
-        """The declarations of the buffers of a kernel."""
-        for i, b in enumerate(scratch):
-            space = "__shared__ __align__(16) " if b.space == "shared" else ""
-            yield f"    {space}{memory_type(b.dtype)} s{i}[{b.size}];"
 
     def asked_for(self, scratch: Sequence[Buffer]) -> int:
         places, total = shared_places(scratch)
         return total if places and total > CUDA_SHARED else 0
 
-    def asked_memory(self, scratch: Sequence[Buffer]) -> Iterator[str]:
-        """The same, of a kernel that asks for its shared memory, as parts of that."""
+    def memory(self, scratch: Sequence[Buffer]) -> Iterator[str]:
+        """The declarations of the buffers of a kernel: parts of the memory that its launch asks for, or its own."""
+        asked = self.asked_for(scratch)
         places, _ = shared_places(scratch)
-        yield f"    {ASKED_MEMORY};"
+        if asked:
+            yield f"    {ASKED_MEMORY};"
         for i, b in enumerate(scratch):
             kind = memory_type(b.dtype)
-            shared = f"*const s{i} = ({kind} *)(ws_memory + {places[i]})" if i in places else f"s{i}[{b.size}]"
-            yield f"    {kind} {shared};"
+            if asked and i in places:
+                yield f"    {kind} *const s{i} = ({kind} *)(ws_memory + {places[i]});"
+            else:
+                space = "__shared__ __align__(16) " if i in places else ""
+                yield f"    {space}{kind} s{i}[{b.size}];"
 
     def module(self, kernels: Sequence[str]) -> str:
         matrices = MATRIX_FUNCTIONS if any(MATRICES.search(text) for text in kernels) else ""

@@ -56,11 +56,11 @@ class CardPart(NamedTuple):
     refs: tuple[MemRef, ...]
     steps: tuple[Launch | RoutineCall, ...] = ()
 
-    def alone(self) -> Iterator[tuple[Kernel, tuple[MemRef, ...]]]:
+    def alone(self) -> Iterator[PlacedKernel]:
         """The kernels, each with its own places."""
         at = 0
         for kernel in kernels_of(self.kernel):
-            yield kernel, self.refs[at : at + len(kernel.buffers)]
+            yield PlacedKernel(kernel, self.refs[at : at + len(kernel.buffers)])
             at += len(kernel.buffers)
 
 
@@ -216,9 +216,7 @@ class LaunchOrder:
         first, then = self.parts[i], self.parts[j]
         if not isinstance(first, CardPart) or not isinstance(then, CardPart) or self.meets_in_part(j, own):
             return False
-        kernels = [
-            PlacedKernel(*alone) for k in (*own, j) if isinstance(p := self.given[k], CardPart) for alone in p.alone()
-        ]
+        kernels = [alone for k in (*own, j) if isinstance(p := self.given[k], CardPart) for alone in p.alone()]
         made = joined_rows(kernels)
         if made is None or len(made.refs) > self.buffers or shared_bytes(made.kernel) > self.shared:
             return False

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
 
 from wholestep.dims import Dim
-
-if TYPE_CHECKING:
-    from wholestep.export.onnx.writer import OnnxWriter
 
 OPERATORS: Mapping[type[ast.operator], str] = {ast.Add: "Add", ast.Sub: "Sub", ast.Mult: "Mul", ast.Pow: "Pow"}
 
 
-def size_computed(w: OnnxWriter, size: Dim, known: Mapping[str, str]) -> str:
+class NodeWriter(Protocol):
+    """A writer of ONNX nodes, as far as sizes need one."""
+
+    def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        """Write a node, and return the name of its result."""
+        ...
+
+    def ints(self, numbers: Iterable[Any]) -> str:
+        """The name of a list of whole numbers."""
+        ...
+
+
+def size_computed(w: NodeWriter, size: Dim, known: Mapping[str, str]) -> str:
     """The name of a size in a list of its own, given those of the sizes with names.
 
     2*B + 1    -->    t1 = Mul([2], B); t2 = Add(t1, [1])
@@ -22,7 +31,7 @@ def size_computed(w: OnnxWriter, size: Dim, known: Mapping[str, str]) -> str:
     return computed(w, ast.parse(str(size), mode="eval").body, known)
 
 
-def computed(w: OnnxWriter, tree: ast.expr, known: Mapping[str, str]) -> str:
+def computed(w: NodeWriter, tree: ast.expr, known: Mapping[str, str]) -> str:
     """The name of an expression of sizes, as they print."""
     part: Callable[[ast.expr], str] = lambda inner: computed(w, inner, known)  # noqa: E731
     match tree:
@@ -41,6 +50,6 @@ def computed(w: OnnxWriter, tree: ast.expr, known: Mapping[str, str]) -> str:
     raise AssertionError(ast.unparse(tree))
 
 
-def floor_quotient(w: OnnxWriter, x: str, y: str) -> str:
+def floor_quotient(w: NodeWriter, x: str, y: str) -> str:
     """x // y of a positive y: Mod has the sign of y, and Div cuts to zero."""
     return w.op("Div", w.op("Sub", x, w.op("Mod", x, y)), y)

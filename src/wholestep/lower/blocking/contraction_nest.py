@@ -11,7 +11,7 @@ import numpy as np
 
 from wholestep.kernel.accesses import memory_accesses
 from wholestep.kernel.build import named_by
-from wholestep.kernel.collapse_loops import is_independent
+from wholestep.kernel.collapse_loops import lone_loops
 from wholestep.kernel.lang import Axis, Buffer, DType, Fold, Kernel, Loop, Statement, Store, Var, walk
 
 ROWS, COLUMNS, RESULTS = "rows", "columns", "results"
@@ -158,13 +158,12 @@ def find_contraction(kernel: Kernel) -> ContractionNest | None:
     values: list[Var] = []
     grid: list[Axis] = []
     body: Sequence[Statement] = kernel.body
-    while True:
-        inner = [s for s in body if isinstance(s, Loop)]
-        if len(inner) != 1 or not is_independent(inner[0]) or any(isinstance(s, Store) for s in body):
+    for outer in lone_loops(kernel):
+        if any(isinstance(s, Store) for s in body):
             break
         values += [s for s in body if isinstance(s, Var)]
-        grid.append(inner[0].axis)
-        body = inner[0].body
+        grid.append(outer.axis)
+        body = outer.body
     at = next((i for i, s in enumerate(body) if isinstance(s, Loop)), None)
     if at is None or not all(isinstance(s, Var) for s in body[:at]):
         return None

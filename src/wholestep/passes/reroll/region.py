@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -13,21 +14,20 @@ from wholestep.passes.reroll.operand_table import OUTSIDE_CODE, TOO_FAR_CODE, Op
 from wholestep.passes.reroll.repeats import MIN_TRIPS, RepeatedSequence, candidate_phases
 
 
-class SameIteration(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class SameIteration:
     """An operand made by an earlier operation of the same iteration."""
 
     node: int
     out: int
-    distance: int = 0
-    """The field that tells it from `PreviousIteration`: tuples of different classes with equal fields are equal."""
 
 
-class PreviousIteration(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class PreviousIteration:
     """An operand made by an operation of the iteration before."""
 
     node: int
     out: int
-    distance: int = 1
 
 
 class OutsideLoop(NamedTuple):

@@ -13,6 +13,7 @@ from wholestep.lower.program.allocation import ALIGNMENT
 
 PAGE = 4096
 LARGE_BYTES = 1 << 20
+"""An array of at least so many bytes begins at a page, and its memory is kept for the next one of its size."""
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: Any) -> NDArray:

@@ -31,6 +31,10 @@ class Family:
 
     moments_only = ("entropy", "mean", "var", "std")
     location: tuple[str, ...] = ("loc",)
+    below: Rule
+    """The probability of less than z of a continuous one, of k or less of a discrete one, inside the support."""
+    above: Rule
+    """The probability of more."""
 
     def __init__(self, name: str, doc: str, **parts: Any) -> None:
         self.name, self.__doc__ = name, doc
@@ -46,6 +50,17 @@ class Family:
     def rules(self) -> dict[str, Callable[..., Any]]:
         """Method name -> a function of the operand, where there is one, then the shapes, loc and scale."""
         raise NotImplementedError(self.name)
+
+    def _probability(self, rule: Rule, at_low: float, at_high: float, x: Any, *params: Any) -> Any:
+        """The value of a rule of standard form at x, and these two below and above the support."""
+        raise NotImplementedError(self.name)
+
+    def probabilities(self) -> dict[str, Rule]:
+        """The rules of what lies below x and above it."""
+        return {
+            "cdf": lambda *args: self._probability(self.below, 0.0, 1.0, *args),
+            "sf": lambda *args: self._probability(self.above, 1.0, 0.0, *args),
+        }
 
     def stated(self, parts: dict[str, dict[str, Callable[..., Any]]]) -> dict[str, Callable[..., Any]]:
         """The rules of the parts that this distribution has; SciPy computes the others, of plain numbers alone."""
@@ -124,8 +139,6 @@ class Continuous(Family):
     """True if the density is 0 at the lower end by definition."""
     log_density: Rule
     """The logarithm of the density."""
-    below: Rule
-    """The probability of less than z."""
     quantile: Rule
     """The inverse of `below`."""
     standard_entropy: Rule
@@ -164,8 +177,7 @@ class Continuous(Family):
                 "logpdf": self._log_density,
             },
             "below": {
-                "cdf": lambda *args: self._probability(self.below, 0.0, 1.0, *args),
-                "sf": lambda *args: self._probability(self.above, 1.0, 0.0, *args),
+                **self.probabilities(),
                 "logcdf": lambda *args: self._probability(self.log_below, -math.inf, 0.0, *args),
                 "logsf": lambda *args: self._probability(self.log_above, 0.0, -math.inf, *args),
             },
@@ -240,8 +252,6 @@ class Discrete(Family):
     """A mask, true where the shape parameters have a meaning."""
     log_mass: Rule
     """The logarithm of the probability of k."""
-    below: Rule
-    """The probability of k or less, for k from the first to before the last."""
     moments: Rule
     """The mean and the variance."""
     standard_entropy: Rule
@@ -263,8 +273,7 @@ class Discrete(Family):
                 "logpmf": self._log_mass,
             },
             "below": {
-                "cdf": lambda *args: self._probability(self.below, 0.0, 1.0, *args),
-                "sf": lambda *args: self._probability(self.above, 1.0, 0.0, *args),
+                **self.probabilities(),
                 "logcdf": lambda *args: np.log(self._probability(self.below, 0.0, 1.0, *args)),
                 "logsf": lambda *args: np.log(self._probability(self.above, 1.0, 0.0, *args)),
             },

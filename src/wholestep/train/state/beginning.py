@@ -13,7 +13,7 @@ from wholestep.frontend.tracing import type_of
 from wholestep.ir.graph import NDArray
 from wholestep.runtime.memory.mapped_arrays import is_file_backed
 
-LARGE_BYTES = 1 << 20
+UNCOPIED_BYTES = 1 << 20
 """An array of at least so many bytes is not copied: the copies of all would take as much as the parameters again."""
 
 
@@ -41,7 +41,7 @@ def is_given(leaf: Any) -> bool:
 
     That one takes no memory: its elements are all the same one.
     """
-    if not isinstance(leaf, np.ndarray) or leaf.nbytes < LARGE_BYTES or is_file_backed(leaf):
+    if not isinstance(leaf, np.ndarray) or leaf.nbytes < UNCOPIED_BYTES or is_file_backed(leaf):
         return False
     return leaf.dtype == type_of(leaf).dtype and (leaf.flags.c_contiguous or not any(leaf.strides))
 

@@ -1,0 +1,44 @@
+"""Sizes that are not known yet: integer polynomials of named sizes, each of them at least 1.
+
+B = Dim("B");  (2*B)//2 == B;  (B + 1)*2 == 2*B + 2;  B - B == 0
+"""
+
+from wholestep.dims.binding import bind
+from wholestep.dims.layout import BLOCK, SAMPLE, blocks, dim_product, per_block, sampled
+from wholestep.dims.size import (
+    Dim,
+    Size,
+    SymbolicError,
+    greatest,
+    least,
+    most,
+    names,
+    substitute,
+    supposing,
+    surely_above,
+)
+from wholestep.dims.text import OPERATIONS, parse_dim, spelled, spelled_out
+
+__all__ = [
+    "BLOCK",
+    "OPERATIONS",
+    "SAMPLE",
+    "Dim",
+    "Size",
+    "SymbolicError",
+    "bind",
+    "blocks",
+    "dim_product",
+    "greatest",
+    "least",
+    "most",
+    "names",
+    "parse_dim",
+    "per_block",
+    "sampled",
+    "spelled",
+    "spelled_out",
+    "substitute",
+    "supposing",
+    "surely_above",
+]
