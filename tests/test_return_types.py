@@ -22,7 +22,6 @@ UNTYPED = {
     "wholestep.Loader.made": "a batch, as the source has it",
     "wholestep.Loader.finished": "a batch, as the source has it",
     "wholestep.Loader.joined": "a batch, as the source has it",
-    "wholestep.jit.key": "what programs are told apart by",
     **{
         f"wholestep.nn.{name}": WRAPPED
         for name in """Lambda.__call__ Sequential.__call__ SpectralNorm.__call__ Stack.__call__ Stack.init_cache

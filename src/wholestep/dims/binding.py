@@ -14,6 +14,7 @@ def bind(pattern: Sequence[Size], shape: Sequence[Size], bindings: MutableMappin
     A name is found from an axis in which it is the only unknown and has the power 1; the others are then checked.
     Raises ValueError, with `bindings` as they were, when the two disagree or the shape does not say what a name is.
 
+    >>> from wholestep.dims import Dim
     >>> found = {}
     >>> bind((Dim("B"), 2*Dim("C") + 1, Dim("B")*Dim("C")), (3, 9, 12), found)
     >>> found
