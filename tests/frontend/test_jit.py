@@ -5,12 +5,14 @@ import gc
 import pickle
 import threading
 import tracemalloc
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
 
 import wholestep as ws
-from wholestep.errors import ShapeError
+from wholestep.errors import ShapeError, WholestepError
 from wholestep.ir.text import parse, text_and_objects
 from wholestep.ir.verify import verify
 
@@ -267,3 +269,28 @@ def test_an_array_that_numpy_turned_into_a_number_is_watched(number):
         scaled(np.ones(3))
     table[0] = 0.0
     assert np.array_equal(scaled(np.ones(3)), np.ones(3) * number(table))
+
+
+def test_what_is_said_of_a_dataclass_makes_it_a_tree() -> None:
+    @dataclass
+    class Layer:
+        w: Any
+        b: Any = field(default=0.0, kw_only=True)
+
+    def loss(layer: Any, x: Any) -> Any:
+        return np.sum(layer.w * x) + layer.b
+
+    layer, x = Layer(np.ones(3), b=np.float64(2.0)), np.arange(3.0)
+    hints = set()
+    for call in (
+        lambda: ws.jit(loss)(layer, x),
+        lambda: ws.grad(loss)(layer, x),
+        lambda: ws.compile(loss, layer, optimizer=ws.optim.sgd(0.1), batch=x),
+    ):
+        with pytest.raises(WholestepError, match="makes it a tree") as caught:
+            call()
+        hints.add(str(caught.value).partition("hint: ")[2].removesuffix(" makes it a tree"))
+    (hint,) = hints
+    eval(hint, {"ws": ws, "Layer": Layer})  # the text that a user is to write
+    assert float(ws.jit(loss)(layer, x)) == 5.0
+    assert ws.grad(loss)(layer, x).w.tolist() == [0.0, 1.0, 2.0]

@@ -13,7 +13,7 @@ from wholestep.frontend.array import Array
 from wholestep.frontend.axis_names import surrounding_axes
 from wholestep.frontend.promotion import WEAK
 from wholestep.frontend.shapes import ShapeDtype
-from wholestep.frontend.tracing import LEAVES, type_of
+from wholestep.frontend.tracing import LEAVES, entry_hint, type_of
 from wholestep.ir.types import Type
 
 ENTERING = (ShapeDtype, *LEAVES)
@@ -41,14 +41,15 @@ def program_key(
     name: str, static: Any, named: Any, fixed: Any, orders: Hashable, structure: Hashable, kinds: Hashable
 ) -> tuple[Any, ...]:
     """The key of a program of a function; raises StaticArgumentError for what cannot be part of a key."""
-    labelled = [(f"argument {n}", v) for n, v in static.items()]
-    for label, value in [*labelled, *named.items(), *[("an argument", v) for v in fixed]]:
+    labelled = [(f"static argument {n}", v) for n, v in static.items()]
+    labelled += [(f"static {label}", v) for label, v in named.items()]
+    for label, value in [*labelled, *[("an argument that is no array", v) for v in fixed]]:
         try:
             hash(value)
         except TypeError:
             raise StaticArgumentError(
-                f"{name}: static {label} is a {type(value).__name__}, which does not hash",
-                hint="use a tuple instead of a list, or pass arrays as ordinary arguments",
+                f"{name}: {label} is a {type(value).__name__}, which does not hash",
+                hint=entry_hint(value, "use a tuple instead of a list, or pass arrays as ordinary arguments"),
             ) from None
     return (
         tuple([(n, static_key(v)) for n, v in static.items()]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -179,13 +179,31 @@ def parameter_names(f: Any, count: int) -> list[str]:
     return [named[i] if i < len(named) else f"x{i}" for i in range(count)]
 
 
+def entry_hint(x: Any, otherwise: str) -> str:
+    """A hint for an object that is no array and no tree: how a dataclass becomes one, and `otherwise` for the rest.
+
+    >>> from dataclasses import make_dataclass
+    >>> print(entry_hint(make_dataclass("Layer", ["w"])(1.0), "give arrays"))
+    ws.tree.register(Layer, lambda p: ((p.w,), None, ('w',)), lambda _, xs: Layer(*xs)) makes it a tree
+    """
+    if not is_dataclass(x):
+        return otherwise
+    kind, items = type(x).__name__, [item for item in fields(x) if item.init]
+    names = tuple([item.name for item in items])
+    parts = "".join([f"p.{name}, " for name in names])
+    made = f"{kind}(**dict(zip({names}, xs)))" if any([item.kw_only for item in items]) else f"{kind}(*xs)"
+    return (
+        f"ws.tree.register({kind}, lambda p: (({parts.strip()}), None, {names}), lambda _, xs: {made}) makes it a tree"
+    )
+
+
 def differentiable(leaves: Sequence[Any], paths: Callable[[], Sequence[str]], what: str) -> None:
     """Raise DtypeError for a leaf that has no derivative, naming its path."""
     for i, leaf in enumerate(leaves):
         if not isinstance(leaf, LEAVES):
             raise DtypeError(
                 f"{what}: {paths()[i] or 'the argument'} is a {type(leaf).__name__}, not an array",
-                hint="pass it as another argument (see argnums), or close over it",
+                hint=entry_hint(leaf, "pass it as another argument (see argnums), or close over it"),
             )
         t = type_of(leaf)
         if not dtypes.is_inexact(t.dtype):

@@ -11,7 +11,7 @@ import numpy as np
 from wholestep import dtypes, tree
 from wholestep.errors import DtypeError, ParameterError
 from wholestep.frontend.shapes import ShapeDtype
-from wholestep.frontend.tracing import PLAIN, type_of
+from wholestep.frontend.tracing import PLAIN, entry_hint, type_of
 from wholestep.ir.graph import NDArray
 from wholestep.ir.types import Type
 from wholestep.runtime.memory import mapped_arrays
@@ -227,7 +227,7 @@ def check_params(params: Any, root: str) -> None:
         if not isinstance(x, PLAIN):
             raise DtypeError(
                 f"compile: {tree.paths(params, root)[i] or root} is a {type(x).__name__}, not an array",
-                hint="parameters are a model, or a tree of arrays: ws.compile(loss, model, ...)",
+                hint=entry_hint(x, "parameters are a model, or a tree of arrays: ws.compile(loss, model, ...)"),
             )
         if root == "params" and not dtypes.is_inexact(type_of(x).dtype):
             raise DtypeError(
