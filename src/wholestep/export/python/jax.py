@@ -10,6 +10,7 @@ import numpy as np
 from wholestep.export.convolutions import ConvolvedProduct
 from wholestep.export.python.convolutions import images_as_text, kernels_as_text, named_axes, result_as_text
 from wholestep.export.python.vocabulary import (
+    INFIX,
     Call,
     PythonTarget,
     Role,
@@ -33,8 +34,6 @@ TWO = """maximum minimum copysign nextafter arctan2 hypot logaddexp logaddexp2 f
 SPECIAL_ONE = """erf erfc erfinv expit log_ndtr ndtr ndtri gammaln gamma gammasgn digamma i0 i1 i0e i1e logit spence
 exp1 expi""".split()
 SPECIAL_TWO = "zeta gammainc gammaincc betaln beta poch".split()
-INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "equal": "==", "not_equal": "!=", "less": "<"}
-INFIX |= {"less_equal": "<=", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
 
 
 def jax_dtype(dtype: np.dtype[Any]) -> str:

@@ -8,12 +8,14 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep.export.python.vocabulary import (
+    INFIX,
     Call,
     PythonTarget,
     Spelling,
     front_order,
     listed,
     literal,
+    matrix_product,
     over_typed_rows,
     special_symbols,
     while_it_holds,
@@ -24,8 +26,6 @@ ONE = """exp exp2 expm1 log log2 log10 log1p sqrt cbrt sin cos tan arcsin arccos
 arctanh floor ceil trunc rint sign isfinite isnan signbit real imag conj""".split()
 TWO = """maximum minimum copysign nextafter arctan2 hypot logaddexp logaddexp2 floor_divide remainder fmod left_shift
 right_shift""".split()
-INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "equal": "==", "not_equal": "!=", "less": "<"}
-INFIX |= {"less_equal": "<=", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
 
 
 def numpy_dtype(dtype: np.dtype[Any]) -> str:
@@ -91,6 +91,8 @@ def numpy_update(c: Call) -> str:
 def numpy_product(c: Call) -> str:
     """A contraction by the products of matrices."""
     wide = dtypes.compute_dtype(c.out.dtype)
+    if wide == c.out.dtype and (product := matrix_product(c, ".T")):
+        return product
     text = f"np.einsum({c.p['spec']!r}, {c.a[0]}, {c.a[1]}, dtype={c.target.dtype(wide)}, optimize=True)"
     return text if wide == c.out.dtype else f"{text}.astype({c.dtype})"
 

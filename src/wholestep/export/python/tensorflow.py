@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from wholestep.export.python.vocabulary import (
+    INFIX,
     Call,
     PythonTarget,
     Spelling,
@@ -29,8 +30,6 @@ INVERSE = {f"arc{name}": f"a{name}" for name in "sin cos tan sinh cosh tanh".spl
 RENAMED = {"rint": "round", "expit": "sigmoid"}
 SPECIAL = {"gammaln": "lgamma", "isfinite": "is_finite", "isnan": "is_nan"}
 SPECIAL |= {name: f"bessel_{name}" for name in ("i0", "i1", "i0e", "i1e")}
-INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "equal": "==", "not_equal": "!=", "less": "<"}
-INFIX |= {"less_equal": "<=", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
 REDUCED = {"sum": "sum", "prod": "prod", "any": "any", "all": "all"}
 
 

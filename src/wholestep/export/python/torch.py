@@ -17,6 +17,7 @@ from wholestep.export.python.convolutions import (
     source_as_text,
 )
 from wholestep.export.python.vocabulary import (
+    INFIX,
     Call,
     PythonTarget,
     Role,
@@ -25,6 +26,7 @@ from wholestep.export.python.vocabulary import (
     host_words,
     is_half,
     listed,
+    matrix_product,
     over_rows,
     unless_complex,
     while_it_holds,
@@ -32,7 +34,6 @@ from wholestep.export.python.vocabulary import (
 from wholestep.export.rules.control import is_selectable
 from wholestep.export.split_gradients import has_short_axes, split_gradients_in
 from wholestep.ir.graph import Node
-from wholestep.primitives.contraction import parts
 from wholestep.primitives.family import number_of
 from wholestep.primitives.movement import spread
 
@@ -41,9 +42,7 @@ arctanh floor ceil trunc sign abs isfinite isnan signbit real imag""".split()
 TWO = "maximum minimum copysign nextafter arctan2 hypot logaddexp logaddexp2 fmod remainder floor_divide pow".split()
 SPECIAL_ONE = "erf erfc erfcx erfinv expit log_ndtr ndtr ndtri gammaln digamma i0 i1 i0e i1e logit".split()
 SPECIAL_TWO = "zeta gammainc gammaincc".split()
-INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "equal": "==", "not_equal": "!=", "less": "<"}
-INFIX |= {"less_equal": "<=", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
-INFIX |= {"left_shift": "<<", "right_shift": ">>"}
+INFIX_AND_SHIFTS = {**INFIX, "left_shift": "<<", "right_shift": ">>"}
 
 
 def torch_dtype(dtype: np.dtype[Any]) -> str:
@@ -181,15 +180,8 @@ def torch_scanned(c: Call) -> str:
 
 
 def torch_contracted(c: Call) -> str:
-    """A product: of two matrices of floats by `@`, which costs less to call than `einsum`."""
-    a, b, out = parts(c.p["spec"])
-    (x, y), (i, k) = c.a, tuple(out) if len(out) == 2 else (" ", " ")
-    if i in b and k in a:
-        x, y, a, b = y, x, b, a
-    plain = len(a) == len(b) == 2 and i in a and k in b and i not in b and k not in a and c.out.dtype.kind == "f"
-    if not plain or {*a, *b} - {i, k} != {*a} & {*b}:
-        return f"torch.einsum({c.p['spec']!r}, {c.a[0]}, {c.a[1]})"
-    return f"{x}{'' if a[0] == i else '.mT'} @ {y}{'' if b[1] == k else '.mT'}"
+    """A product: of two matrices by `@`, which costs less to call than `einsum`."""
+    return matrix_product(c, ".mT") or f"torch.einsum({c.p['spec']!r}, {c.a[0]}, {c.a[1]})"
 
 
 def torch_convolved(call: Call, c: ConvolvedProduct) -> str:
@@ -273,7 +265,7 @@ WORDS: dict[str, Spelling] = {
     **{name: f"torch.special.bessel_{name}({{0}})" for name in ("j0", "j1", "y0", "y1")},
     **{name: f"torch.special.modified_bessel_{name}({{0}})" for name in ("k0", "k1")},
     **{f"{name}e": f"torch.special.scaled_modified_bessel_{name}({{0}})" for name in ("k0", "k1")},
-    **{name: f"{{0}} {sign} {{1}}" for name, sign in INFIX.items()},
+    **{name: f"{{0}} {sign} {{1}}" for name, sign in INFIX_AND_SHIFTS.items()},
     "neg": "-{0}",
     "bitwise_not": "~{0}",
     "rint": "torch.round({0})",
@@ -369,7 +361,7 @@ TORCH = PythonTarget(
     broadcast=lambda text, shape, dtype: f"{text}.expand({tuple(shape)})",
     number=lambda text, dtype: f"torch.full((), {text}, dtype={dtype})",
     support="torch_support.py",
-    numbers_in=frozenset((*INFIX, "select", "wins")) - {"div"} - frozenset(("left_shift", "right_shift")),
+    numbers_in=frozenset((*INFIX_AND_SHIFTS, "select", "wins")) - {"div"} - frozenset(("left_shift", "right_shift")),
     decorated=lambda text, role: (
         f"@on_their_device\n{text}" if role is Role.ALONE else f"@torch.no_grad()\n@on_their_device\n{text}"
     ),

@@ -16,10 +16,15 @@ from wholestep.export.core import Rule
 from wholestep.export.rules.table import RULES
 from wholestep.ir.graph import Graph, NDArray, Node, Value
 from wholestep.ir.types import Type
+from wholestep.primitives.contraction import parts
 from wholestep.primitives.creation import cast
 from wholestep.primitives.elementwise import Elementwise
 from wholestep.primitives.family import REGISTRY
 from wholestep.primitives.functions import External
+
+INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "equal": "==", "not_equal": "!=", "less": "<"}
+INFIX |= {"less_equal": "<=", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
+"""The operations that every library spells between their operands."""
 
 
 class Role(Enum):
@@ -215,6 +220,18 @@ def host_call(c: Call, function: str) -> str:
     """A call of a function that runs on the host, whose results have the types of the operation."""
     kinds = listed([f"({t.shape}, {c.target.dtype(t.dtype)})" for t in c.outs])
     return f"on_host({function}, {kinds}, {', '.join(c.a)})"
+
+
+def matrix_product(c: Call, turned: str) -> str | None:
+    """A contraction of two matrices of floats by `@`, with `turned` behind a transposed one; None for any other."""
+    a, b, out = parts(c.p["spec"])
+    (x, y), (i, k) = c.a, tuple(out) if len(out) == 2 else (" ", " ")
+    if i in b and k in a:
+        x, y, a, b = y, x, b, a
+    plain = len(a) == len(b) == 2 and i in a and k in b and i not in b and k not in a and c.out.dtype.kind == "f"
+    if not plain or {*a, *b} - {i, k} != {*a} & {*b}:
+        return None
+    return f"{x}{'' if a[0] == i else turned} @ {y}{'' if b[1] == k else turned}"
 
 
 def literal(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Products in sources of PyTorch: of two matrices by `@`, in every order of axes, and all others by `einsum`."""
+"""Products in sources of PyTorch and NumPy: of two matrices by `@`, in every order of axes, and others by `einsum`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import wholestep as ws
+from wholestep.export.python.numpy import NUMPY
 from wholestep.export.python.run import function_source, python_function
 from wholestep.export.python.torch import TORCH
 
@@ -40,7 +41,8 @@ def test_products_are_those_of_numpy(spec: str, dtype: type) -> None:
     operands = spec.split("->")[0].split(",")
     args = [rng.integers(-4, 5, [SIZES[c] for c in letters]).astype(dtype) for letters in operands]
     graph = ws.trace(lambda x, y: np.einsum(spec, x, y))(*args)
-    np.testing.assert_array_equal(python_function(graph, TORCH)(*map(torch.tensor, args))[0], np.einsum(spec, *args))
-    if spec in MATRICES and dtype is np.float32:
-        source = function_source(graph, TORCH)[0]
-        assert " @ " in source and "einsum" not in source
+    for target, given in ((TORCH, torch.tensor), (NUMPY, np.asarray)):
+        np.testing.assert_array_equal(python_function(graph, target)(*map(given, args))[0], np.einsum(spec, *args))
+        if spec in MATRICES and dtype is np.float32:
+            source = function_source(graph, target)[0]
+            assert " @ " in source and "einsum" not in source
