@@ -361,7 +361,7 @@ TORCH = PythonTarget(
     broadcast=lambda text, shape, dtype: f"{text}.expand({tuple(shape)})",
     number=lambda text, dtype: f"torch.full((), {text}, dtype={dtype})",
     support="torch_support.py",
-    numbers_in=frozenset((*INFIX_AND_SHIFTS, "select", "wins")) - {"div"} - frozenset(("left_shift", "right_shift")),
+    numbers_in=frozenset((*INFIX, "select", "wins")) - {"div"},
     decorated=lambda text, role: (
         f"@on_their_device\n{text}" if role is Role.ALONE else f"@torch.no_grad()\n@on_their_device\n{text}"
     ),
