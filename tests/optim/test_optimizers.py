@@ -61,7 +61,7 @@ REAL = {
     "muon": optim.muon(0.1, rest=optim.adam(0.01)),
     "lbfgs": optim.lbfgs(0.1, 3, line_search=None),
     "rprop": optim.rprop(0.01),
-    "shampoo": optim.shampoo(0.1, every=2, weight_decay=0.1),
+    "shampoo": optim.shampoo(0.1, eps=0.01, every=2, weight_decay=0.1),  # roots of small numbers amplify rounding
     "signum": optim.signum(0.01, weight_decay=0.1),
     "sm3": optim.sm3(0.1),
 }

@@ -159,7 +159,7 @@ LOSSES: dict[str, Any] = {
     },
     **{
         name: partial(lambda f, p, b, **o: f(nn.log_softmax(out(p, b)), b["label"], **o), getattr(nn, name))
-        for name in "cross_entropy focal nll_loss multiclass_hinge".split()
+        for name in "cross_entropy poly_cross_entropy focal nll_loss multiclass_hinge".split()
     },
     "bce": lambda p, b, **o: nn.bce(nn.sigmoid(out(p, b)), nn.sigmoid(b["y"]), **o),
     "cosine_loss": lambda p, b, **o: nn.cosine_loss(out(p, b), b["y"] + 1, 2 * (b["label"] > 0) - 1, **o),

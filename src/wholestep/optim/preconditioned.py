@@ -9,10 +9,17 @@ from wholestep import dtypes, numpy as wnp
 from wholestep.boundary.counts import checked_count
 from wholestep.errors import UnsupportedError
 from wholestep.frontend.control import cond
+from wholestep.frontend.custom import custom_jvp
+from wholestep.frontend.marks import stop_gradient
 from wholestep.optim.hyper import number_in, rate_at
 from wholestep.optim.leafwise import Leafwise, add_weight_decay, increment_count
 from wholestep.optim.paths import Choice
 from wholestep.optim.protocol import scalar_like, working_zeros
+
+BELOW = 0.9999
+"""The part of eps below which rounding may take no eigenvalue."""
+NEAR = 1e-3
+"""The part of themselves by which eigenvalues differ whose divided difference is the slope between them."""
 
 
 class Shampoo(Leafwise):
@@ -89,9 +96,36 @@ def multiplied_along(power: Any, x: Any, axis: int) -> Any:
 
 def inverse_roots(sums: tuple[Any, ...], eps: Any) -> tuple[Any, ...]:
     """The -1/(2k)-th powers of k positive definite matrices or diagonals, whose eigenvalues are eps or more."""
-    found = []
-    for x in sums:
-        w, v = (x, None) if x.ndim == 1 else wnp.linalg.eigh(x)
-        w = wnp.maximum(w, scalar_like(eps, w)) ** scalar_like(-0.5 / len(sums), w)
-        found.append(w if v is None else (v * w) @ v.T)
-    return tuple(found)
+    power = -0.5 / len(sums)
+    return tuple([diagonal_power(x, eps, power) if x.ndim == 1 else matrix_power(x, eps, power) for x in sums])
+
+
+def diagonal_power(w: Any, eps: Any, power: float) -> Any:
+    """The powers of eigenvalues. Rounding takes none below a little less than eps, where that itself has no share."""
+    return wnp.maximum(w, scalar_like(stop_gradient(eps) * BELOW, w)) ** scalar_like(power, w)
+
+
+def matrix_power(x: Any, eps: Any, power: float) -> Any:
+    """A power of a symmetric matrix, whose derivative is that of Daleckii and Krein, also where eigenvalues are equal.
+
+    Source: Higham, "Functions of matrices", 2008, 3.10 and 3.11.
+    """
+
+    @custom_jvp
+    def found(x: Any, eps: Any) -> Any:
+        w, v = wnp.linalg.eigh(x)
+        return (v * diagonal_power(w, eps, power)) @ v.T
+
+    def rule(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+        x, eps = primals
+        w, v = wnp.linalg.eigh(x)
+        y = diagonal_power(w, eps, power)
+        apart, middle = w[:, None] - w, (w[:, None] + w) / 2
+        near = wnp.abs(apart) < NEAR * middle
+        quotient = (y[:, None] - y) / wnp.where(near, 1, apart)
+        slope = power * wnp.where(near, middle, 1) ** scalar_like(power - 1, w)
+        moved = wnp.where(near, slope, quotient) * (v.T @ tangents[0] @ v)
+        return (v * y) @ v.T, v @ moved @ v.T
+
+    found.defjvp(rule)
+    return found(x, eps)
