@@ -131,7 +131,7 @@ def repeated_call(
 ) -> RepeatedCall | None:
     """The call of a program for arguments like these; None where each call needs a look at them."""
     call = program.executable(device).quick_call()
-    leaves = tree.leaves((args, kwargs))
+    leaves, _ = tree.flatten((args, kwargs))
     on = [enters(leaf) for leaf in leaves]
     plain = all([o or lasting(leaf) for leaf, o in zip(leaves, on, strict=True)])
     if call is None or not plain or sum(on) != len(program.graph.inputs):
