@@ -97,7 +97,7 @@ def multiplied_along(power: Any, x: Any, axis: int) -> Any:
 def inverse_roots(sums: tuple[Any, ...], eps: Any) -> tuple[Any, ...]:
     """The -1/(2k)-th powers of k positive definite matrices or diagonals, whose eigenvalues are eps or more."""
     power = -0.5 / len(sums)
-    return tuple([diagonal_power(x, eps, power) if x.ndim == 1 else matrix_power(x, eps, power) for x in sums])
+    return tuple([diagonal_power(x, eps, power) if x.ndim == 1 else symmetric_power(x, eps, power) for x in sums])
 
 
 def diagonal_power(w: Any, eps: Any, power: float) -> Any:
@@ -105,7 +105,7 @@ def diagonal_power(w: Any, eps: Any, power: float) -> Any:
     return wnp.maximum(w, scalar_like(stop_gradient(eps) * BELOW, w)) ** scalar_like(power, w)
 
 
-def matrix_power(x: Any, eps: Any, power: float) -> Any:
+def symmetric_power(x: Any, eps: Any, power: float) -> Any:
     """A power of a symmetric matrix, whose derivative is that of Daleckii and Krein, also where eigenvalues are equal.
 
     Source: Higham, "Functions of matrices", 2008, 3.10 and 3.11.
