@@ -90,7 +90,7 @@ def numpy_files(programs: Sequence[ExportedProgram], path: Path) -> Mapping[Path
 def python_source(target: PythonTarget, programs: Sequence[ExportedProgram], path: Path) -> str:
     """The file of programs on one state, the step first, or of a function without state."""
     alone = not any([program.resident for program in programs])
-    names = ["step" if program.resident else function_name(program.name, target, alone) for program in programs]
+    names = ["step" if program.resident else name_in_file(program.name, target, alone) for program in programs]
     graphs = [(f"{name}_program", program.graph) for name, program in zip(names, programs, strict=True)]
     functions, constants = printed_functions(target, graphs)
     body = "\n\n\n".join(
@@ -109,7 +109,7 @@ def python_source(target: PythonTarget, programs: Sequence[ExportedProgram], pat
     return "\n\n\n".join([f"{head}\n{imports}", *[part for part in (support, held, body) if part]]) + "\n"
 
 
-def function_name(name: str, target: PythonTarget, alone: bool) -> str:
+def name_in_file(name: str, target: PythonTarget, alone: bool) -> str:
     """The name of a function in a file, which hides nothing that the file uses: `program` for one that would.
 
     Raises UnsupportedError for a function beside a step, which is called by its name.

@@ -12,10 +12,10 @@ from wholestep.export.python.vocabulary import (
     Call,
     PythonTarget,
     Spelling,
+    as_matrix_product,
     front_order,
     listed,
     literal,
-    matrix_product,
     over_typed_rows,
     special_symbols,
     while_it_holds,
@@ -91,7 +91,7 @@ def numpy_update(c: Call) -> str:
 def numpy_product(c: Call) -> str:
     """A contraction by the products of matrices."""
     wide = dtypes.compute_dtype(c.out.dtype)
-    if wide == c.out.dtype and (product := matrix_product(c, ".T")):
+    if wide == c.out.dtype and (product := as_matrix_product(c, ".T")):
         return product
     text = f"np.einsum({c.p['spec']!r}, {c.a[0]}, {c.a[1]}, dtype={c.target.dtype(wide)}, optimize=True)"
     return text if wide == c.out.dtype else f"{text}.astype({c.dtype})"

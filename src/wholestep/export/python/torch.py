@@ -22,11 +22,11 @@ from wholestep.export.python.vocabulary import (
     PythonTarget,
     Role,
     Spelling,
+    as_matrix_product,
     front_order,
     host_words,
     is_half,
     listed,
-    matrix_product,
     over_rows,
     unless_complex,
     while_it_holds,
@@ -181,7 +181,7 @@ def torch_scanned(c: Call) -> str:
 
 def torch_contracted(c: Call) -> str:
     """A product: of two matrices by `@`, which costs less to call than `einsum`."""
-    return matrix_product(c, ".mT") or f"torch.einsum({c.p['spec']!r}, {c.a[0]}, {c.a[1]})"
+    return as_matrix_product(c, ".mT") or f"torch.einsum({c.p['spec']!r}, {c.a[0]}, {c.a[1]})"
 
 
 def torch_convolved(call: Call, c: ConvolvedProduct) -> str:

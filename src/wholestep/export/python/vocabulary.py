@@ -222,7 +222,7 @@ def host_call(c: Call, function: str) -> str:
     return f"on_host({function}, {kinds}, {', '.join(c.a)})"
 
 
-def matrix_product(c: Call, turned: str) -> str | None:
+def as_matrix_product(c: Call, turned: str) -> str | None:
     """A contraction of two matrices of floats by `@`, with `turned` behind a transposed one; None for any other."""
     a, b, out = parts(c.p["spec"])
     (x, y), (i, k) = c.a, tuple(out) if len(out) == 2 else (" ", " ")
