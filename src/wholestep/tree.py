@@ -130,6 +130,27 @@ def structure(tree: Any) -> TreeDef:
 
 
 @UNBROKEN
+def key_orders(tree: Any) -> tuple[tuple[Hashable, ...], ...]:
+    """The order of the keys of each dictionary in a tree, at any depth, which its structure leaves out.
+
+    >>> key_orders([{"b": 1, "a": ({"c": 2}, 3)}])
+    (('b', 'a'), ('c',))
+    """
+    found: list[tuple[Hashable, ...]] = []
+
+    def note(node: Any) -> bool:
+        if isinstance(node, dict):
+            found.append(tuple(node))
+        return False
+
+    try:
+        optree.tree_leaves(tree, note, namespace=_SPACE)
+    except RecursionError:
+        raise _too_deep() from None
+    return tuple(found)
+
+
+@UNBROKEN
 def paths(tree: Any, root: str = "") -> list[str]:
     """Spell, for each leaf, how a user would write the access to it.
 

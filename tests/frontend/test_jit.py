@@ -294,3 +294,40 @@ def test_what_is_said_of_a_dataclass_makes_it_a_tree() -> None:
     eval(hint, {"ws": ws, "Layer": Layer})  # the text that a user is to write
     assert float(ws.jit(loss)(layer, x)) == 5.0
     assert ws.grad(loss)(layer, x).w.tolist() == [0.0, 1.0, 2.0]
+
+
+class Holder:
+    """An object of a user's class with a dictionary in it."""
+
+    def __init__(self, terms: Any) -> None:
+        self.terms = terms
+
+
+ws.tree.register(Holder, lambda h: ((h.terms,), None, ("terms",)), lambda _, terms: Holder(*terms))
+
+
+class Terms(ws.nn.Module):
+    """A model with a dictionary in it."""
+
+    def __init__(self, terms: Any) -> None:
+        self.terms = terms
+
+
+@pytest.mark.parametrize("kind", [dict, Holder, Terms])
+def test_keys_in_another_order_are_another_program_in_whatever_holds_them(kind: Any) -> None:
+    def told(held: Any) -> Any:
+        total = np.float64(0.0)
+        for term in (held if isinstance(held, dict) else held.terms).values():
+            total = total * 10.0 + term
+        return total
+
+    jitted, a, b = ws.jit(told), np.float64(1.0), np.float64(2.0)
+    for _ in range(3):
+        assert [jitted(kind({"a": a, "b": b})), jitted(kind({"b": b, "a": a}))] == [12.0, 21.0]
+
+
+def test_outlines_of_models_are_equal_in_any_order_of_keys() -> None:
+    one, other = [Terms({k: np.array(float(k == "b")) for k in keys}) for keys in ("ab", "ba")]
+    assert ws.tree.structure(one) != ws.tree.structure(other)
+    added = ws.tree.map(lambda x, y: x + y, one, other)
+    assert added.terms == {"a": 0.0, "b": 2.0}

@@ -61,13 +61,13 @@ def bounded(cls: C) -> C:
 def published(thing: Any) -> Any:
     """A public thing as callers get it; a function takes the place of the one in the module that defines it."""
     if isinstance(thing, type):
-        if not issubclass(thing, BaseException) and _ours(thing) and not getattr(thing, "_is_protocol", False):
-            for base in filter(_ours, thing.__mro__):
+        if not issubclass(thing, BaseException) and is_ours(thing) and not getattr(thing, "_is_protocol", False):
+            for base in filter(is_ours, thing.__mro__):
                 init = vars(base).get("__init__")
                 if isinstance(init, FunctionType):
                     type.__setattr__(base, "__init__", boundary(init))
         return thing
-    if not (isinstance(thing, FunctionType) and _ours(thing)):
+    if not (isinstance(thing, FunctionType) and is_ours(thing)):
         return thing
     made, home = boundary(thing), sys.modules[str(thing.__module__)]
     if getattr(home, made.__name__, None) is thing:
@@ -75,5 +75,10 @@ def published(thing: Any) -> Any:
     return made
 
 
-def _ours(thing: Any) -> bool:
+def is_ours(thing: Any) -> bool:
+    """Test whether a function or a class was defined by Wholestep.
+
+    >>> is_ours(is_ours), is_ours(str)
+    (True, False)
+    """
     return str(getattr(thing, "__module__", "")).partition(".")[0] == __name__.partition(".")[0]

@@ -82,22 +82,6 @@ def static_key(value: Any) -> Hashable:
     return kind, value
 
 
-def key_orders(containers: Any) -> tuple[Any, ...]:
-    """The order of the keys of each dictionary in lists, tuples and dictionaries; structures of trees leave it out.
-
-    >>> key_orders([{"b": 1, "a": ({"c": 2}, 3)}])
-    (('b', 'a'), ('c',))
-    """
-    found, waiting = [], [containers]
-    while waiting:
-        x = waiting.pop()
-        if isinstance(x, dict):
-            found.append(tuple(x))
-            x = x.values()
-        waiting += [item for item in x if isinstance(item, dict | list | tuple)]
-    return tuple(found)
-
-
 def takes_any_keyword(f: Any) -> bool:
     """Test whether a function takes keywords that it does not name, whose order it may see."""
     try:

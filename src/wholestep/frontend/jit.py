@@ -24,7 +24,6 @@ from wholestep.frontend import outside
 from wholestep.frontend.argument_kinds import (
     complete_statics,
     enters,
-    key_orders,
     kind_of,
     number_kind,
     program_key,
@@ -263,7 +262,7 @@ class jit(Generic[P, R]):
         fixed = [leaf for leaf, o in zip(leaves, on, strict=True) if not o]
         arrays = [leaf for leaf, o in zip(leaves, on, strict=True) if o]
         kinds = tuple([(kind_of(a), *number_kind(a)) for a in arrays])
-        orders = key_orders((*dynamic, *([given] if self.any_keyword else given.values())))
+        orders = tree.key_orders((*dynamic, *([given] if self.any_keyword else given.values())))
         key = program_key(self.name, static, named, fixed, orders, structure, kinds)
         other = next((name for name in self.names if not name.same()), None)
         program = self.programs.get(key) if other is None else None

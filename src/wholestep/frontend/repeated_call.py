@@ -9,7 +9,7 @@ import numpy as np
 
 from wholestep import tree
 from wholestep.exits import UNBROKEN
-from wholestep.frontend.argument_kinds import enters, key_orders
+from wholestep.frontend.argument_kinds import enters
 from wholestep.frontend.closure_reads import Reading
 from wholestep.frontend.plain_trees import Builder, Reader, builder, reader
 from wholestep.frontend.printing import without_said
@@ -26,8 +26,8 @@ NUMBERS = (*WEAK, np.generic)
 class RepeatedCall:
     """The program of a call, for calls whose arguments have the same tree, types and plain values.
 
-    `arguments` are the positional ones and the keywords, and `on` says which of its leaves are arrays to the
-    program. No array is kept.
+    `given` is the tree of (positional arguments, keywords), `orders` the orders of the keys in it, and `on` says which
+    of its leaves are arrays to the program. No array is kept.
     """
 
     __slots__ = (
@@ -50,13 +50,12 @@ class RepeatedCall:
         self,
         program: TracedFunction,
         call: QuickCall,
-        arguments: tuple[Any, Any],
+        given: tree.TreeDef,
+        orders: tuple[Any, ...],
         leaves: Sequence[Any],
         on: Sequence[bool],
     ) -> None:
-        given = tree.structure(arguments)
-        self.program, self.call, self.given = program, call, given
-        self.orders = key_orders(arguments)
+        self.program, self.call, self.given, self.orders = program, call, given, orders
         self.bare = len(leaves) if given == tree.structure(((0,) * len(leaves), {})) else -1
         """The number of arguments, where each is a leaf and given by position; else -1."""
         self.read = reader(given)
@@ -104,7 +103,8 @@ class RepeatedCall:
             return leaves if self.read(given, leaves) else UNLIKE
         with UNBROKEN:
             leaves, structure = tree.flatten(given)
-            return leaves if structure == self.given and key_orders(given) == self.orders else UNLIKE
+            alike = structure == self.given and (not self.orders or tree.key_orders(given) == self.orders)
+            return leaves if alike else UNLIKE
 
     def converted(self, leaves: Sequence[Any]) -> Any:
         """The arrays among the leaves, numbers as arrays; UNLIKE where a plain value or a type of number differs."""
@@ -131,12 +131,12 @@ def repeated_call(
 ) -> RepeatedCall | None:
     """The call of a program for arguments like these; None where each call needs a look at them."""
     call = program.executable(device).quick_call()
-    leaves, _ = tree.flatten((args, kwargs))
+    leaves, given = tree.flatten((args, kwargs))
     on = [enters(leaf) for leaf in leaves]
     plain = all([o or lasting(leaf) for leaf, o in zip(leaves, on, strict=True)])
     if call is None or not plain or sum(on) != len(program.graph.inputs):
         return None
-    return RepeatedCall(program, call, (args, kwargs), leaves, on)
+    return RepeatedCall(program, call, given, tree.key_orders((args, kwargs)), leaves, on)
 
 
 def lasting(leaf: Any) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 
 from wholestep import dtypes, tree
 from wholestep.backends import reference
+from wholestep.boundary.public import is_ours
 from wholestep.errors import DerivativeError, DtypeError
 from wholestep.frontend import chosen, indexing, ufuncs
 from wholestep.frontend.array import Array
@@ -180,13 +181,13 @@ def parameter_names(f: Any, count: int) -> list[str]:
 
 
 def entry_hint(x: Any, otherwise: str) -> str:
-    """A hint for an object that is no array and no tree: how a dataclass becomes one, and `otherwise` for the rest.
+    """A hint for an object that is no array and no tree: how the user's dataclass becomes one, or `otherwise`.
 
     >>> from dataclasses import make_dataclass
     >>> print(entry_hint(make_dataclass("Layer", ["w"])(1.0), "give arrays"))
     ws.tree.register(Layer, lambda p: ((p.w,), None, ('w',)), lambda _, xs: Layer(*xs)) makes it a tree
     """
-    if not is_dataclass(x):
+    if not is_dataclass(x) or is_ours(type(x)):
         return otherwise
     kind, items = type(x).__name__, [item for item in fields(x) if item.init]
     names = tuple([item.name for item in items])

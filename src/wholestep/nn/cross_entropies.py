@@ -136,13 +136,20 @@ def focal(
     0.173287
     """
     name = "focal"
+    logs, chosen, scale = logs_at_labels(name, logits, labels, axis, ignore_index, class_weights)
+    losses = faded(-wnp.expm1(logs), loss_setting(name, "gamma", gamma)) * -logs
+    return weighed(name, logits, losses, chosen, scale, reduction, weights)
+
+
+def logs_at_labels(
+    name: str, logits: Any, labels: Any, axis: int, ignore_index: int | None, class_weights: Any
+) -> tuple[Any, Labels, Any]:
+    """The logarithms of the probabilities of labels, the labels, and the weights of classes along their axis."""
     x = real_floating(name, logits, "logits")
     check_axis(name, x, axis)
     chosen = check_labels(name, labels, x, axis, ignore_index)
     scale = along_classes(name, class_weights, x, axis)
-    logs = at_labels(log_softmax(x, axis=axis), chosen, axis)
-    losses = faded(-wnp.expm1(logs), loss_setting(name, "gamma", gamma)) * -logs
-    return weighed(name, logits, losses, chosen, scale, reduction, weights)
+    return at_labels(log_softmax(x, axis=axis), chosen, axis), chosen, scale
 
 
 def poly_cross_entropy(
@@ -169,11 +176,7 @@ def poly_cross_entropy(
     1.193147
     """
     name = "poly_cross_entropy"
-    x = real_floating(name, logits, "logits")
-    check_axis(name, x, axis)
-    chosen = check_labels(name, labels, x, axis, ignore_index)
-    scale = along_classes(name, class_weights, x, axis)
-    logs = at_labels(log_softmax(x, axis=axis), chosen, axis)
+    logs, chosen, scale = logs_at_labels(name, logits, labels, axis, ignore_index, class_weights)
     losses = -wnp.expm1(logs) * loss_setting(name, "epsilon", epsilon, -1.0) - logs
     return weighed(name, logits, losses, chosen, scale, reduction, weights)
 

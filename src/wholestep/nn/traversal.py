@@ -65,6 +65,7 @@ class Group:
     metadata: Fixed
     keys: tuple[Hashable, ...]
     items: tuple[Any, ...]
+    order: KeyOrder
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,21 @@ class Fixed:
         return repr(self.value)
 
 
+class KeyOrder:
+    """The order of the keys of a dictionary, which the forward may see; outlines of models are equal without it."""
+
+    __slots__ = ("keys",)
+
+    def __init__(self, keys: tuple[Hashable, ...]) -> None:
+        self.keys = keys
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, KeyOrder) and (self.keys == other.keys or tree.comparing_outlines())
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.keys))
+
+
 class ModelWalk:
     """A model taken apart: its parameters, each once, what is kept beside them, its modules, and its structure."""
 
@@ -143,7 +159,8 @@ class ModelWalk:
             return Fixed(x)
         pairs = zip(level.keys, level.children, strict=True)
         items = [self.node(child, tree.access(path, key), None, decayed) for key, child in pairs]
-        return Group(type(x), Fixed(level.metadata), tuple(level.keys), tuple(items))
+        order = KeyOrder(tuple(x) if isinstance(x, dict) else ())
+        return Group(type(x), Fixed(level.metadata), tuple(level.keys), tuple(items), order)
 
     def array(self, x: Any, path: str, mark: str | None, decayed: bool) -> Any:
         """An array as what its mark says it is, a parameter where there is none."""

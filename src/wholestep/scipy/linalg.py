@@ -33,7 +33,7 @@ from wholestep.scipy.matrix_series import (
     tanhm as tanhm,
     tanm as tanm,
 )
-from wholestep.scipy.outside import check_square, fallback, lapack_operands, np
+from wholestep.scipy.outside import check_square, fallback, lapack_operands, np, refuse_estimate, square_operand
 
 outside: Any = scipy.linalg
 
@@ -85,8 +85,7 @@ def factor_of(v: Value, lower: bool) -> Value:
 @covers(outside.cholesky)
 def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Array:
     """scipy.linalg.cholesky: reads one triangle, where the gradient lands too."""
-    (v,) = lapack_operands("cholesky", a)
-    return wrap(factor_of(check_square("cholesky", v), lower))
+    return wrap(factor_of(square_operand("cholesky", a), lower))
 
 
 @covers(outside.cho_factor)
@@ -131,9 +130,8 @@ def solve(a: Any, b: Any, lower: bool = False, assume_a: Any = None, transposed:
 @binds(outside.inv, ignored="overwrite_a check_finite")
 def inv(a: Any, assume_a: Any = None, lower: bool = False) -> Any:
     """scipy.linalg.inv."""
-    (v,) = lapack_operands("inv", a)
-    size = check_square("inv", v).shape[-1]
-    return solve(wrap(v), np.eye(int(size), dtype=v.dtype), lower=lower, assume_a=assume_a)
+    v = square_operand("inv", a)
+    return solve(wrap(v), np.eye(int(v.shape[-1]), dtype=v.dtype), lower=lower, assume_a=assume_a)
 
 
 @covers(outside.det)
@@ -204,17 +202,14 @@ def lu(a: Any, permute_l: bool = False, p_indices: bool = False) -> Any:
 @covers(outside.expm)
 def expm(A: Any) -> Array:
     """scipy.linalg.expm."""
-    (v,) = lapack_operands("expm", A)
-    return wrap(mf.expm(check_square("expm", v)))
+    return wrap(mf.expm(square_operand("expm", A)))
 
 
 @covers(outside.sqrtm)
 def sqrtm(A: Any, disp: Any = True, blocksize: Any = None) -> Array:
     """scipy.linalg.sqrtm; a real matrix must have a real root. Raises UnsupportedError for disp=False."""
-    if not disp:
-        raise UnsupportedError("sqrtm: disp=False, which estimates the error, is not covered for traced arrays")
-    (v,) = lapack_operands("sqrtm", A)
-    return wrap(mf.sqrtm(check_square("sqrtm", v)))
+    refuse_estimate("sqrtm", disp)
+    return wrap(mf.sqrtm(square_operand("sqrtm", A)))
 
 
 @covers(outside.solve_sylvester)
@@ -271,8 +266,7 @@ def eigh(a: Any, b: Any = None, *, lower: bool = True, eigvals_only: bool = Fals
     if chosen or options.get("type", 1) != 1:
         raise UnsupportedError("eigh: subsets of eigenvalues and other problem types are not covered for traced arrays")
     if b is None:
-        (v,) = lapack_operands("eigh", a)
-        w, vectors = sp.eigh(check_square("eigh", v), lower=bool(lower))
+        w, vectors = sp.eigh(square_operand("eigh", a), lower=bool(lower))
         return wrap(w) if eigvals_only else (wrap(w), wrap(vectors))
     left, right = lapack_operands("eigh", a, b)
     factor = factor_of(check_square("eigh", right), lower)

@@ -17,7 +17,7 @@ from wholestep.frontend.promotion import cast_to, lift, wrap
 from wholestep.frontend.source.entrance import followed
 from wholestep.frontend.transposition import closure_convert
 from wholestep.primitives import matrices as mx, matrix_functions as mf, schur_forms as sf, spectral as sp
-from wholestep.scipy.outside import check_square, lapack_operands, np
+from wholestep.scipy.outside import lapack_operands, np, refuse_estimate, square_operand
 
 outside: Any = scipy.linalg
 
@@ -73,8 +73,8 @@ def hessenberg(a: Any, calc_q: bool = False) -> Any:
 
     A column that is zero below the subdiagonal already is not reflected, and has no derivative there.
     """
-    (v,) = lapack_operands("hessenberg", a)
-    n = int(check_square("hessenberg", v).shape[-1])
+    v = square_operand("hessenberg", a)
+    n = int(v.shape[-1])
     rows = np.arange(n)
     h: Any = wrap(v)
     q: Any = np.broadcast_to(lift(np.eye(n, dtype=v.dtype if n > 2 else np.float64)), v.shape)
@@ -119,8 +119,7 @@ def schur(a: Any, output: str = "real", sort: Any = None) -> Any:
             "schur: sort= is not covered for traced arrays, since the number of chosen eigenvalues is not known",
             hint="sort the eigenvalues, which are on the diagonal, instead",
         )
-    (v,) = lapack_operands("schur", a)
-    check_square("schur", v)
+    v = square_operand("schur", a)
     if output[0] == "c":
         v = cast_to(v, dtypes.complex_of(v.dtype))
     t, z = sf.schur(v)
@@ -167,14 +166,17 @@ def eigvalsh_tridiagonal(d: Any, e: Any, select: Any = "a", select_range: Any = 
 @covers(outside.funm)
 def funm(A: Any, func: Callable[..., Any], disp: Any = True) -> Any:
     """scipy.linalg.funm, by eigenvectors, of which the matrix has as many as rows; of a real one real, or else NaN."""
-    if not disp:
-        raise UnsupportedError("funm: disp=False, which estimates the error, is not covered for traced arrays")
-    (v,) = lapack_operands("funm", A)
-    check_square("funm", v)
-    whole = wrap(v).astype(dtypes.complex_of(v.dtype))
-    f, closed = closure_convert(followed(func), np.zeros(v.shape[:-1], whole.dtype))
+    refuse_estimate("funm", disp)
+    whole, real = complex_and_real("funm", A)
+    f, closed = closure_convert(followed(func), np.zeros(whole.shape[:-1], whole.dtype))
     found = function_of_matrix(f, whole, closed)
-    return found if v.dtype.kind == "c" else real_or_nan(found)
+    return real_or_nan(found) if real else found
+
+
+def complex_and_real(name: str, a: Any) -> tuple[Any, bool]:
+    """A stack of square matrices as complex ones, and whether it was real."""
+    v = square_operand(name, a)
+    return wrap(cast_to(v, dtypes.complex_of(v.dtype))), v.dtype.kind != "c"
 
 
 def real_or_nan(found: Any) -> Any:

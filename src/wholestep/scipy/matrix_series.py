@@ -11,14 +11,13 @@ import numpy
 import scipy.linalg
 
 from wholestep import dtypes
-from wholestep.errors import UnsupportedError
 from wholestep.frontend.control import cond, fori_loop
 from wholestep.frontend.dispatch import covers, is_traced
 from wholestep.frontend.marks import stop_gradient
-from wholestep.frontend.promotion import cast_to, lift, wrap
+from wholestep.frontend.promotion import lift, wrap
 from wholestep.primitives import matrix_functions as mf
-from wholestep.scipy.matrix_forms import real_or_nan
-from wholestep.scipy.outside import check_square, lapack_operands, np
+from wholestep.scipy.matrix_forms import complex_and_real, real_or_nan
+from wholestep.scipy.outside import np, refuse_estimate, square_operand
 
 outside: Any = scipy.linalg
 
@@ -26,12 +25,6 @@ NEAR_ONE = 0.25
 """The distance from the identity in which eight quotients give the logarithm to rounding."""
 MOST_ROOTS = 40
 """The square roots that are taken at most: they bring a matrix there whose logarithm is of size 1e11 or less."""
-
-
-def operand(name: str, a: Any) -> Any:
-    """A stack of square matrices in the dtype that LAPACK computes in."""
-    (v,) = lapack_operands(name, a)
-    return wrap(check_square(name, v))
 
 
 def exponential(a: Any) -> Any:
@@ -56,51 +49,39 @@ def odd_part(a: Any, turn: complex) -> Any:
 @covers(outside.cosm)
 def cosm(A: Any) -> Any:
     """scipy.linalg.cosm."""
-    return even_part(operand("cosm", A), 1j)
+    return even_part(wrap(square_operand("cosm", A)), 1j)
 
 
 @covers(outside.sinm)
 def sinm(A: Any) -> Any:
     """scipy.linalg.sinm."""
-    return odd_part(operand("sinm", A), 1j)
+    return odd_part(wrap(square_operand("sinm", A)), 1j)
 
 
 @covers(outside.tanm)
 def tanm(A: Any) -> Any:
     """scipy.linalg.tanm."""
-    a = operand("tanm", A)
+    a = wrap(square_operand("tanm", A))
     return np.linalg.solve(even_part(a, 1j), odd_part(a, 1j))
 
 
 @covers(outside.coshm)
 def coshm(A: Any) -> Any:
     """scipy.linalg.coshm."""
-    return even_part(operand("coshm", A), 1)
+    return even_part(wrap(square_operand("coshm", A)), 1)
 
 
 @covers(outside.sinhm)
 def sinhm(A: Any) -> Any:
     """scipy.linalg.sinhm."""
-    return odd_part(operand("sinhm", A), 1)
+    return odd_part(wrap(square_operand("sinhm", A)), 1)
 
 
 @covers(outside.tanhm)
 def tanhm(A: Any) -> Any:
     """scipy.linalg.tanhm."""
-    a = operand("tanhm", A)
+    a = wrap(square_operand("tanhm", A))
     return np.linalg.solve(even_part(a, 1), odd_part(a, 1))
-
-
-def complex_and_real(name: str, a: Any) -> tuple[Any, bool]:
-    """The operand as complex matrices, and whether it was real."""
-    x = operand(name, a)
-    return wrap(cast_to(x.value, dtypes.complex_of(x.dtype))), x.dtype.kind != "c"
-
-
-def refuse_estimate(name: str, disp: Any) -> None:
-    """Raise UnsupportedError for disp=False."""
-    if not disp:
-        raise UnsupportedError(f"{name}: disp=False, which estimates the error, is not covered for traced arrays")
 
 
 @covers(outside.signm)
@@ -157,7 +138,7 @@ def near_logarithm(x: Any, one: Any) -> Any:
 def fractional_matrix_power(A: Any, t: Any) -> Any:
     """scipy.linalg.fractional_matrix_power: exp(t log A), and products for a whole plain power; differentiable in t."""
     if not is_traced(t) and int(t) == t:
-        return np.linalg.matrix_power(operand("fractional_matrix_power", A), int(t))
+        return np.linalg.matrix_power(wrap(square_operand("fractional_matrix_power", A)), int(t))
     a, real = complex_and_real("fractional_matrix_power", A)
     found = exponential(logarithm(a) * lift(t).astype(dtypes.real_of(a.dtype)))
     return real_or_nan(found) if real else found

@@ -8,7 +8,7 @@ import numpy
 import scipy.special
 
 from wholestep import dtypes
-from wholestep.errors import DtypeError, ShapeError
+from wholestep.errors import DtypeError, ShapeError, UnsupportedError
 from wholestep.frontend.dispatch import is_traced, refusing
 from wholestep.frontend.promotion import cast_to, lift, promoted
 from wholestep.ir.graph import Value
@@ -46,3 +46,15 @@ def check_square(name: str, v: Value) -> Value:
     if v.ndim < 2 or v.shape[-1] != v.shape[-2]:
         raise ShapeError(f"{name}: takes square matrices, not {v.type}")
     return v
+
+
+def square_operand(name: str, a: Any) -> Value:
+    """A stack of square matrices in the dtype that LAPACK computes in."""
+    (v,) = lapack_operands(name, a)
+    return check_square(name, v)
+
+
+def refuse_estimate(name: str, disp: Any) -> None:
+    """Raise UnsupportedError for disp=False."""
+    if not disp:
+        raise UnsupportedError(f"{name}: disp=False, which estimates the error, is not covered for traced arrays")

@@ -17,9 +17,7 @@ def of_the_user(filename: str) -> bool:
     >>> of_the_user("/home/me/model.py"), of_the_user(functools.__file__)
     (True, False)
     """
-    if filename == "<string>":
-        return False
-    if is_internal(filename):
+    if filename == "<string>" or is_internal(filename):
         return False
     parts = filename.replace("\\", "/").split("/")
     return not any(folder in parts for folder in INSTALLED)

@@ -33,8 +33,7 @@ def watch_captures(programs: Iterable[TracedFunction], functions: Sequence[Any])
     for kept in [kept for program in programs for kept in program.constants]:
         if not is_immutable(kept.array):
             found.setdefault(id(kept.array), ArrayWatch(*kept))
-    for watch in watch_named(functions, set(found)):
-        found[id(watch.array)] = watch
+    found |= {id(watch.array): watch for watch in watch_named(functions, set(found))}
     for reading in [r for f in functions for r in readings(f) if r.held is not None]:
         if any([isinstance(x, np.ndarray) for x in reading.held[0]]):
             found.setdefault(id(reading.then), TreeWatch(reading))

@@ -62,14 +62,19 @@ DEFAULT_CACHES = Caches()
 def panel_columns(machine: Target, itemsize: int) -> int:
     """The columns of a panel; 0 where elements of this many bytes fill no vector."""
     lanes = machine.lanes(itemsize)
-    return lanes * TILES[32 if machine.registers >= 32 else 16][1] if lanes > 1 else 0
+    return lanes * TILES[register_count(machine)][1] if lanes > 1 else 0
+
+
+def register_count(machine: Target) -> int:
+    """The number of vector registers that blocks are chosen for."""
+    return 32 if machine.registers >= 32 else 16
 
 
 def block_sizes(nest: ContractionNest, machine: Target, caches: Caches) -> BlockSizes | None:
     """The blocks of a contraction; None where its operands are better read in place."""
     size = nest.dtype.itemsize
     lanes = machine.lanes(size)
-    registers = 32 if machine.registers >= 32 else 16
+    registers = register_count(machine)
     tile_rows, vectors = TILES[registers]
     panel = lanes * vectors
     terms = block_terms(panel * size, caches)
@@ -113,7 +118,7 @@ def block_terms(panel: int, caches: Caches) -> int:
 def strip_sizes(nest: ContractionNest, machine: Target, caches: Caches) -> BlockSizes | None:
     """Strips of the columns of few rows; None where these run along their terms, or are in a cache."""
     size, terms, rows = nest.dtype.itemsize, nest.term_count, nest.row_count
-    lanes, many = machine.lanes(size), machine.registers >= 32
+    lanes, many = machine.lanes(size), register_count(machine) == 32
     even = runs_along(nest.statements(COLUMNS), nest.columns[-1])
     tile_rows, vectors = (1, 4) if rows == 1 else (min(rows, 8 if many else 6), 2)
     group = lanes * vectors
