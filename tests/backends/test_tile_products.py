@@ -16,6 +16,7 @@ from tests.kernel.parse import parse_kernel
 from wholestep.backends.gpu.cuda import Cuda
 from wholestep.backends.gpu.find_products import find_product
 from wholestep.backends.gpu.kernel_writer import write_kernel
+from wholestep.backends.gpu.target import PAGE_TILES
 from wholestep.backends.gpu.tile_products import TiledProduct, choose_shape, tile_product
 from wholestep.backends.gpu.tile_shapes import PLAIN_SHAPE, SHAPES, CardTiles, TileShape
 from wholestep.errors import KernelError
@@ -33,6 +34,7 @@ SMALL = (
     TileShape(4, 2, 2, 4, 8, 1.0, 1.0),
     TileShape(2, 4, 4, 2, 4, 1.0, 1.0, (2, 2)),
     TileShape(2, 2, 8, 4, 6, 1.0, 1.0, (2, 1)),
+    TileShape(4, 2, 2, 4, 8, 1.0, 1.0, compact=True),
 )
 """Shapes with few threads, which the interpreter runs one after another."""
 
@@ -120,7 +122,7 @@ def test_tiles_give_the_sums(name: str, shape: TileShape) -> None:
         np.testing.assert_array_equal(found[-1], expected[-1])
 
 
-@pytest.mark.parametrize("shape", (*SHAPES, PLAIN_SHAPE), ids=str)
+@pytest.mark.parametrize("shape", (*SHAPES, PLAIN_SHAPE, *PAGE_TILES.shapes), ids=str)
 def test_tiles_without_a_rest_are_shown_to_be_free_of_races(shape: TileShape) -> None:
     verify_kernel(TiledProduct(find_or_fail(product(2 * shape.height, 2 * shape.width, 128)), shape).kernel())
 
@@ -136,7 +138,7 @@ def without_barrier(body: tuple[Statement, ...], left_out: Barrier) -> tuple[Sta
     return tuple([s._replace(body=without_barrier(s.body, left_out)) if isinstance(s, Loop) else s for s in kept])
 
 
-@pytest.mark.parametrize("shape", (*SHAPES, PLAIN_SHAPE), ids=str)
+@pytest.mark.parametrize("shape", (*SHAPES, PLAIN_SHAPE, *PAGE_TILES.shapes), ids=str)
 def test_no_barrier_of_a_tile_may_be_left_out(shape: TileShape) -> None:
     made = TiledProduct(find_or_fail(product(shape.height, shape.width, 128)), shape).kernel()
     barriers = [s for s in walk(made.body) if isinstance(s, Barrier)]
@@ -167,12 +169,13 @@ def test_sums_of_tiles_have_the_bits_of_sums_without_tiles() -> None:
     np.testing.assert_array_equal(found[0], found[1])
 
 
+@pytest.mark.parametrize("shape", [PLAIN_SHAPE, *PAGE_TILES.shapes], ids=str)
 @pytest.mark.parametrize("device", ["opencl", "webgpu"])
 @pytest.mark.parametrize("name", ["rows read along their columns", "columns read along their terms", "larger"])
-def test_tiles_of_cards_give_the_sums_of_the_interpreter(device: str, name: str) -> None:
+def test_tiles_of_cards_give_the_sums_of_the_interpreter(device: str, name: str, shape: TileShape) -> None:
     kernel = product(70, 33, 37) if name == "larger" else KERNELS[name]
     with device_for_tests(device):
-        card = CardKernels([tiled(kernel, PLAIN_SHAPE).kernel()], device)
+        card = CardKernels([tiled(kernel, shape).kernel()], device)
         expected, found = whole(kernel), whole(kernel)
         found[-1][:] = np.nan
         run_kernel(kernel, expected)
@@ -211,6 +214,11 @@ def test_a_tile_has_no_more_shared_memory_than_there_is(dtype: str, shared: int)
 
 def test_few_results_are_no_tiles_where_they_keep_no_card_busy() -> None:
     tiles = CardTiles((PLAIN_SHAPE,), shared=16 * 1024, least=2**17)
+    assert [tile_product(product(*size), tiles) is None for size in SIZES] == [True, True, False, False, False, False]
+
+
+def test_less_work_than_asked_for_is_no_tiles() -> None:
+    tiles = CardTiles((PLAIN_SHAPE,), shared=16 * 1024, work=2**26)
     assert [tile_product(product(*size), tiles) is None for size in SIZES] == [True, True, False, False, False, False]
 
 

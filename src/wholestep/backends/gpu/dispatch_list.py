@@ -128,10 +128,10 @@ class DispatchRecorder:
         between = self.take(nbytes)
         return [(kernel, (source, between)), (kernel, (between, target))]
 
-    def module(self) -> tuple[str, list[list[int]]]:
-        """The text of the module, and workgroups and work items of each kernel."""
+    def module(self) -> tuple[str, list[int]]:
+        """The text of the module, and the workgroups of each kernel."""
         codes = [code for _, code in self.codes.values()]
-        return WGSL().module([code.text for code in codes]), [[code.groups, code.threads] for code in codes]
+        return WGSL().module([code.text for code in codes]), [code.groups for code in codes]
 
 
 class ProgramWalk:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
-from itertools import zip_longest
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from wholestep.backends.gpu.beside_kernels import BesideSection, KernelsBeside, sections_of
@@ -136,6 +135,8 @@ class GpuKernelWriter(BlockText):
         """The names that this has given to values and axes."""
         self.stored: set[Store] = set()
         """The stores that were written with those before them."""
+        self.continued: set[Var] = set()
+        """The carried values in whose variables folds go on."""
         self.copies = False
         """True where vectors are on their way, for which the next barrier waits."""
         self.names |= {b: f"b{i}" for i, b in enumerate(kernel.buffers, buffers)}
@@ -179,16 +180,17 @@ class GpuKernelWriter(BlockText):
         ]
         own = [-(-n // items) for n in points]
         ends = [first + sum(own[: i + 1]) for i in range(len(own))]
-        self.open(f"if (({GROUP} >= {first}) & ({GROUP} < {ends[-1]}))")
+        self.open(f"{'else ' if first else ''}if ({GROUP} < {ends[-1]})")
+        group = f"({GROUP} - {first})" if first else GROUP
         if len(own) > 1:
             self.names |= {b: f"p{i}" for i, b in enumerate(self.kernel.buffers)}
             for line in self.language.chosen_arrays([first, *ends], section.points, self.kernel.buffers, self.first):
                 self.put(line)
             self.items_below(f"({GROUP} - before) * {items} + {THREAD}", "points")
         elif section.points:
-            self.items_below(f"({GROUP} - {first}) * {items} + {THREAD}", str(points[0]))
+            self.items_below(f"{group} * {items} + {THREAD}", str(points[0]))
         else:
-            self.items_of_group(f"({GROUP} - {first})", items)
+            self.items_of_group(group, items)
         self.close()
         return ends[-1]
 
@@ -235,7 +237,14 @@ class GpuKernelWriter(BlockText):
     def body(self, body: Iterable[Statement]) -> None:
         """Statements one after the other."""
         statements = list(body)
-        for s, following in zip_longest(statements, statements[1:]):
+        while statements:
+            s, following = statements[0], statements[1] if len(statements) > 1 else None
+            filled = filling_stores(statements)
+            if filled and (text := self.language.array(filled[0].value.dtype, [self.names[x.value] for x in filled])):
+                self.put(f"{self.names[filled[0].buffer]} = {text};")
+                del statements[: len(filled)]
+                continue
+            del statements[0]
             if self.language.vectors and isinstance(s, Store) and self.paired(s, following):
                 continue
             if isinstance(s, Var):
@@ -291,7 +300,8 @@ class GpuKernelWriter(BlockText):
         """A loop, with what it folds and what it carries."""
         axis = loop.axis
         for f in loop.folds:
-            self.names[f.result] = self.variable(f.result, self.names[f.init])
+            first = self.names[f.init]
+            self.names[f.result] = first if f.init in self.continued else self.variable(f.result, first)
         for c in loop.carries:
             self.names[c.inside] = self.names[c.after] = self.variable(c.inside, self.names[c.init])
         if self.language.vectors and self.by_matrix_units(loop):
@@ -303,6 +313,7 @@ class GpuKernelWriter(BlockText):
         if axis.tile > 1 and self.language.unrolled:
             self.put(self.language.unrolled)
         self.open(self.language.loop_head(i, axis.extent))
+        self.continued |= continued_values(loop, self.nested.uses)
         self.body(loop.body)
         for held in sums:
             held.take(i)
@@ -342,20 +353,34 @@ class GpuKernelWriter(BlockText):
 
     def variable(self, v: Var, first: str) -> str:
         """Declare a variable that a loop changes; its name."""
-        name = self.fresh()
+        name = self.fresh("r")
         self.put(self.language.declaration(name, v.dtype, first, constant=False))
         return name
 
     def hand_on(self, loop: Loop) -> None:
-        """Hand values on to the next step: all are read before any is written."""
-        following = [self.names[c.next] for c in loop.carries]
-        if len(following) > 1:
-            kept = [self.fresh() for _ in following]
-            for name, old, c in zip(kept, following, loop.carries, strict=True):
-                self.put(self.language.declaration(name, c.next.dtype, old))
-            following = kept
-        for name, c in zip(following, loop.carries, strict=True):
-            self.put(f"{self.names[c.inside]} = {name};")
+        """Hand values on to the next step: those that lie in a variable of another are read before any is written."""
+        moves = {self.names[c.inside]: c.next for c in loop.carries if self.names[c.inside] != self.names[c.next]}
+        kept = {v: self.fresh() for v in moves.values() if len(moves) > 1 and self.names[v] in moves}
+        for v, name in kept.items():
+            self.put(self.language.declaration(name, v.dtype, self.names[v]))
+        for name, v in moves.items():
+            self.put(f"{name} = {kept.get(v, self.names[v])};")
+
+
+def continued_values(loop: Loop, uses: Mapping[Var, int]) -> set[Var]:
+    """The carried values that an inner fold alone goes on from, to the next one: the fold is done in their variable."""
+    folds = {f.init: f.result for s in loop.body if isinstance(s, Loop) for f in s.folds}
+    return {c.inside for c in loop.carries if uses[c.inside] == 1 and folds.get(c.inside) is c.next}
+
+
+def filling_stores(statements: Sequence[Statement]) -> list[Store]:
+    """The stores at the beginning of statements that write a whole private array, one by one; none elsewhere."""
+    first = statements[0]
+    if not isinstance(first, Store) or first.buffer.space != "private":
+        return []
+    found = [s for s in statements[: int(first.buffer.size)] if isinstance(s, Store) and s.buffer is first.buffer]
+    whole = [s.guard is None and s.index == Index(i) for i, s in enumerate(found)]
+    return found if all(whole) and len(whole) == first.buffer.size else []
 
 
 class BlockedSum:

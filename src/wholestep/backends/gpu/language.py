@@ -113,6 +113,10 @@ class KernelLanguage(ABC):
     def store(self, buffer: Buffer, name: str, index: str, value: str) -> str:
         """The statement that writes an element."""
 
+    def array(self, dtype: DType, values: Sequence[str]) -> str:
+        """The expression of an array of these elements; "" where a language has none, and stores them one by one."""
+        return ""
+
     def asked_for(self, scratch: Sequence[Buffer]) -> int:
         """The bytes of shared memory that a launch has to ask for, of a kernel with these buffers of its own."""
         return 0

@@ -76,8 +76,10 @@ WEBGPU = CardTarget("webgpu", index_bits=32, doubles=False, trips=65_535, tiles=
 """Cards that WebGPU reaches. Mesa's lavapipe ends a work item's loops after 65,535 trips without a word, and drivers
 reset cards that are busy for seconds."""
 
-PAGE = replace(WEBGPU, tiles=None)
-"""Cards that pages reach: the text of tiles would be a third of a page."""
+PAGE_TILES = CardTiles((PLAIN_SHAPE._replace(compact=True),), shared=PLAIN_TILES.shared, least=2**14, work=2**23)
+
+PAGE = replace(WEBGPU, tiles=PAGE_TILES)
+"""Cards that pages reach: their tiles have a short text, for products that take most of a step."""
 
 CUDA = CardTarget(
     "cuda",

@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -43,8 +44,10 @@ def choose_shape(product: Product, tiles: CardTiles) -> TileShape | None:
     if min(rows, columns, terms) < LEAST:
         return None
     results = math.prod([a.extent for a in find_workgroup(product.kernel).grid])
+    if results < tiles.least or results * terms < tiles.work:
+        return None
     fitting = [s for s in tiles.shapes if s.nbytes(product.result.dtype.itemsize) <= tiles.shared]
-    if not fitting or results < tiles.least:
+    if not fitting:
         return None
     shape = min(fitting, key=lambda s: s.cost(results // (rows * columns), rows, columns, terms))
     staged = math.prod([tile.size for tile in term_tiles(product.terms, shape.terms)])
@@ -96,6 +99,13 @@ class StagedElement(NamedTuple):
     guard: Var | None
 
 
+class ThreadStep(NamedTuple):
+    """A step of a thread along an axis, and a test where not all threads have it."""
+
+    place: Index
+    here: Var | None
+
+
 class TiledProduct(TileKernel):
     """The kernel of a product in tiles of a shape."""
 
@@ -115,10 +125,12 @@ class TiledProduct(TileKernel):
         """The kernel."""
         slices = (self.slice_row, self.slice_column) if self.shape.sliced else ()
         with self.workgroups((*slices, self.down, self.across)):
-            sums = self.sums(self.sides())
-            totals = self.totals(sums) if self.shape.sliced else self.own_totals(sums)
-            for pair in totals:
-                self.finish([pair])
+            if self.shape.compact:
+                self.finish_in_loop(self.sums_of_parts(self.sides()))
+            else:
+                sums = self.sums(self.sides())
+                for pair in self.totals(sums) if self.shape.sliced else self.own_totals(sums):
+                    self.finish([pair])
         return self.made()
 
     # -- staging -----------------------------------------------------------------------------------------------------
@@ -157,20 +169,45 @@ class TiledProduct(TileKernel):
         """The elements of a part of the terms that a thread stages: each one's place in shared memory, its value, and a
         guard where not all threads have one.
         """
-        first, out = self.term_places(part), list[StagedElement]()
-        ends = (self.depth, side.extent) if side.along_terms else (side.extent, self.depth)
-        for near, here_near in self.steps((self.slice_column, self.across), ends[0]):
-            for far, here_far in self.steps((self.slice_row, self.down), ends[1]):
-                term, row = (near, far) if side.along_terms else (far, near)
-                here = self.all_of([test for test in (here_near, here_far) if test is not None])
-                out.append(StagedElement(term * side.stride + row, self.element(side, row, term, first, here), here))
-        return out
+        first, (nearest, farthest) = self.term_places(part), self.extents(side)
+        return [
+            self.staged_element(side, near, far, first)
+            for near in self.steps((self.slice_column, self.across), nearest)
+            for far in self.steps((self.slice_row, self.down), farthest)
+        ]
 
-    def steps(self, threads: Sequence[Axis], end: int) -> Iterator[tuple[Index, Var | None]]:
-        """The steps of an axis that threads share, and a test for those that not all threads have."""
+    def put_in_loops(self, side: Staged, part: Index) -> None:
+        """Stage a part of the terms by loops over the elements of a thread."""
+        first = self.term_places(part)
+        with ExitStack() as loops:
+            steps = [
+                self.looped_steps(loops, Axis(name, -(-end // threads.extent)), threads, end)
+                for name, threads, end in zip("uv", (self.across, self.down), self.extents(side), strict=True)
+            ]
+            self.put(side, [self.staged_element(side, *steps, first)])
+
+    def extents(self, side: Staged) -> tuple[int, int]:
+        """How many elements of a factor are staged along the axis on which they lie closest, and along the other."""
+        return (self.depth, side.extent) if side.along_terms else (side.extent, self.depth)
+
+    def steps(self, threads: Sequence[Axis], end: int) -> Iterator[ThreadStep]:
+        """The steps of an axis that threads share."""
         number, count = thread_number(threads)
         for start in range(0, end, count):
-            yield number + start, self.below(number + start, end) if start + count > end else None
+            yield ThreadStep(number + start, self.below(number + start, end) if start + count > end else None)
+
+    def looped_steps(self, loops: ExitStack, axis: Axis, threads: Axis, end: int) -> ThreadStep:
+        """A step of a loop over the elements of an axis that threads share."""
+        loops.enter_context(self.b.loop(axis, ordered=True))
+        place = Index(0, {axis: threads.extent, threads: 1})
+        return ThreadStep(place, self.below(place, end) if end % threads.extent else None)
+
+    def staged_element(self, side: Staged, near: ThreadStep, far: ThreadStep, first: Sequence[Index]) -> StagedElement:
+        """The element at a step of both axes, `near` where the factor lies closest."""
+        term, row = (near, far) if side.along_terms else (far, near)
+        here = self.all_of([step.here for step in (near, far) if step.here is not None])
+        value = self.element(side, row.place, term.place, first, here)
+        return StagedElement(term.place * side.stride + row.place, value, here)
 
     def element(self, side: Staged, row: Index, term: Index, first: Sequence[Index], here: Var | None) -> Var:
         """The factor in a row of the tile and a term of the part; one that adds nothing where there is no such term."""
@@ -251,6 +288,29 @@ class TiledProduct(TileKernel):
             for inside, next_one in zip(itertools.chain(*held), itertools.chain(*coming), strict=True):
                 loop.hand(inside.value, next_one.value)
         return after
+
+    def sums_of_parts(self, sides: tuple[Staged, Staged]) -> dict[tuple[int, int], Var]:
+        """The sums of a thread, over all terms, each part of which is staged when it is summed."""
+        starts = {p: self.start(self.place_of(*map(Index, p))) for p in self.points()}
+        part = Axis("q", self.parts)
+        with self.b.loop(part, ordered=True) as loop:
+            sums = {p: loop.carry(v) for p, v in starts.items()}
+            for side in sides:
+                self.put_in_loops(side, Index(0, {part: 1}))
+            self.b.barrier()
+            found = self.part_sums(sides, sums)
+            self.b.barrier()
+            return {p: loop.hand(sums[p], found[p]) for p in self.points()}
+
+    def finish_in_loop(self, sums: Mapping[tuple[int, int], Var]) -> None:
+        """Write what the kernel does with the sums of a thread as a loop over them."""
+        kept = self.b.buffer("sums", self.dtype, len(sums), True, "private")
+        for i, total in enumerate(sums.values()):
+            self.b.store(kept, Index(i), total)
+        down, across = Axis("m", self.shape.rows), Axis("n", self.shape.columns)
+        with self.b.loop(down, ordered=True), self.b.loop(across, ordered=True):
+            place = self.place_of(Index(0, {down: 1}), Index(0, {across: 1}))
+            self.finish([(place, self.b.load(kept, Index(0, {down: self.shape.columns, across: 1})))])
 
     def part_sums(
         self, sides: tuple[Staged, Staged], starts: Mapping[tuple[int, int], Var]

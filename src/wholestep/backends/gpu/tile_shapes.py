@@ -19,7 +19,8 @@ class TileShape(NamedTuple):
     how many terms are staged at a time, at most.
 
     So many `slices` of threads, as rows and columns, share the terms of the same sums, of which each finishes a part.
-    A tile takes `start` microseconds, and `pace` for a term.
+    A tile takes `start` microseconds, and `pace` for a term. In a `compact` kernel, loops go over the elements that a
+    thread stages and over the sums that it finishes, and it waits for the terms that it sums next.
     """
 
     down: int
@@ -30,6 +31,7 @@ class TileShape(NamedTuple):
     start: float
     pace: float
     slices: tuple[int, int] = (1, 1)
+    compact: bool = False
 
     @property
     def sliced(self) -> bool:
@@ -123,8 +125,10 @@ MATRIX_SHAPES = (
 
 class CardTiles(NamedTuple):
     """The tiles of a card: their shapes, the bytes of `shared` memory that they have at most, and the `least` results
-    of products that have tiles, for fewer keep more of the card busy as work items of their own."""
+    and `work`, multiplications, of products that have tiles: fewer results keep more of the card busy as work items of
+    their own, and less work is not worth the text."""
 
     shapes: tuple[TileShape, ...]
     shared: int
     least: int = 0
+    work: int = 0

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,8 @@ from wholestep.kernel.maths.roundings import ROUNDED_ONCE
 
 LAUNCH_WORDS = 256
 """The words that a launch may have: the number of workgroups, zero, and where each buffer begins."""
+SHARED = "var<workgroup> "
+"""The beginning of the declaration of an array in the memory of a workgroup."""
 INFIX = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^"}
 ROUNDINGS = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "round"}
 
@@ -328,12 +330,14 @@ class WGSL(KernelLanguage):
             return f"{name}[{index}] = {f'u32({value})' if buffer.dtype.kind == 'b' else value};"
         return f"store_{dtypes.short(buffer.dtype)}({name}, {index}, {value});"
 
+    def array(self, dtype: DType, values: Sequence[str]) -> str:
+        return "" if dtype.kind == "b" else f"array({', '.join(values)})"
+
     def kernel(self, frame: KernelFrame, lines: Iterable[str]) -> str:
         name, buffers, scratch, threads, _, _ = frame
-        head, out = [f"@compute @workgroup_size({threads})"], list[str]()
-        for i, b in enumerate(scratch):
-            if b.space == "shared":
-                head.insert(0, f"var<workgroup> {name}_s{i}: array<{wgsl_storage_type(b.dtype)}, {b.size}>;")
+        arrays, out = shared_arrays(scratch), list[str]()
+        head = [f"{SHARED}{array}: array<{kind}, {size}>;" for array, kind, size in arrays.values()]
+        head.append(f"@compute @workgroup_size({threads})")
         head.append(
             f"fn {name}(@builtin(workgroup_id) at: vec3<u32>, @builtin(num_workgroups) count: vec3<u32>, "
             "@builtin(local_invocation_index) place: u32) {"
@@ -352,16 +356,36 @@ class WGSL(KernelLanguage):
         out.append(f"    let {GROUP} = i32(at.x + count.x * at.y);")
         out.append(f"    let {THREAD} = i32(place);")
         out.append(f"    if ({GROUP} >= bitcast<i32>(launch[0].x)) {{ return; }}")
-        shared = [i for i, b in enumerate(scratch) if b.space == "shared"]
         text = "\n".join([*head, *out, *lines, "}"])
-        for i in shared:
-            text = re.sub(rf"\bs{i}\[", f"{name}_s{i}[", text)
+        for i, array in arrays.items():
+            text = re.sub(rf"\bs{i}\[", f"{array.name}[", text)
         narrow = any(b.written and b.dtype.itemsize < 4 for b in buffers)
         return re.sub(r"\b(load|store)_", r"atomic_\1_", text) if narrow else text
 
     def module(self, kernels: Sequence[str]) -> str:
         functions = called_functions(kernels, FUNCTIONS + "\n".join(rounding_functions()))
-        return "\n".join([MEMORY, *functions, *kernels, ""])
+        lines = [line for text in kernels for line in text.splitlines()]
+        arrays = dict.fromkeys([line for line in lines if line.startswith(SHARED)])  # of which kernels have the same
+        return "\n".join([MEMORY, *functions, *arrays, *[line for line in lines if line not in arrays], ""])
+
+
+class SharedArray(NamedTuple):
+    """An array in the memory of a workgroup: its name, which those of all kernels of this type and size have."""
+
+    name: str
+    kind: str
+    size: int
+
+
+def shared_arrays(scratch: Sequence[Buffer]) -> dict[int, SharedArray]:
+    """The arrays in the memory of a workgroup, by their places among the scratch memory of a kernel."""
+    found: dict[int, SharedArray] = {}
+    for i, b in enumerate(scratch):
+        if b.space == "shared":
+            kind, size = wgsl_storage_type(b.dtype), int(b.size)
+            number = sum((array.kind, array.size) == (kind, size) for array in found.values())
+            found[i] = SharedArray(f"shared_{re.sub('[<>]', '', kind)}_{size}_{number}", kind, size)
+    return found
 
 
 class CompilersWGSL(WGSL):

@@ -7,7 +7,8 @@ class StateFile {
   // `head` is the text of the head with zeros for digests and seal, and without the places of the arrays in the file, which
   // follow from their types; `own` the place of each in memory.
   constructor(head, own) {
-    this.table = []; // [place in memory, start, bytes, boolean] of each array
+    // Of each array [place in memory, start, bytes, boolean].
+    this.table = [];
     this.data = 0;
     const text = head.replace(/"dtype":"([A-Z]+)(\d*)","shape":\[([\d,]*)\]/g, (found, kind, bits, shape) => {
       const start = this.data;

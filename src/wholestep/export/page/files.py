@@ -15,11 +15,11 @@ import numpy as np
 
 from wholestep.export.native.page_module import STATE_FILE
 from wholestep.export.native.state_code import filled_in
-from wholestep.export.page.short_texts import compact_script, without_layout
+from wholestep.export.page.short_texts import compact_script, compact_style, without_layout
 
 FOLDER = Path(__file__).parent
-OPERATION = re.compile(r"(\w+): \(t[,)].*,")
-"""A line of the table of operations on the host's numbers."""
+OPERATION = re.compile(r"(\w+): \(t[,)].*,|([iu](?:8|16)): .*,")
+"""A line of the tables of operations and of narrow integers of the host."""
 INDEX = "index"
 """The name of the module in a package."""
 
@@ -51,7 +51,7 @@ STYLE = (PagePart("page.css"), PagePart("arrays.css", shows_arrays))
 
 def page_text(title: str, program: Mapping[str, Any]) -> str:
     """A page that trains a program; its policy lets these scripts alone run, and no network be asked."""
-    style, script = parts_text(STYLE, program), compact_script(parts_text(PAGE, program))
+    style, script = compact_style(parts_text(STYLE, program)), compact_script(parts_text(PAGE, program))
     texts = {
         "TITLE": html.escape(title),
         "SCRIPT": script,
@@ -111,11 +111,11 @@ def compact_json(program: Mapping[str, Any]) -> str:
 
 
 def parts_text(parts: Sequence[PagePart], program: Mapping[str, Any]) -> str:
-    """The files that a program needs, one behind the other; of the operations on the host's numbers those it has."""
+    """The files that a program needs, one behind the other; of the host's operations and types those it has."""
     functions = [program["step"], *program["functions"].values()]
-    used = set(re.findall(r"(?:^|[;|])([a-z]\w*)(?= )", "|".join([f["code"] for f in functions])))
+    used = set(re.findall(r"[a-z]\w+", " ".join([f["code"] for f in functions])))
     lines = "".join([source_text(part.file) for part in parts if part.needed(program)]).splitlines(keepends=True)
-    return "".join([line for line in lines if not (found := OPERATION.match(line)) or found[1] in used])
+    return "".join([line for line in lines if not (found := OPERATION.match(line)) or used & {*found.groups()}])
 
 
 def source_text(file: str | Path) -> str:

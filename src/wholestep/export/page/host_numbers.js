@@ -6,7 +6,19 @@ const accessor = (verb, kind) => `${verb}${/[iu]64/.test(kind) ? "Big" : ""}${{ 
 const read = (view, kind, at) => view[accessor("get", kind)](at, true);
 const write = (view, kind, at, x) => view[accessor("set", kind)](at, x, true);
 const word = (kind, bits) => { DV.setBigUint64(0, BigInt(bits), true); return kind === "bool" ? bits != 0 : read(DV, kind, 0); };
-const whole = { i8: (x) => x << 24 >> 24, u8: (x) => x & 255, i16: (x) => x << 16 >> 16, u16: (x) => x & 65535, i32: (x) => x | 0, u32: (x) => x >>> 0, i64: (x) => BigInt.asIntN(64, x), u64: (x) => BigInt.asUintN(64, x), f32: F, f64: (x) => x, bool: (x) => x };
+const whole = {
+  i8: (x) => x << 24 >> 24,
+  u8: (x) => x & 255,
+  i16: (x) => x << 16 >> 16,
+  u16: (x) => x & 65535,
+  i32: (x) => x | 0,
+  u32: (x) => x >>> 0,
+  i64: (x) => BigInt.asIntN(64, x),
+  u64: (x) => BigInt.asUintN(64, x),
+  f32: F,
+  f64: (x) => x,
+  bool: (x) => x,
+};
 function halves(x) { const w = x * 134217729, h = w - (w - x); return [h, x - h]; }
 function twoSum(a, b) { const s = a + b, t = s - a; return [s, a - (s - t) + (b - t)]; }
 function odd(a, b) {
@@ -51,7 +63,6 @@ function fast(a, b, c) {
   const [ch, cl] = twoSum(c, low), [s, r] = twoSum(p, ch);
   return s + odd(r, cl);
 }
-const even = (x) => { const r = Math.round(x); return r - x === 0.5 && r % 2 ? r - 1 : r; };
 const shifted = (kind, x, by, left) => {
   const bits = bitsOf(kind), n = Number(by);
   const big = n < 0 || n >= bits ? (left || x >= 0 ? 0n : -1n) : left ? BigInt(x) << BigInt(n) : BigInt(x) >> BigInt(n);
@@ -72,7 +83,7 @@ const OPS = {
   floor: (t, a) => Math.floor(a),
   ceil: (t, a) => Math.ceil(a),
   trunc: (t, a) => Math.trunc(a),
-  rint: (t, a) => even(a),
+  rint: (t, a) => { const r = Math.round(a); return r - a === 0.5 && r % 2 ? r - 1 : r; },
   exact: (t, a) => a,
   isfinite: (t, a) => Number.isFinite(a),
   isnan: (t, a) => Number.isNaN(a),

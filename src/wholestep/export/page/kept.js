@@ -25,7 +25,8 @@ class Kept {
   async newest(take) {
     const found = [];
     for (const [turn, name] of this.names().entries()) {
-      try { found.push([await (await this.folder.getFileHandle(name)).getFile(), turn]); } catch { /* there is none */ }
+      // A file that there is not yet is no error.
+      try { found.push([await (await this.folder.getFileHandle(name)).getFile(), turn]); } catch {}
     }
     for (const [file, turn] of found.sort(([a], [b]) => b.lastModified - a.lastModified)) {
       try {
@@ -34,7 +35,9 @@ class Kept {
         await take(both.slice(end), facts);
         this.turn = turn;
         return facts;
-      } catch { /* cut off when the page ended: the other one is older and whole */ }
+      } catch {
+        // Cut off when the page ended: the other one is older and whole.
+      }
     }
     return null;
   }

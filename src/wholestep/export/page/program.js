@@ -50,8 +50,8 @@ class Program {
     const words = 64 * Math.ceil(Math.max(1, ...launches.map((e) => e[2].length + 3)) / 64);
     this.start = new Uint32Array(words * launches.length);
     launches.forEach(([, kernel, addresses], i) => {
-      this.start.set([page.kernels[kernel][0], 0, ...addresses], words * i);
-      this.start[words * (i + 1) - 1] = page.kernels[kernel][0];
+      this.start.set([page.kernels[kernel], 0, ...addresses], words * i);
+      this.start[words * (i + 1) - 1] = page.kernels[kernel];
     });
     this.stride = 4 * words;
     this.rows = card.buffer(this.stride * launches.length + 1024, U.UNIFORM | all);
@@ -100,7 +100,7 @@ class Program {
         pass = encoder.beginComputePass();
       }
       if (kind !== "launch") { steer(); return; }
-      const groups = card.page.kernels[kernel][0], wide = Math.min(groups, 65535);
+      const groups = card.page.kernels[kernel], wide = Math.min(groups, 65535);
       pass.setPipeline(card.pipelines[kernel]);
       pass.setBindGroup(0, this.bound, [this.stride * launch++]);
       if (groups) pass.dispatchWorkgroups(wide, Math.ceil(groups / wide));

@@ -66,6 +66,15 @@ def compact_script(text: str) -> str:
     return "".join(out)
 
 
+def compact_style(text: str) -> str:
+    """A style without spaces that part no words.
+
+    >>> compact_style("body { margin: 0; }\\nmain { padding: 1rem 2rem; }\\n")
+    'body{margin:0;}main{padding:1rem 2rem;}'
+    """
+    return re.sub(r"\s*([{};,]|:(?= ))\s*", r"\1", text)
+
+
 def compact_wgsl(text: str) -> str:
     """A module of WGSL without layout, spaces around operators included, with short names for all but its kernels.
 
