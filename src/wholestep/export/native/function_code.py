@@ -29,8 +29,8 @@ OWN = """
    results then. They may be the arrays that it is given. */
 {call};
 
-/* The same without copies, on arrays where they lie in the memory. What {prefix}_run reads stays as it is filled; what it
-   has left of a failure is undefined. */
+/* The same without copies, on arrays where they lie in the memory: {prefix}_run leaves those that it reads as they are
+   filled, and its results are not to be read where it fails. */
 typedef struct {prefix}_block {prefix}_block;
 {prefix}_block *{prefix}_init(void *memory);
 int {prefix}_run({prefix}_block *m);

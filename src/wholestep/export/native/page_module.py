@@ -52,9 +52,7 @@ def as_json(texts: Mapping[str, Any]) -> dict[str, str]:
     return {name: json.dumps(value) for name, value in texts.items()}
 
 
-def es_module(
-    prefix: str, title: str, block: MemoryBlock, rows: Sequence[ArrayRow], data_bytes: int, own: str
-) -> str:
+def es_module(prefix: str, title: str, block: MemoryBlock, rows: Sequence[ArrayRow], data_bytes: int, own: str) -> str:
     """A module whose program's own data takes so many bytes: its stack follows, and then the block.
 
     `own` is the script that has the class `Model`.

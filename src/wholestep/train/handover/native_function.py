@@ -8,7 +8,7 @@ from typing import NamedTuple
 from wholestep.export.native.block import MemoryBlock, NativeFunction, laid_out
 from wholestep.export.native.function_code import RUN, function_code, function_header
 from wholestep.export.native.limits import check_native, check_sizes
-from wholestep.export.native.names import prefix_of, without_repeats
+from wholestep.export.native.names import prefix_of
 from wholestep.export.native.page_module import function_module
 from wholestep.export.program import ExportedProgram
 from wholestep.export.targets import Files
@@ -51,10 +51,9 @@ def function_files(target: str, program: ExportedProgram, path: Path, processor:
 
 def function_model(program: ExportedProgram, path: Path, kind: str, machine: Target) -> FunctionModel:
     """A function, lowered for a machine; raises UnsupportedError for what needs a library."""
-    prefix = prefix_of(path.stem)
+    prefix = prefix_of(path.stem, kind)
     check_sizes(kind, program.name, program.sizes, "give it examples")
     plan = native_plan(CompilationUnit(program.graph), machine)
-    outputs = tuple(without_repeats(program.outputs, program.inputs))
-    function = NativeFunction(RUN, plan.program, program.inputs, outputs, plan.formulas)
+    function = NativeFunction(RUN, plan.program, program.inputs, program.outputs_apart, plan.formulas)
     check_native([function], kind)
     return FunctionModel(prefix, f"the function {program.name}", laid_out([], [function]))

@@ -1,4 +1,4 @@
-"""Functions as files: one without state, as a model of ONNX or Core ML, source of Python, C, an object or WebAssembly."""
+"""Functions as files: without a state, for ONNX, Core ML, the libraries of Python, C, objects and WebAssembly."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from wholestep.errors import UnsupportedError
+from wholestep.errors import ArgumentError, UnsupportedError
 from wholestep.export.targets import TARGETS, checked_options, target_for, writer_of
 from wholestep.frontend.exporting import export_function
 from wholestep.train.handover.native_function import NATIVE_TARGETS, function_files
 from wholestep.train.step.export import check_no_processor, write_files
+from wholestep.train.step.step import Step
 
 
 def to_file(
@@ -35,8 +36,8 @@ def to_file(
 
     Shapes: those of the examples, which are arrays or `ShapeDtype`s; the paths of the files that were written.
     Raises: UnsupportedError for operations that the target has no words for and for targets of other kinds,
-    ParameterError for an unknown target and for a path that begins no name in C, ExportError where a file cannot be
-    written.
+    ParameterError for an unknown target and for a path that begins no name in C, ArgumentError for a step,
+    ExportError where a file cannot be written.
 
     >>> import numpy as np, pathlib, tempfile, wholestep as ws
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -45,6 +46,8 @@ def to_file(
     >>> [file.name for file in files]
     ['f.onnx', 'slope.c', 'slope.h']
     """
+    if isinstance(f, Step):
+        raise ArgumentError("to_file: this is a step, with a state beside it", hint="step.export(path) writes it")
     place = Path(path)
     target = target_for(place, to)
     if target not in (*TARGETS, *NATIVE_TARGETS):

@@ -66,7 +66,7 @@ def native_model(
     engine: Engine, path: Path, kind: str, machine: Target, attached: Mapping[str, AttachedProgram]
 ) -> NativeStep:
     """A step and functions on its state, lowered for a machine; raises UnsupportedError for what needs a library."""
-    prefix = prefix_of(path.stem)
+    prefix = prefix_of(path.stem, kind)
     for name in attached:
         check_function_name(name)
     state = state_arrays(engine)

@@ -1,4 +1,4 @@
-"""Native targets: what writes a program without Python as an object, as C and as WebAssembly, and for which processor."""
+"""Native targets: writers of a program without Python as an object, as C and as WebAssembly, with their processors."""
 
 from __future__ import annotations
 
