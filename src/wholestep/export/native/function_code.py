@@ -12,12 +12,12 @@ from wholestep.export.native.state_code import filled_in, program_texts
 from wholestep.kernel import c_scalars as scalars
 
 RUN = "run"
-"""The name of the function in its program: what runs it on the arrays in its memory."""
+"""The name of the program, which works on the arrays in its memory."""
 BLOCK = "block"
-"""What stands behind the prefix in the name of the type of its memory."""
+"""The end, behind the prefix, of the name of the type of its memory."""
 TEXT = Path(__file__).with_name("function_call.c")
 PARAMETER = ",\n    "
-"""What stands between two parameters."""
+"""The text between two parameters."""
 TAKEN = ("memory", "m", "site")
 """Names that the call uses itself."""
 ABOUT = """\

@@ -33,7 +33,7 @@ class FunctionModel(NamedTuple):
         return function_header(self.prefix, self.title, self.block)
 
     def code_beside(self) -> tuple[str, str]:
-        """What the C file of the call is called, behind the prefix, and its text."""
+        """The name behind the prefix of the C file of the call, and its text."""
         return "call", function_code(self.prefix, self.block)
 
     def module(self, data_bytes: int) -> str:

@@ -44,7 +44,7 @@ class NativeStep(NamedTuple):
         return step_header(self.prefix, self.title, self.block, self.file.nbytes)
 
     def code_beside(self) -> tuple[str, str]:
-        """What the C file of memory and state file is called, behind the prefix, and its text."""
+        """The name behind the prefix of the C file of memory and state file, and its text."""
         return "state", state_code(self.prefix, self.block, self.file)
 
     def module(self, data_bytes: int) -> str:

@@ -21,11 +21,11 @@ class NativeModel(Protocol):
 
     @property
     def prefix(self) -> str:
-        """What all names in it begin with."""
+        """The beginning of all names in it."""
 
     @property
     def title(self) -> str:
-        """What it is, in words."""
+        """Its description in a few words."""
 
     @property
     def block(self) -> MemoryBlock:
@@ -35,7 +35,7 @@ class NativeModel(Protocol):
         """The C header."""
 
     def code_beside(self) -> tuple[str, str]:
-        """What the C file beside the code of its programs is called, behind the prefix, and its text."""
+        """The name behind the prefix of the C file beside the code of its programs, and its text."""
 
     def module(self, data_bytes: int) -> str:
         """The ES module for a program whose own data takes so many bytes."""
