@@ -66,7 +66,7 @@ def prefix_of(stem: str, target: str = "c") -> str:
     if found in LIBRARY and target != "wasm":
         raise ParameterError(
             f"export: {stem!r} is a function of C's library, whose place a program of that name would take",
-            hint=f"give the file another name, as in my_{found}.o",
+            hint=f"name it my_{found}, or otherwise",
         )
     if not found or found[0].isdigit() or taken:
         raise ParameterError(f"export: {stem!r} begins no name in C", hint="name the file by letters, as in model.o")
