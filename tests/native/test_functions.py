@@ -451,3 +451,5 @@ def test_what_is_printed_here_is_no_result_there(tmp_path: Path) -> None:
     header = (tmp_path / "k0.h").read_text(encoding="ascii")
     assert "double *output /* output: f64[3] */);" in header
     compiled(tmp_path, ["k0.c"], "it.so", "-fPIC", "-shared")
+    (source,) = ws.to_file(loud, tmp_path / "loud.py", np.ones(3), to="numpy")
+    assert 'LOUD_OUTPUTS = (\n    "output",\n)' in source.read_text(encoding="utf-8").replace("'", '"')
