@@ -246,8 +246,8 @@ def test_a_function_is_a_file(compiled: bool, tmp_path: Path) -> None:
     named = {package.paths[name]: y for name, y in found.items()}
     np.testing.assert_array_equal(named["output.sum"], x + b)
     np.testing.assert_array_equal(named["output.product"], x * b)
-    with pytest.raises(UnsupportedError, match=r"(?s)not for c\b.*attached"):
-        ws.to_file(f, tmp_path / "f.c", *examples)
+    with pytest.raises(UnsupportedError, match=r"(?s)not for page\b.*attached"):
+        ws.to_file(f, tmp_path / "f.html", *examples)
     with pytest.raises(UnsupportedError, match=r"(?s)input x is f64\[3\].*narrow=True"):
         ws.to_file(np.sin, tmp_path / "g.mlpackage", np.ones(3))
 

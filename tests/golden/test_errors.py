@@ -6,6 +6,7 @@ import traceback
 
 import numpy as np
 import pytest
+import scipy.special
 
 import wholestep as ws
 import wholestep.numpy as wnp
@@ -519,6 +520,34 @@ def grad_of_a_value():
 @case
 def grad_with_the_argument():
     ws.grad(np.sin, 3.0)
+
+
+@case
+def function_in_c_without_a_formula():
+    def order(a):
+        return scipy.special.gammainc(a, 2.0).sum()
+
+    ws.to_file(ws.grad(order), "order.c", np.ones(3))
+
+
+@case
+def function_in_c_of_sizes_without_numbers():
+    ws.to_file(np.exp, "f.c", ws.ShapeDtype((ws.Dim("rows"), 3), "float64"))
+
+
+@case
+def function_in_c_by_the_name_of_one_of_the_library():
+    ws.to_file(np.exp, "exp.c", np.ones(3))
+
+
+@case
+def function_for_a_page():
+    ws.to_file(np.exp, "f.html", np.ones(3))
+
+
+@case
+def step_as_a_function():
+    ws.to_file(compiled(), "f.c", X)
 
 
 @pytest.mark.parametrize("name", CASES)

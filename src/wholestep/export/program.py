@@ -49,6 +49,11 @@ class ExportedProgram:
         return tuple([i for i, name in enumerate(self.inputs) if name not in self.state])
 
     @property
+    def outputs_apart(self) -> tuple[str, ...]:
+        """The names of the outputs for a target that gives each name once: that of an input stands after `next.`."""
+        return tuple([f"next.{name}" if name in self.inputs else name for name in self.outputs])
+
+    @property
     def returned(self) -> tuple[int, ...]:
         """The places of the outputs that are not the state after the step."""
         replaced = {o for _, o in self.resident}

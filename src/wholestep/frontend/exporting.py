@@ -11,8 +11,11 @@ from wholestep.export.program import ExportedProgram
 from wholestep.frontend import outside
 from wholestep.frontend.argument_kinds import enters
 from wholestep.frontend.jit import jit
+from wholestep.frontend.printing import Printed
 from wholestep.frontend.traced_function import TracedFunction
 from wholestep.frontend.tracing import parameter_names
+from wholestep.ir.build import lean
+from wholestep.ir.graph import Graph
 
 OUTPUT = "output"
 """The name of the result of a function, from which the paths into it begin."""
@@ -29,6 +32,7 @@ def export_function(
     if function.outer:
         raise UnsupportedError(f"export: {own.name} closes over arrays of a surrounding trace")
     function.check(own.name)
+    function = without_prints(function)
     inputs = [
         path
         for arg, name in zip(args, names, strict=True)
@@ -37,6 +41,18 @@ def export_function(
     ]
     outputs = result_paths(function)
     return ExportedProgram(own.name, function.graph, tuple(inputs), tuple(outputs)), function
+
+
+def without_prints(function: TracedFunction) -> TracedFunction:
+    """A function whose program returns its result alone: what `ws.print` says is said in this process only."""
+    shape = tree.unflatten(function.structure, range(len(function.scalars)))
+    if not isinstance(shape, Printed):
+        return function
+    graph, (made, _) = function.graph, shape
+    places = tree.leaves(made)
+    outputs = tuple([graph.outputs[i] for i in places])
+    alone = Graph(graph.inputs, lean(graph.nodes, outputs), outputs, graph.name, graph.input_names)
+    return function._replace(graph=alone, structure=tree.structure(made), scalars=[function.scalars[i] for i in places])
 
 
 def result_paths(function: TracedFunction, root: str = OUTPUT) -> list[str]:

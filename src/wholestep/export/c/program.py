@@ -42,7 +42,7 @@ class CProgramWriter:
         """The name of the function of a kernel."""
         key = canonical_text(kernel)
         if key not in self.written:
-            self.written[key] = name = f"k{len(self.written)}"
+            self.written[key] = name = f"ws_kernel{len(self.written)}"
             self.kernels.append(BlockedKernelWriter(kernel).text(name))
         return self.written[key]
 

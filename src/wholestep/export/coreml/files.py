@@ -25,7 +25,6 @@ from wholestep.export.rules.complex_pairs import with_last_axis
 from wholestep.ir.graph import Graph
 from wholestep.ir.types import Type
 
-NEXT = "next."
 DATA = "Data/com.apple.CoreML"
 MODEL, WEIGHTS = f"{DATA}/model.mlmodel", f"{DATA}/weights/weight.bin"
 """The files of a package beside its manifest."""
@@ -55,7 +54,7 @@ def coreml_package(program: ExportedProgram, narrow: bool = False, model_state: 
     inputs = list(zip(program.inputs, graph.in_types, strict=True))
     for name, t in (*inputs, *zip(program.outputs, graph.out_types, strict=True)):
         check_interface(name, t)
-    names = identifiers((*program.inputs, *[NEXT + n if n in program.inputs else n for n in program.outputs]))
+    names = identifiers((*program.inputs, *program.outputs_apart))
     interface = Interface(names[: len(inputs)], names[len(inputs) :], held_pairs(program, graph) if model_state else {})
     return package_files(mil_program(graph, interface), metadata(program, interface), interface.target)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from wholestep import dtypes
-from wholestep.export.native.block import MemoryBlock, PlacedArray
+from wholestep.export.native.block import ALIGNMENT, MemoryBlock, PlacedArray
 from wholestep.export.native.names import OWN, CNames
 from wholestep.kernel import c_halves, c_scalars as scalars
 
@@ -23,9 +23,7 @@ HALVES = """
 HEADER = """\
 /* {prefix}.h: {title}, as a program without Python.
 
-   The memory is the caller's, {upper}_BYTES of it, and nothing else is allocated. One block is one training, and
-   several may run side by side. It begins with a state of zeros: {prefix}_load reads the file that step.save writes,
-   or the one beside this header, and {prefix}_save writes what step.load reads. */
+   {about} */
 #ifndef {upper}_H
 #define {upper}_H
 
@@ -37,6 +35,21 @@ extern "C" {{
 #endif
 
 #define {upper}_BYTES {nbytes}u
+{own}
+/* A failure in words, with the line of the program that it was compiled from. */
+const char *{prefix}_failure(int site);
+{halves}{formulas}{body}
+#ifdef __cplusplus
+}}
+#endif
+#endif
+"""
+
+STEP_ABOUT = """\
+The memory is the caller's, {upper}_BYTES of it, and nothing else is allocated. One block is one training, and
+   several may run side by side. It begins with a state of zeros: {prefix}_load reads the file that step.save writes,
+   or the one beside this header, and {prefix}_save writes what step.load reads."""
+STEP_OWN = """\
 #define {upper}_STATE_BYTES {state}u
 #define {upper}_NO_STATE 1
 #define {upper}_DAMAGED 2
@@ -56,22 +69,18 @@ int {prefix}_load({prefix} *m, const void *file, size_t nbytes);
 
 /* Write the state as a file's bytes, {upper}_STATE_BYTES of them; 0 where there is no room. */
 size_t {prefix}_save(const {prefix} *m, void *out, size_t room);
-
-/* A failure in words, with the line of the program that the step was compiled from. */
-const char *{prefix}_failure(int site);
-{halves}{formulas}{body}
-#ifdef __cplusplus
-}}
-#endif
-#endif
 """
 
 
-def header_text(prefix: str, title: str, block: MemoryBlock, state_bytes: int) -> str:
-    """The header of a program whose names begin with a prefix."""
-    own = [f.program.name for f in block.functions]
-    names = CNames(prefix, (*OWN, *own, *[f"run_{name}" for name in own]))
-    lines = list(declarations(prefix, block, names))
+def step_header(prefix: str, title: str, block: MemoryBlock, state_bytes: int) -> str:
+    """The header of a step whose names begin with a prefix."""
+    lines = declarations(prefix, block, names_in_block(prefix, block))
+    own = STEP_OWN.format(prefix=prefix, upper=prefix.upper(), state=state_bytes)
+    return header_text(prefix, title, block, STEP_ABOUT, own, lines)
+
+
+def header_text(prefix: str, title: str, block: MemoryBlock, about: str, own: str, body: Iterable[str]) -> str:
+    """A header: what the program is about, what is its own, and its arrays and functions."""
     halves = half_functions(prefix, block)
     return HEADER.format(
         include="#include <string.h>\n" if halves else "",
@@ -79,11 +88,18 @@ def header_text(prefix: str, title: str, block: MemoryBlock, state_bytes: int) -
         prefix=prefix,
         upper=prefix.upper(),
         title=one_line(title),
-        nbytes=block.nbytes + 64,
-        state=state_bytes,
+        about=about.format(prefix=prefix, upper=prefix.upper()),
+        own=own,
+        nbytes=block.nbytes + ALIGNMENT,
         formulas=remark_on_formulas(block),
-        body="\n".join(lines),
+        body="\n".join(body),
     )
+
+
+def names_in_block(prefix: str, block: MemoryBlock, *more: str) -> CNames:
+    """Names for the arrays of a block, none of which its program has, nor one of these more."""
+    own = [f.program.name for f in block.functions]
+    return CNames(prefix, (*OWN, *more, *own, *[f"run_{name}" for name in own]))
 
 
 def half_formats(block: MemoryBlock) -> list[str]:
@@ -134,12 +150,16 @@ def declarations(prefix: str, block: MemoryBlock, names: CNames) -> Iterator[str
             yield accessor(prefix, names.new(name, array.path), array)
 
 
-def accessor(prefix: str, name: str, array: PlacedArray) -> str:
-    """The function that says where an array lies, behind a remark on what it is."""
+def accessor(owner: str, name: str, array: PlacedArray) -> str:
+    """The function of a type of programs that says where an array lies, behind a remark on what it is."""
     kind = scalars.memory_type(array.stored)
     where = f"(void *)((unsigned char *)m + {array.offset})"
-    remark = one_line(f"{array.path}: {array.type}")
-    return f"static inline {kind} *{name}({prefix} *m) {{ return ({kind} *){where}; }} /* {remark} */"
+    return f"static inline {kind} *{name}({owner} *m) {{ return ({kind} *){where}; }} {remark_on(array)}"
+
+
+def remark_on(array: PlacedArray) -> str:
+    """The path of an array, as a user spells it, and its type, as a remark."""
+    return f"/* {one_line(f'{array.path}: {array.type}')} */"
 
 
 def one_line(text: str) -> str:

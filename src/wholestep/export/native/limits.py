@@ -21,11 +21,7 @@ def check_native(functions: Sequence[NativeFunction], target: str) -> None:
     """Raise UnsupportedError, with all that stands in the way, for programs that need a library or files."""
     found: dict[str, Where] = {}
     for f in functions:
-        if f.plan.names:
-            raise UnsupportedError(
-                f"export to {target}: {f.name} has symbolic sizes: {', '.join(f.plan.names)}",
-                hint="compile it with a batch whose sizes are numbers",
-            )
+        check_sizes(target, f.name, f.plan.names)
         if f.plan.file or any(slot.kind == "file" for slot in f.plan.slots):
             raise UnsupportedError(
                 f"export to {target}: {f.name} keeps values in files", hint="compile it without stream= and spilling"
@@ -39,6 +35,15 @@ def check_native(functions: Sequence[NativeFunction], target: str) -> None:
         raise UnsupportedError(
             "\n".join([f"export to {target}: a native program has no {count}", *lines]),
             hint="; ".join(filter(None, hints)),
+        )
+
+
+def check_sizes(target: str, what: str, names: Sequence[str], way: str = "compile it with a batch") -> None:
+    """Raise UnsupportedError for a program of symbolic sizes."""
+    if names:
+        raise UnsupportedError(
+            f"export to {target}: {what} has symbolic sizes: {', '.join(names)}",
+            hint=f"{way} whose sizes are numbers",
         )
 
 

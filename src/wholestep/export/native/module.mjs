@@ -1,21 +1,12 @@
 // @NAME@.mjs: @TITLE@, in a browser or in node, without a library.
 //
-//     const model = await instantiate(bytes of @NAME@.wasm);
-//     await model.load(bytes of a state that step.save of wholestep has written);
-//     model.arrays["batch.x"].set(...);
-//     model.step();
-//     model.arrays.loss[0];
-//     const file = await model.save();
-//
-// `arrays` has the batch, the results and the state by their paths, as typed arrays over the memory of the program;
-// `shapes` has their shapes, and `formats` the names of half precisions, float16 or bfloat16, whose typed arrays have
-// bits: `numbers(bits, format)` makes a Float32Array of them, and `halves(numbers, format)` bits of numbers. Functions
-// beside the step are run by their names, and `arrays` has theirs as "name.path".
+// `instantiate(bytes of @NAME@.wasm)` makes a Model, the class below with a line for each thing that it does. Its `arrays`
+// are typed arrays over the memory of the program by their paths, `shapes` has their shapes, and `formats` the names of
+// half precisions, float16 or bfloat16, whose typed arrays have bits: `numbers(bits, format)` makes a Float32Array of
+// them, and `halves(numbers, format)` bits of numbers.
 
 const ARRAYS = @ARRAYS@;
-const STATE = @STATE@;
 const FUNCTIONS = @FUNCTIONS@;
-const FILE_HEAD = @HEAD@;
 const KEPT = @KEPT@;
 const [STACK, BLOCK, TOP] = @MEMORY@;
 const KINDS = {
@@ -24,11 +15,10 @@ const KINDS = {
 };
 const PAGE = 65536;
 
-@HALVES@@STATE_FILE@
-class Step {
+@HALVES@
+class Program {
   constructor(instance, memory) {
     this.instance = instance;
-    this.file = new StateFile(FILE_HEAD, STATE);
     this.bytes = new Uint8Array(memory.buffer);
     this.arrays = {};
     this.shapes = {};
@@ -49,19 +39,10 @@ class Step {
       };
     }
   }
-
-  // Take over a state, whole or not at all.
-  async load(file) {
-    for (const [place, own] of await this.file.read(file)) this.bytes.set(own, BLOCK + place);
-  }
-
-  // The state as the bytes of a file that step.load of wholestep takes.
-  save() {
-    return this.file.written((place, nbytes) => this.bytes.slice(BLOCK + place, BLOCK + place + nbytes));
-  }
 }
 
-// The program in memory of its own, with a state of zeros.
+@OWN@
+// The program in memory of its own, which is zeros.
 export async function instantiate(code) {
   const pages = Math.ceil(TOP / PAGE);
   const memory = new WebAssembly.Memory({ initial: pages });
@@ -71,5 +52,5 @@ export async function instantiate(code) {
     __indirect_function_table: new WebAssembly.Table({ initial: 1, element: "anyfunc" }),
   };
   const { instance } = await WebAssembly.instantiate(code, { env });
-  return new Step(instance, memory);
+  return new Model(instance, memory);
 }

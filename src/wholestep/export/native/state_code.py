@@ -16,6 +16,8 @@ from wholestep.export.native.block import MemoryBlock, PlacedArray
 from wholestep.lower.program.program import FailureSite
 
 TEXT = Path(__file__).with_name("state_file.c")
+FAILURE = Path(__file__).with_name("failure.c")
+"""The function that says a failure in words."""
 TABLES_OF_SEAL = b'"wholestep.sha256":"'
 DIGESTS = b'"wholestep.blocks":"'
 LENGTH_BYTES = 8
@@ -74,7 +76,6 @@ class StateFile:
 def state_code(prefix: str, block: MemoryBlock, file: StateFile) -> str:
     """The C file beside the code of the programs."""
     step = PLAIN_STEP
-    sites = [site for f in block.functions for site in f.program.plan.sites]
     if block.kept is not None:
         step = KEEPING_STEP.format(kept=block.kept[0], start=block.kept[1], size=block.kept[2])
     texts = {
@@ -82,15 +83,25 @@ def state_code(prefix: str, block: MemoryBlock, file: StateFile) -> str:
         "STATE": "\n".join([f"    {{{', '.join(map(str, row))}}}," for row in file.table()]),
         "HEADER": "\n".join(comma_lines(list(map(str, file.head)))),
         "STEP": step.replace("@NAME@", prefix),
-        "FAILURES": "\n".join([f"        {c_string(text)}," for text in ["nothing failed", *map(failure_text, sites)]]),
         "BLOCK": str(block.nbytes),
-        "RUNS": "\n".join([f"int32_t {prefix}_run_{f.program.name}(void *block);" for f in block.functions]),
         "OTHERS": "".join(other_functions(prefix, block)),
-        "NAME": prefix,
-        "UPPER": prefix.upper(),
+        **program_texts(prefix, block),
         **{name: str(n) for name, n in file.places().items()},
     }
     return filled_in(TEXT, texts)
+
+
+def program_texts(prefix: str, block: MemoryBlock) -> dict[str, str]:
+    """The words of a C file that any program has: its names, what runs it, and its failures."""
+    sites = [site for f in block.functions for site in f.program.plan.sites]
+    said = [f"        {c_string(text)}," for text in ["nothing failed", *map(failure_text, sites)]]
+    texts = {
+        "FAILURES": "\n".join(said),
+        "RUNS": "\n".join([f"int32_t {prefix}_run_{f.program.name}(void *block);" for f in block.functions]),
+        "NAME": prefix,
+        "UPPER": prefix.upper(),
+    }
+    return {**texts, "FAILURE": filled_in(FAILURE, texts).rstrip()}
 
 
 def other_functions(prefix: str, block: MemoryBlock) -> Iterable[str]:

@@ -174,9 +174,4 @@ int @NAME@_load(@NAME@ *m, const void *file, size_t nbytes) {
     return 0;
 }
 
-const char *@NAME@_failure(int site) {
-    static const char *const texts[] = {
-@FAILURES@
-    };
-    return site > 0 && (size_t)site < sizeof texts / sizeof *texts ? texts[site] : texts[0];
-}
+@FAILURE@

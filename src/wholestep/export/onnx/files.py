@@ -18,7 +18,6 @@ PLAIN, WITH_BITS = (18, 8), (26, 13)
 """The operator set and the version of the format that came with it: usually, and where bit patterns are read."""
 MOST = (1 << 31) - 1
 """The size of the largest file that readers of the format take."""
-NEXT = "next."
 
 
 def onnx_files(programs: Sequence[ExportedProgram], path: Path) -> Mapping[Path, bytes]:
@@ -30,15 +29,10 @@ def onnx_files(programs: Sequence[ExportedProgram], path: Path) -> Mapping[Path,
     return found
 
 
-def output_names(program: ExportedProgram) -> tuple[str, ...]:
-    """The names of the outputs: one that an input has stands after `next.`, since a model gives each name once."""
-    return tuple([NEXT + name if name in program.inputs else name for name in program.outputs])
-
-
 def onnx_model(program: ExportedProgram) -> bytes:
     """The bytes of a model; raises UnsupportedError for what ONNX has no operators for."""
     graph = export_core(with_last_axis(program.graph), ONNX)
-    names = output_names(program)
+    names = program.outputs_apart
     shared = SharedNames(WORDS, taken=frozenset((*program.inputs, *names)))
     w = OnnxWriter(shared, dict(zip(graph.inputs, program.inputs, strict=True)))
     for name, (i, axis) in program.size_places("onnx").items():

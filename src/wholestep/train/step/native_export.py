@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from wholestep import tree
-from wholestep.compiler.backends import processor_backend
 from wholestep.compiler.driver import CompiledProgram
 from wholestep.errors import UnsupportedError
-from wholestep.export.c.source import c_source
 from wholestep.export.native.block import MemoryBlock, NativeFunction, PlacedArray, StateArray, laid_out
-from wholestep.export.native.header import header_text
-from wholestep.export.native.limits import check_native
+from wholestep.export.native.header import step_header
+from wholestep.export.native.limits import check_native, check_sizes
 from wholestep.export.native.names import check_function_name, prefix_of
-from wholestep.export.native.page_module import es_module
+from wholestep.export.native.page_module import step_module
 from wholestep.export.native.state_code import StateFile, state_code
-from wholestep.export.native.wasm import wasm_module
+from wholestep.export.targets import Files
 from wholestep.ir.types import array_type
 from wholestep.lower.compilation_unit import CompilationUnit
 from wholestep.lower.target import Target
-from wholestep.runtime.backend import Backend
 from wholestep.runtime.executable import Executable
 from wholestep.train.checkpoint import metadata, safetensors_header, write
 from wholestep.train.checkpoint.steps import HYPER, saved_arrays, step_facts
@@ -29,79 +26,47 @@ from wholestep.train.program.engine import Engine
 from wholestep.train.state.captured_arrays import check_unchanged
 from wholestep.train.step.attached import AttachedProgram
 from wholestep.train.step.native_plan import native_plan
+from wholestep.train.step.native_writers import model_files
 
 STEP = "step"
 
 
-class NativeModel(NamedTuple):
-    """A step and its attached functions in their block, and the file of the state."""
+class NativeStep(NamedTuple):
+    """A step and its attached functions in their block, and the file of the state: a `NativeModel`."""
 
     prefix: str
     title: str
     block: MemoryBlock
     file: StateFile
 
-    @property
-    def header(self) -> bytes:
+    def header(self) -> str:
         """The C header."""
-        return header_text(self.prefix, self.title, self.block, self.file.nbytes).encode()
+        return step_header(self.prefix, self.title, self.block, self.file.nbytes)
 
-    @property
-    def state_code(self) -> bytes:
-        """The C code of memory and state file."""
-        return state_code(self.prefix, self.block, self.file).encode()
+    def code_beside(self) -> tuple[str, str]:
+        """The name behind the prefix of the C file of memory and state file, and its text."""
+        return "state", state_code(self.prefix, self.block, self.file)
+
+    def module(self, data_bytes: int) -> str:
+        """The ES module for a program whose own data takes so many bytes."""
+        return step_module(self.prefix, self.title, self.block, self.file, data_bytes)
 
 
 def native_files(
     target: str, engine: Engine, path: Path, processor: str | None, attached: Mapping[str, AttachedProgram]
-) -> dict[Path, bytes]:
+) -> Files:
     """The files of a step and functions on its state as a native program, but for that of the state.
 
     Raises UnsupportedError for what needs a library, and for a processor that no objects are made for.
     """
-    default, write_for = WRITERS[target]
-    if target == "wasm" and processor not in (None, default):
-        raise UnsupportedError(f"export to wasm: it is the processor, and not {processor}")
-    backend = processor_backend(processor or default)
-    model = native_model(engine, path, target, backend.target, attached)
-    return write_for(model, backend, path)
-
-
-def object_files(model: NativeModel, backend: Backend, path: Path) -> dict[Path, bytes]:
-    """An object for a processor, its header, and the C code of its state file."""
-    code = backend.export_object([f.program for f in model.block.functions], model.prefix)
-    state = path.with_name(f"{model.prefix}_state.c")
-    return {path: code, path.with_suffix(".h"): model.header, state: model.state_code}
-
-
-def c_files(model: NativeModel, backend: Backend, path: Path) -> dict[Path, bytes]:
-    """C source, and its header."""
-    source = c_source(model.prefix, model.title, model.block)
-    return {path: source.encode() + model.state_code, path.with_suffix(".h"): model.header}
-
-
-def wasm_files(model: NativeModel, backend: Backend, path: Path) -> dict[Path, bytes]:
-    """A module of WebAssembly, and the ES module that runs it."""
-    programs = [f.program for f in model.block.functions]
-    code = backend.export_object(programs, model.prefix)
-    made = wasm_module(code, [f"{model.prefix}_run_{p.name}" for p in programs])
-    page = es_module(model.prefix, model.title, model.block, model.file, made.data_bytes)
-    return {path: made.code, path.with_suffix(".mjs"): page.encode()}
-
-
-WRITERS: dict[str, tuple[str, Callable[[NativeModel, Backend, Path], dict[Path, bytes]]]] = {
-    "object": ("host", object_files),
-    "c": ("x86-64-v3", c_files),
-    "wasm": ("wasm32", wasm_files),
-}
-"""For each native target the processor that it is for where none is named, and what writes its files."""
+    return model_files(target, path, processor, lambda machine: native_model(engine, path, target, machine, attached))
 
 
 def native_model(
     engine: Engine, path: Path, kind: str, machine: Target, attached: Mapping[str, AttachedProgram]
-) -> NativeModel:
+) -> NativeStep:
     """A step and functions on its state, lowered for a machine; raises UnsupportedError for what needs a library."""
-    prefix = prefix_of(path.stem)
+    prefix = prefix_of(path.stem, kind)
     for name in attached:
         check_function_name(name)
     state = state_arrays(engine)
@@ -111,7 +76,7 @@ def native_model(
     check_native(functions, kind)
     block = laid_out(state, functions)
     name = engine.step_function.name
-    return NativeModel(prefix, f"a training step of {name}", block, state_file(engine, block.state))
+    return NativeStep(prefix, f"a training step of {name}", block, state_file(engine, block.state))
 
 
 def state_arrays(engine: Engine) -> list[StateArray]:
@@ -162,11 +127,7 @@ def attached_plan(engine: Engine, name: str, entry: AttachedProgram, kind: str, 
 def unit_of(program: Executable, what: str, kind: str) -> CompilationUnit:
     """The unit that a program was compiled from."""
     unit = program.unit if isinstance(program, CompiledProgram) else CompilationUnit(program.graph, program.resident)
-    if unit.sizes:
-        raise UnsupportedError(
-            f"export to {kind}: {what} has symbolic sizes: {', '.join(unit.sizes)}",
-            hint="compile it with a batch whose sizes are numbers",
-        )
+    check_sizes(kind, what, unit.sizes)
     if unit.streamed:
         raise UnsupportedError(f"export to {kind}: {what} keeps state in files", hint="compile it without stream=")
     return unit
