@@ -187,7 +187,7 @@ class TiledProduct(TileKernel):
             self.put(side, [self.staged_element(side, *steps, first)])
 
     def extents(self, side: Staged) -> tuple[int, int]:
-        """The numbers of elements of a factor that are staged along the axis on which they lie closest, and the other."""
+        """The elements of a factor that are staged along the axis on which they lie closest, and along the other."""
         return (self.depth, side.extent) if side.along_terms else (side.extent, self.depth)
 
     def steps(self, threads: Sequence[Axis], end: int) -> Iterator[ThreadStep]:
