@@ -92,6 +92,7 @@ REFUSED = {
     "lbfgs": "like no parameter",
     "fromage": "elements that depend on other elements",
     "shampoo": "like no parameter",
+    "soap": "like no parameter",
     "lars": "elements that depend on other elements",
     "novograd": "elements that depend on other elements",
     "prodigy": "elements that depend on other elements",

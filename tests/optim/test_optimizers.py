@@ -64,6 +64,7 @@ REAL = {
     "shampoo": optim.shampoo(0.1, eps=0.01, every=2, weight_decay=0.1),  # roots of small numbers amplify rounding
     "signum": optim.signum(0.01, weight_decay=0.1),
     "sm3": optim.sm3(0.1),
+    "soap": optim.soap(0.01, eps=1e-3, every=2),
 }
 
 

@@ -9,6 +9,7 @@ from wholestep import optim, tree
 
 STEPS = 100
 RNG = np.random.default_rng(11)
+RNG_OF_TURNS = np.random.default_rng(12)
 PARAMS = {"b": RNG.normal(size=5), "w": RNG.normal(size=(4, 3)), "x": RNG.normal(size=(3, 6))}
 CURVATURE = tree.map(lambda p: np.exp(RNG.normal(size=p.shape)), PARAMS)
 
@@ -192,6 +193,23 @@ def shampoo(p, t, state):
         state["powers"] = [scipy.linalg.fractional_matrix_power(x, -0.25) for x in (left, right)]
     v = state["v"] = 0.8 * state.get("v", 0.0) + state["powers"][0] @ g @ state["powers"][1]
     return p - 0.05 * v
+
+
+def soap(p, t, state):
+    """Algorithms 3 and 4, with Adam's corrections and weight decay; the first gradient finds the eigenvectors."""
+    g, b1, b2 = slope_at(p, t), 0.8, 0.9
+    left = state["left"] = b2 * state.get("left", 0.0) + (1 - b2) * g @ g.T
+    right = state["right"] = b2 * state.get("right", 0.0) + (1 - b2) * g.T @ g
+    if t == 0:
+        state["q"] = [np.linalg.svd(x)[0] for x in (left, right)]
+        return p
+    ql, qr = state["q"]
+    m = state["m"] = b1 * state.get("m", 0.0) + (1 - b1) * g
+    v = state["v"] = b2 * state.get("v", 0.0) + (1 - b2) * (ql.T @ g @ qr) ** 2
+    step = (ql.T @ m @ qr) / (1 - b1**t) / (np.sqrt(v / (1 - b2**t)) + 1e-3)
+    if t % 3 == 0:
+        state["q"] = [np.linalg.qr(left @ ql)[0], np.linalg.qr(right @ qr)[0]]
+    return (1 - 0.02 * 0.3) * p - 0.02 * ql @ step @ qr.T
 
 
 def muon(p, t, state):
@@ -383,6 +401,7 @@ PAPERS = {
     "fromage": (lambda: optim.fromage(0.05), fromage),
     "signum": (lambda: optim.signum(0.01, 0.8, weight_decay=0.3), signum),
     "shampoo": (lambda: optim.shampoo(0.05, 0.8, 1e-3, every=3, weight_decay=0.1), shampoo),
+    "soap": (lambda: optim.soap(0.02, 0.8, 0.9, 1e-3, every=3, weight_decay=0.3), soap),
     "novograd": (lambda: optim.novograd(0.01, b2=0.9, weight_decay=0.1), novograd),
     "lion": (lambda: optim.lion(0.01, weight_decay=0.3), lion),
     "lamb": (lambda: optim.lamb(0.01, weight_decay=0.05), lamb),
@@ -421,6 +440,32 @@ def test_shampoo_of_long_axes_keeps_diagonals():
     power = scipy.linalg.fractional_matrix_power(g["x"] @ g["x"].T + 1e-9 * np.eye(3), -0.25)
     moved = 0.5 * power @ g["x"] / np.sum(g["x"] ** 2, axis=0) ** 0.25
     np.testing.assert_allclose(found["x"], PARAMS["x"] - moved, rtol=1e-6)
+
+
+def test_soap_of_vectors_and_long_axes_is_adamw_from_the_second_gradient_on():
+    found = optim.soap(0.02, 0.8, 0.9, largest=2, weight_decay=0.3)
+    expected = optim.adamw(0.02, 0.8, 0.9, weight_decay=0.3)
+    (p, state), (q, other) = [(PARAMS, each.init(PARAMS)) for each in (found, expected)]
+    for t in range(20):
+        p, state = found.update(gradient(p, t), state, p)
+        q, other = expected.update(gradient(q, t), other, q) if t else (q, other)
+    same(p, q)
+
+
+def test_soap_needs_fewer_updates_than_adam_where_scales_are_turned():
+    """A quadratic whose curvatures from 1 to 1e4 lie along no axis of the parameter."""
+    left, right = [np.linalg.qr(RNG_OF_TURNS.normal(size=(6, 6)))[0] for _ in range(2)]
+    scale, goal = np.outer(np.logspace(0, 2, 6), np.logspace(0, 2, 6)), np.ones((6, 6))
+
+    def loss_after(optimizer):
+        p = np.zeros((6, 6))
+        state = optimizer.init(p)
+        for _ in range(300):
+            p, state = optimizer.update(left @ (scale * (left.T @ (p - goal) @ right)) @ right.T, state, p)
+        return np.sum(scale * (left.T @ (p - goal) @ right) ** 2)
+
+    falling = optim.cosine(0.1, 300)
+    assert loss_after(optim.soap(falling, weight_decay=0.0)) < 0.1 * loss_after(optim.adam(falling, 0.95, 0.95))
 
 
 @pytest.mark.parametrize("nesterov", [True, False])

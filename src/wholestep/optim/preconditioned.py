@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from wholestep import dtypes, numpy as wnp
 from wholestep.boundary.counts import checked_count
@@ -11,10 +11,12 @@ from wholestep.errors import UnsupportedError
 from wholestep.frontend.control import cond
 from wholestep.frontend.custom import custom_jvp
 from wholestep.frontend.marks import stop_gradient
-from wholestep.optim.hyper import number_in, rate_at
+from wholestep.optim.hyper import label, number_in, rate_at
 from wholestep.optim.leafwise import Leafwise, add_weight_decay, increment_count
 from wholestep.optim.paths import Choice
 from wholestep.optim.protocol import scalar_like, working_zeros
+
+T = TypeVar("T")
 
 BELOW = 0.9999
 """The part of eps below which rounding may take no eigenvalue."""
@@ -51,8 +53,7 @@ class Shampoo(Leafwise):
 
     def resolved(self) -> Shampoo:
         """The same, whose counts are checked."""
-        every, largest = [checked_count(x, getattr(self, x), "shampoo") for x in ("every", "largest")]
-        return replace(self, every=every, largest=largest)
+        return with_checked_counts(self)
 
     def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """(the rate, whether powers are found anew)."""
@@ -79,6 +80,12 @@ class Shampoo(Leafwise):
             direction = multiplied_along(power, direction, axis)
         v = scalar_like(self.momentum, p) * kept["velocity"] + direction
         return p - scalar_like(rate, p) * v, {"velocity": v, "sums": sums, "powers": powers}
+
+
+def with_checked_counts(optimizer: T) -> T:
+    """An optimizer whose `every` and `largest` are checked counts."""
+    counts = {x: checked_count(x, getattr(optimizer, x), label(optimizer)) for x in ("every", "largest")}
+    return replace(optimizer, **counts)  # type: ignore[type-var]
 
 
 def products_along(g: Any, axis: int, alone: bool) -> Any:

@@ -46,6 +46,7 @@ from wholestep.optim.preconditioned import Shampoo as Shampoo
 from wholestep.optim.protocol import Optimizer as Optimizer, Transform as Transform
 from wholestep.optim.quasi_newton import Lbfgs as Lbfgs
 from wholestep.optim.resilient import Rprop as Rprop
+from wholestep.optim.rotated import Soap as Soap
 from wholestep.optim.schedules import (
     Constant as Constant,
     Cosine as Cosine,
@@ -121,6 +122,7 @@ sgd = _checked(Sgd)
 shampoo = _checked(Shampoo)
 signum = _checked(Signum)
 sm3 = _checked(Sm3)
+soap = _checked(Soap)
 sophia = _checked(Sophia)
 step_decay = _checked(StepDecay)
 warmup = _checked(Warmup)

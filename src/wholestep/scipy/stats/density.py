@@ -16,6 +16,7 @@ from wholestep.random.parametric import multivariate_normal
 from wholestep.scipy.linalg import solve_triangular
 from wholestep.scipy.outside import doubles, np, special
 from wholestep.scipy.special import logsumexp
+from wholestep.scipy.stats.boxes import box_probability
 
 
 class gaussian_kde:
@@ -120,11 +121,12 @@ class gaussian_kde:
         return np.sum(self.weights * (special.ndtr(high) - special.ndtr(low)))
 
     def integrate_box(self, low_bounds: Any, high_bounds: Any, maxpts: Any = None, *, rng: Any = None) -> Any:
-        """Raise UnsupportedError: SciPy's integral over a box draws numbers."""
-        raise UnsupportedError(
-            "integrate_box: not covered, since SciPy's integral draws random numbers",
-            hint="integrate_box_1d for one component, or marginal(i).integrate_box_1d",
-        )
+        """The integral of the density over a box; in three dimensions or more a mean over `maxpts` fixed points."""
+        if rng is not None:
+            raise UnsupportedError("integrate_box: rng is not covered, since the points are the same in each call")
+        low, high = [np.broadcast_to(doubles(x), (self.d,)) for x in (low_bounds, high_bounds)]
+        sides = [x[None, :] - np.swapaxes(self.dataset, 0, 1) for x in (low, high)]
+        return np.sum(self.weights * box_probability("integrate_box", *sides, self.covariance, maxpts))
 
     def integrate_kde(self, other: gaussian_kde) -> Any:
         """The integral of the product with another such density."""

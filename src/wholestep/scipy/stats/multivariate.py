@@ -14,6 +14,7 @@ from wholestep.frontend.marks import stop_gradient
 from wholestep.frontend.promotion import lift
 from wholestep.scipy.linalg import solve_triangular
 from wholestep.scipy.outside import doubles, np, special
+from wholestep.scipy.stats.boxes import box_probability
 from wholestep.scipy.stats.family import refuse_traced
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -58,14 +59,20 @@ class Multivariate:
 def _logpdf(x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Any:
     middle, spread = mean_and_covariance(mean, cov)
     n = middle.shape[-1]
-    points = np.asarray(doubles(x)) if not is_traced(x) else doubles(x)
-    if np.ndim(points) == 0:
-        points = points[None]
-    elif np.ndim(points) == 1:
-        points = points[None, :] if n > 1 or points.shape == (n,) else points[:, None]
+    points = points_of(x, n)
     off = (points - middle).reshape((-1, n))
     made = (singular if allow_singular else regular)(off, lift(spread), n)
     return np.squeeze(made.reshape(points.shape[:-1]))[()]
+
+
+def points_of(x: Any, n: int) -> Any:
+    """Points of n components on the last axis, as SciPy reads them."""
+    points = np.asarray(doubles(x)) if not is_traced(x) else doubles(x)
+    if np.ndim(points) == 0:
+        return points[None]
+    if np.ndim(points) == 1:
+        return points[None, :] if n > 1 or points.shape == (n,) else points[:, None]
+    return points
 
 
 def regular(off: Any, spread: Any, n: int) -> Any:
@@ -90,6 +97,36 @@ def singular(off: Any, spread: Any, n: int) -> Any:
 
 def _pdf(x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Any:
     return np.exp(_logpdf(x, mean, cov, allow_singular))
+
+
+def _cdf(
+    x: Any,
+    mean: Any = None,
+    cov: Any = 1,
+    allow_singular: bool = False,
+    maxpts: Any = None,
+    abseps: float = 1e-5,
+    releps: float = 1e-5,
+    *,
+    lower_limit: Any = None,
+    rng: Any = None,
+) -> Any:
+    if allow_singular or rng is not None or (abseps, releps) != (1e-5, 1e-5):
+        raise UnsupportedError(
+            "multivariate_normal.cdf: allow_singular, abseps, releps and rng are not covered for traced arrays",
+            hint="the points are the same in each call, and maxpts is their number",
+        )
+    middle, spread = mean_and_covariance(mean, cov)
+    n = middle.shape[-1]
+    points = points_of(x, n)
+    low = np.full(n, -math.inf) if lower_limit is None else doubles(lower_limit)
+    high, low = [np.broadcast_to(a - middle, points.shape).reshape((-1, n)) for a in (points, low)]
+    made = box_probability("multivariate_normal.cdf", low, high, lift(spread), maxpts)
+    return np.squeeze(made.reshape(points.shape[:-1]))[()]
+
+
+def _logcdf(x: Any, mean: Any = None, cov: Any = 1, *others: Any, **options: Any) -> Any:
+    return np.log(_cdf(x, mean, cov, *others, **options))
 
 
 def _entropy(mean: Any = None, cov: Any = 1) -> Any:
@@ -193,6 +230,8 @@ multinomial: Any = Multivariate(
 multivariate_normal: Any = Multivariate(
     "multivariate_normal",
     "The multivariate normal distribution; of its covariance the lower triangle is read.",
+    cdf=_cdf,
+    logcdf=_logcdf,
     logpdf=_logpdf,
     pdf=_pdf,
     entropy=_entropy,

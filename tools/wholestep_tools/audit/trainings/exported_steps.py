@@ -180,6 +180,7 @@ OPTIMIZERS: dict[str, Callable[[], Any]] = {
     "fromage": lambda: optim.fromage(0.01),
     "signum": lambda: optim.signum(0.001, weight_decay=0.1),
     "shampoo": lambda: optim.shampoo(0.01),
+    "soap": lambda: optim.soap(0.01),
     "lars": lambda: optim.lars(0.1, trust=0.1, weight_decay=0.1),
     "novograd": lambda: optim.novograd(0.01, weight_decay=0.1),
     "rprop": lambda: optim.rprop(0.001),
