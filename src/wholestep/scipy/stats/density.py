@@ -124,9 +124,9 @@ class gaussian_kde:
         """The integral of the density over a box; in three dimensions or more a mean over `maxpts` fixed points."""
         if rng is not None:
             raise UnsupportedError("integrate_box: rng is not covered, since the points are the same in each call")
-        low, high = [np.broadcast_to(doubles(x), (self.d,)) for x in (low_bounds, high_bounds)]
-        sides = [x[None, :] - np.swapaxes(self.dataset, 0, 1) for x in (low, high)]
-        return np.sum(self.weights * box_probability("integrate_box", *sides, self.covariance, maxpts))
+        given = [np.broadcast_to(doubles(x), (self.d,)) for x in (low_bounds, high_bounds)]
+        low, high = [x[None, :] - np.swapaxes(self.dataset, 0, 1) for x in given]
+        return np.sum(self.weights * box_probability("integrate_box", low, high, self.covariance, maxpts))
 
     def integrate_kde(self, other: gaussian_kde) -> Any:
         """The integral of the product with another such density."""
