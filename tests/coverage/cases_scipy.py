@@ -241,6 +241,9 @@ def vectors():
             Case(g, point[:2], real(3, low=0.5), rtol=1e-11),
             Case(g, np.stack([point, point[::-1]], 1), real(3, low=0.5), only=(1,), rtol=1e-11),
         ]
+    for method in ("cdf", "logcdf"):
+        plane = np.array([[2.0, 0.5], [0.5, 1.0]])
+        made[f"multivariate_normal.{method}"] = [Case(getattr(normal, method), real(4, 2), real(2), plane, only=(0, 1))]
     made["multivariate_normal.entropy"] = [Case(normal.entropy, real(3), cov, only=(1,), rtol=1e-12)]
     for method in ("mean", "var", "entropy"):
         made[f"dirichlet.{method}"] = [Case(getattr(dirichlet, method), real(3, low=0.5), rtol=1e-12)]
