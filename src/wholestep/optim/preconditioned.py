@@ -16,7 +16,7 @@ from wholestep.optim.leafwise import Leafwise, add_weight_decay, increment_count
 from wholestep.optim.paths import Choice
 from wholestep.optim.protocol import scalar_like, working_zeros
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Leafwise)
 
 BELOW = 0.9999
 """The part of eps below which rounding may take no eigenvalue."""
@@ -85,7 +85,7 @@ class Shampoo(Leafwise):
 def with_checked_counts(optimizer: T) -> T:
     """An optimizer whose `every` and `largest` are checked counts."""
     counts = {x: checked_count(x, getattr(optimizer, x), label(optimizer)) for x in ("every", "largest")}
-    return replace(optimizer, **counts)  # type: ignore[type-var]
+    return replace(optimizer, **counts)
 
 
 def products_along(g: Any, axis: int, alone: bool) -> Any:

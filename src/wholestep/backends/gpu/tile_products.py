@@ -178,13 +178,11 @@ class TiledProduct(TileKernel):
 
     def put_in_loops(self, side: Staged, part: Index) -> None:
         """Stage a part of the terms by loops over the elements of a thread."""
-        first = self.term_places(part)
+        first, (nearest, farthest) = self.term_places(part), self.extents(side)
         with ExitStack() as loops:
-            steps = [
-                self.looped_steps(loops, Axis(name, -(-end // threads.extent)), threads, end)
-                for name, threads, end in zip("uv", (self.across, self.down), self.extents(side), strict=True)
-            ]
-            self.put(side, [self.staged_element(side, *steps, first)])
+            near = self.looped_step(loops, "u", self.across, nearest)
+            far = self.looped_step(loops, "v", self.down, farthest)
+            self.put(side, [self.staged_element(side, near, far, first)])
 
     def extents(self, side: Staged) -> tuple[int, int]:
         """The elements of a factor that are staged along the axis on which they lie closest, and along the other."""
@@ -196,8 +194,9 @@ class TiledProduct(TileKernel):
         for start in range(0, end, count):
             yield ThreadStep(number + start, self.below(number + start, end) if start + count > end else None)
 
-    def looped_steps(self, loops: ExitStack, axis: Axis, threads: Axis, end: int) -> ThreadStep:
+    def looped_step(self, loops: ExitStack, name: str, threads: Axis, end: int) -> ThreadStep:
         """A step of a loop over the elements of an axis that threads share."""
+        axis = Axis(name, -(-end // threads.extent))
         loops.enter_context(self.b.loop(axis, ordered=True))
         place = Index(0, {axis: threads.extent, threads: 1})
         return ThreadStep(place, self.below(place, end) if end % threads.extent else None)
