@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from wholestep.backends.gpu.beside_kernels import BesideSection, KernelsBeside, sections_of
@@ -17,6 +17,7 @@ from wholestep.backends.gpu.matrix_loops import (
     matrix_lines,
 )
 from wholestep.backends.gpu.nested_values import NestedValues, renumbered_names
+from wholestep.backends.gpu.short_forms import continued_values, filling_stores
 from wholestep.backends.gpu.vector_items import VectorItems, items_of_run
 from wholestep.errors import KernelError
 from wholestep.kernel.block_text import BlockText
@@ -365,22 +366,6 @@ class GpuKernelWriter(BlockText):
             self.put(self.language.declaration(name, v.dtype, self.names[v]))
         for name, v in moves.items():
             self.put(f"{name} = {kept.get(v, self.names[v])};")
-
-
-def continued_values(loop: Loop, uses: Mapping[Var, int]) -> set[Var]:
-    """The carried values that an inner fold alone goes on from, to the next one: the fold is done in their variable."""
-    folds = {f.init: f.result for s in loop.body if isinstance(s, Loop) for f in s.folds}
-    return {c.inside for c in loop.carries if uses[c.inside] == 1 and folds.get(c.inside) is c.next}
-
-
-def filling_stores(statements: Sequence[Statement]) -> list[Store]:
-    """The stores at the beginning of statements that write a whole private array, one by one; none elsewhere."""
-    first = statements[0]
-    if not isinstance(first, Store) or first.buffer.space != "private":
-        return []
-    found = [s for s in statements[: int(first.buffer.size)] if isinstance(s, Store) and s.buffer is first.buffer]
-    whole = [s.guard is None and s.index == Index(i) for i, s in enumerate(found)]
-    return found if all(whole) and len(whole) == first.buffer.size else []
 
 
 class BlockedSum:
