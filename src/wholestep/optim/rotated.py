@@ -8,7 +8,7 @@ from typing import Any
 from wholestep import dtypes, numpy as wnp
 from wholestep.errors import UnsupportedError
 from wholestep.frontend.control import cond
-from wholestep.frontend.marks import stop_gradient
+from wholestep.frontend.custom import custom_jvp
 from wholestep.optim.hyper import number_in, rate_at
 from wholestep.optim.leafwise import decay_parameter, increment_count
 from wholestep.optim.moments import WithMoments
@@ -23,12 +23,12 @@ class Soap(WithMoments):
     For a matrix g these are the eigenvectors of running means of g @ g.T and g.T @ g, which keep `b2`; axes longer than
     `largest`, vectors and numbers are not turned. The first gradient only finds the eigenvectors and moves nothing;
     every `every`-th update after it improves them by one step of power iteration, q of qr(mean @ q). Weight decay goes
-    beside it, as in `adamw`, to the parameters that `decay` means. Derivatives of an update take the eigenvectors as
-    given.
+    beside it, as in `adamw`, to the parameters that `decay` means.
 
     Shapes: trees of real floating arrays; the state has two arrays like each and, for each turned axis of n, two of n
     by n.
-    Raises: as `adamw` does; ParameterError for an `every` or `largest` below 1, UnsupportedError for complex ones.
+    Raises: as `adamw` does; ParameterError for an `every` or `largest` below 1, UnsupportedError for complex ones and
+    where an update is differentiated: eigenvectors of equal eigenvalues have no derivative.
     Source: Vyas et al., "SOAP: improving and stabilizing Shampoo using Adam", 2024, algorithms 3 and 4.
 
     >>> import numpy as np, wholestep as ws
@@ -86,9 +86,26 @@ class Soap(WithMoments):
         along = [products_along(g, axis, False) for axis in axes]
         means = tuple([running_mean(x, new, self.b2) for x, new in zip(kept["means"], along, strict=True)])
         if axes:
-            fixed = tuple([stop_gradient(x) for x in means])
-            bases = cond(count % self.every == 0, lambda x, q: found_bases(count, x, q), lambda x, q: q, fixed, bases)
+            own = tuple([without_derivative(x) for x in means])
+            bases = cond(count % self.every == 0, lambda x, q: found_bases(count, x, q), lambda x, q: q, own, bases)
         return decay_parameter(p, rate, decay) - step, {"m": m, "v": v, "means": means, "bases": bases}
+
+
+@custom_jvp
+def without_derivative(mean: Any) -> Any:
+    """A mean whose eigenvectors are taken."""
+    return mean
+
+
+def refuse_derivative(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+    """Raise UnsupportedError: a derivative goes through an update."""
+    raise UnsupportedError(
+        "soap: its updates have no derivative, as eigenvectors of equal eigenvalues have none",
+        hint="shampoo and adam have derivatives; ws.unroll and ws.grad take them",
+    )
+
+
+without_derivative.defjvp(refuse_derivative)
 
 
 def turned_by(bases: Any, x: Any, axes: list[int]) -> Any:
