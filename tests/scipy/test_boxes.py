@@ -60,7 +60,10 @@ def test_derivatives_are_those_of_differences(n, which):
 def test_plackett_s_identity():
     """The derivative in a correlation is the density at the corner, to the digits of the density."""
     x = np.array([0.3, -0.4])
-    matrix = lambda r: np.array([[1.0, 0.0], [0.0, 1.0]]) + r * np.array([[0.0, 1.0], [1.0, 0.0]])  # noqa: E731
+
+    def matrix(r):
+        return np.eye(2) + r * np.array([[0.0, 1.0], [1.0, 0.0]])
+
     found = ws.grad(lambda r: stats.multivariate_normal.cdf(x, None, matrix(r)))(0.6)
     np.testing.assert_allclose(found, scipy.stats.multivariate_normal.pdf(x, None, matrix(0.6)), rtol=1e-12)
 

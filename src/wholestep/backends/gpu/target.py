@@ -77,6 +77,7 @@ WEBGPU = CardTarget("webgpu", index_bits=32, doubles=False, trips=65_535, tiles=
 reset cards that are busy for seconds."""
 
 PAGE_TILES = CardTiles((PLAIN_SHAPE._replace(compact=True),), shared=PLAIN_TILES.shared, least=2**14, work=2**23)
+"""Tiles of pages: 16 workgroups keep a small card busy, and products of less work are not worth the bytes of a tile."""
 
 PAGE = replace(WEBGPU, tiles=PAGE_TILES)
 """Cards that pages reach: their tiles have a short text, for products that take most of a step."""
