@@ -84,8 +84,8 @@ FLOORS = {
         "backend",
     ),
     "backends.gpu": (
-        "host_scalars index_width interchange_loops keep_roundings language nested_values share_loops wgsl_prelude",
-        "byte_copies placed_values short_forms tile_shapes vector_items",
+        "host_scalars integer_ranges interchange_loops keep_roundings language nested_values share_loops wgsl_prelude",
+        "byte_copies index_width placed_values short_forms short_integers tile_shapes vector_items",
         "beside_kernels c_language collapse_folds find_products matrix_loops share_columns",
         "tile_kernel",
         "matrix_products tile_products",

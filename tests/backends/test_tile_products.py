@@ -18,7 +18,7 @@ from wholestep.backends.gpu.find_products import find_product
 from wholestep.backends.gpu.kernel_writer import write_kernel
 from wholestep.backends.gpu.target import PAGE_TILES
 from wholestep.backends.gpu.tile_products import TiledProduct, choose_shape, tile_product
-from wholestep.backends.gpu.tile_shapes import PLAIN_SHAPE, SHAPES, CardTiles, TileShape
+from wholestep.backends.gpu.tile_shapes import PLAIN_SHAPES, SHAPES, CardTiles, TileShape
 from wholestep.errors import KernelError
 from wholestep.kernel.lang import Barrier, Kernel, Loop, Statement, walk
 from wholestep.kernel.verify import verify_kernel
@@ -122,7 +122,7 @@ def test_tiles_give_the_sums(name: str, shape: TileShape) -> None:
         np.testing.assert_array_equal(found[-1], expected[-1])
 
 
-@pytest.mark.parametrize("shape", (*SHAPES, PLAIN_SHAPE, *PAGE_TILES.shapes), ids=str)
+@pytest.mark.parametrize("shape", (*SHAPES, *PLAIN_SHAPES, *PAGE_TILES.shapes), ids=str)
 def test_tiles_without_a_rest_are_shown_to_be_free_of_races(shape: TileShape) -> None:
     verify_kernel(TiledProduct(find_or_fail(product(2 * shape.height, 2 * shape.width, 128)), shape).kernel())
 
@@ -138,7 +138,7 @@ def without_barrier(body: tuple[Statement, ...], left_out: Barrier) -> tuple[Sta
     return tuple([s._replace(body=without_barrier(s.body, left_out)) if isinstance(s, Loop) else s for s in kept])
 
 
-@pytest.mark.parametrize("shape", (*SHAPES, PLAIN_SHAPE, *PAGE_TILES.shapes), ids=str)
+@pytest.mark.parametrize("shape", (*SHAPES, *PLAIN_SHAPES, *PAGE_TILES.shapes), ids=str)
 def test_no_barrier_of_a_tile_may_be_left_out(shape: TileShape) -> None:
     made = TiledProduct(find_or_fail(product(shape.height, shape.width, 128)), shape).kernel()
     barriers = [s for s in walk(made.body) if isinstance(s, Barrier)]
@@ -169,7 +169,7 @@ def test_sums_of_tiles_have_the_bits_of_sums_without_tiles() -> None:
     np.testing.assert_array_equal(found[0], found[1])
 
 
-@pytest.mark.parametrize("shape", [PLAIN_SHAPE, *PAGE_TILES.shapes], ids=str)
+@pytest.mark.parametrize("shape", [*PLAIN_SHAPES, *PAGE_TILES.shapes], ids=str)
 @pytest.mark.parametrize("device", ["opencl", "webgpu"])
 @pytest.mark.parametrize("name", ["rows read along their columns", "columns read along their terms", "larger"])
 def test_tiles_of_cards_give_the_sums_of_the_interpreter(device: str, name: str, shape: TileShape) -> None:
@@ -213,12 +213,25 @@ def test_a_tile_has_no_more_shared_memory_than_there_is(dtype: str, shared: int)
 
 
 def test_few_results_are_no_tiles_where_they_keep_no_card_busy() -> None:
-    tiles = CardTiles((PLAIN_SHAPE,), shared=16 * 1024, least=2**17)
+    tiles = CardTiles(PLAIN_SHAPES, shared=16 * 1024, least=2**17)
     assert [tile_product(product(*size), tiles) is None for size in SIZES] == [True, True, False, False, False, False]
 
 
+def test_few_results_of_many_terms_are_tiles_for_each_is_a_long_chain() -> None:
+    tiles = CardTiles(PLAIN_SHAPES, shared=16 * 1024, least=2**17, chain=512)
+    assert [tile_product(product(*size), tiles) is None for size in SIZES] == [True, False, False, False, False, False]
+
+
+def test_few_rows_or_columns_have_a_shape_of_few() -> None:
+    tiles = CardTiles(PLAIN_SHAPES, shared=16 * 1024, processors=4)
+    shapes = [
+        choose_shape(find_or_fail(product(*size)), tiles) for size in [(512, 512, 64), (512, 16, 64), (16, 512, 64)]
+    ]
+    assert [shape and (shape.height, shape.width) for shape in shapes] == [(32, 32), (64, 16), (16, 32)]
+
+
 def test_less_work_than_asked_for_is_no_tiles() -> None:
-    tiles = CardTiles((PLAIN_SHAPE,), shared=16 * 1024, work=2**26)
+    tiles = CardTiles(PLAIN_SHAPES, shared=16 * 1024, work=2**26)
     assert [tile_product(product(*size), tiles) is None for size in SIZES] == [True, True, False, False, False, False]
 
 

@@ -10,6 +10,7 @@ from wholestep import dtypes
 from wholestep.dims import Size, spelled
 from wholestep.errors import KernelError
 from wholestep.kernel.lang import (
+    I32,
     I64,
     Axis,
     Barrier,
@@ -265,6 +266,7 @@ class ParsedBlock(NamedTuple):
 READERS: dict[str, Callable[[KernelParser, str], Var]] = {
     "size": lambda p, inner: Var("size", (), I64, p.size(inner)),
     "index": lambda p, inner: Var("index", (), I64, p.index(inner)),
+    "index32": lambda p, inner: Var("index", (), I32, p.index(inner)),
     "bits": KernelParser.bits,
     "across": KernelParser.across,
     "call": KernelParser.call,

@@ -219,7 +219,7 @@ def written_out() -> dict[str, tuple[tuple[Statement, ...], str]]:
             (g := number(BOOL, True), Var("load", (g, g), F32, (x, Index()))),
             "a load has one guard at most",
         ),
-        "index of another dtype": ((Var("index", (), F32, Index()),), "an index is an int64, not float32"),
+        "index of another dtype": ((Var("index", (), F32, Index()),), "an index is an int64 or an int32, not float32"),
         "call of no symbol": ((one, Var("call", (one,), F32, "a b")), "'a b' is no symbol"),
         "value never made": ((Store(x, Index(), one),), "made later, in another loop, or nowhere"),
         "tile of nothing": ((Loop(Axis("i", 4, tile=0), ()),), "a tile of at least 1"),

@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wholestep import dtypes
-from wholestep.kernel.lang import PRINTER, Axis, Barrier, Buffer, DType, Index, Kernel, Loop, Statement, Store, Var
+from wholestep.kernel.lang import I64, PRINTER, Axis, Barrier, Buffer, DType, Index, Kernel, Loop, Statement, Store, Var
 
 INFIX = {
     "add": "+",
@@ -198,7 +198,7 @@ class KernelPrinter:
 FORMS: dict[str, Callable[[KernelPrinter, Var], str]] = {
     "const": lambda p, v: f"{dtypes.short(v.dtype)}({format_number(v.attr, v.dtype)})",
     "size": lambda p, v: f"size({v.attr})",
-    "index": lambda p, v: f"index({p.index(v.attr)})",
+    "index": lambda p, v: f"index{'' if v.dtype == I64 else '32'}({p.index(v.attr)})",
     "load": lambda p, v: f"{p.names[v.attr[0]]}[{p.index(v.attr[1])}]{p.guard(v.args[0] if v.args else None)}",
     "convert": lambda p, v: f"{dtypes.short(v.dtype)}({p.names[v.args[0]]})",
     "bits": lambda p, v: f"bits({dtypes.short(v.dtype)}, {p.names[v.args[0]]})",

@@ -13,7 +13,22 @@ from wholestep.dims import Dim
 from wholestep.errors import KernelError
 from wholestep.kernel.accesses import MemoryAccess
 from wholestep.kernel.dependence import find_conflict, find_late_copy, index_range, varying_axes
-from wholestep.kernel.lang import BOOL, I64, Axis, Carry, DType, Fold, Index, Kernel, Loop, Statement, Store, Var, walk
+from wholestep.kernel.lang import (
+    BOOL,
+    I32,
+    I64,
+    Axis,
+    Carry,
+    DType,
+    Fold,
+    Index,
+    Kernel,
+    Loop,
+    Statement,
+    Store,
+    Var,
+    walk,
+)
 from wholestep.kernel.ops import FOLDS, OPS
 from wholestep.kernel.text import KernelPrinter
 from wholestep.kernel.workgroups import barrier_problem, find_workgroup, scratch_problem, thread_problem
@@ -252,7 +267,7 @@ def check_size(checker: KernelVerifier, var: Var) -> str:
 
 
 def check_index(checker: KernelVerifier, var: Var) -> str:
-    return checker.index(var.attr) if var.dtype == I64 else f"an index is an int64, not {var.dtype}"
+    return checker.index(var.attr) if var.dtype in (I32, I64) else f"an index is an int64 or an int32, not {var.dtype}"
 
 
 def check_load(checker: KernelVerifier, var: Var) -> str:

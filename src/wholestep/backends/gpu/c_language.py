@@ -63,7 +63,7 @@ class CLanguage(KernelLanguage):
     def as_index(self, name: str, dtype: DType) -> str:
         return f"(index_t){name}"
 
-    def index_value(self, text: str) -> str:
+    def index_value(self, text: str, dtype: DType) -> str:
         return text
 
     def load(self, buffer: Buffer, name: str, index: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 
-from wholestep.kernel.dependence import value_range
+from wholestep.backends.gpu.integer_ranges import IntegerRanges
 from wholestep.kernel.lang import Axis, Index, Kernel, Loop, Store, Var, walk
 
 SHORT = 1 << 31
@@ -19,27 +19,28 @@ def has_short_indices(kernel: Kernel) -> bool:
     points = math.prod([s.axis.extent for s in walk(kernel.body) if isinstance(s, Loop) and s.independent])
     if points + ITEMS >= SHORT:
         return False
+    ranges = IntegerRanges(kernel)
     for s in walk(kernel.body):
         if isinstance(s, Loop) and s.axis.extent >= SHORT:
             return False
-        if isinstance(s, Store) and not is_short(s.index, s.buffer.size):
+        if isinstance(s, Store) and not is_short(s.index, s.buffer.size, ranges):
             return False
-        if isinstance(s, Var) and s.index.terms and not is_short(s.index, s.attr[0].size if s.op == "load" else 0):
-            return False
+        if isinstance(s, Var) and s.index.terms:
+            if not is_short(s.index, s.attr[0].size if s.op == "load" else 0, ranges):
+                return False
     return True
 
 
-def is_short(index: Index, size: int) -> bool:
+def is_short(index: Index, size: int, ranges: IntegerRanges) -> bool:
     """Test whether an index into an array of so many elements fits, all of whose terms lie in it."""
     total = abs(index.const)
     for key, factor in index.terms.items():
         if isinstance(key, Axis):
             total += abs(factor) * max(key.extent - 1, 0)
             continue
-        low, high = value_range(key)
-        reach = max(abs(low), abs(high))
-        if math.isfinite(reach):
-            total += abs(factor) * int(reach)
+        reach = max(map(abs, ranges.of(key)))
+        if reach < SHORT - 1:
+            total += abs(factor) * reach
         elif size:
             total += size
         else:

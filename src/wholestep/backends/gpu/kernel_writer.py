@@ -18,6 +18,7 @@ from wholestep.backends.gpu.matrix_loops import (
 )
 from wholestep.backends.gpu.nested_values import NestedValues, renumbered_names
 from wholestep.backends.gpu.short_forms import continued_values, filling_stores
+from wholestep.backends.gpu.short_integers import shorten_integers
 from wholestep.backends.gpu.vector_items import VectorItems, items_of_run
 from wholestep.errors import KernelError
 from wholestep.kernel.block_text import BlockText
@@ -30,6 +31,8 @@ ITEMS = 64
 """The work items of a workgroup of a kernel whose points are independent work items."""
 MANY = 1 << 15
 """Groups of more work items are for so many points, which occupy a card then too."""
+ROUNDS, BUSY = 16, 256
+"""The rounds in which a long group does its points, at most, and the groups that there are at least."""
 
 
 class KernelCode(NamedTuple):
@@ -41,6 +44,27 @@ class KernelCode(NamedTuple):
     threads: int
     shared: int = 0
     """The bytes of shared memory that the launch asks for."""
+
+
+class GroupsOfSection(NamedTuple):
+    """The groups that do a kernel of a launch: the `first` of them, and the work items of each. `long` groups do their
+    points in several rounds, and the `last` kernel has all the groups that are left."""
+
+    first: int
+    items: int
+    long: bool
+    last: bool
+
+    def head(self, end: int) -> str:
+        """The head of the statements of these groups, which end before one."""
+        if not self.first:
+            return f"if ({GROUP} < {end})"
+        return "else" if self.last else f"else if ({GROUP} < {end})"
+
+    @property
+    def number(self) -> str:
+        """The number of a group among these."""
+        return f"({GROUP} - {self.first})" if self.first else GROUP
 
 
 def write_kernel(
@@ -57,7 +81,7 @@ def write_kernel(
     """
     if isinstance(kernel, KernelsBeside):
         return write_beside(kernel, name, language, unless, aligned)
-    writer = GpuKernelWriter(rounded(kernel, language), language, aligned)
+    writer = GpuKernelWriter(kernel_as_written(kernel, language), language, aligned)
     if language.vectors:
         writer.run = items_of_run(kernel, writer.aligned)
     points, items = writer.points(), writer.items()
@@ -75,17 +99,21 @@ def write_beside(
     lines: list[str] = []
     first = buffers = kernels = 0
     places, items = beside.scratch_places(), beside.items
-    if not any(find_workgroup(kernel).threads for kernel in beside.kernels):
+    waiting = any(find_workgroup(kernel).threads for kernel in beside.kernels)
+    if not waiting:
         points = sum([math.prod([a.extent for a in find_workgroup(kernel).grid]) for kernel in beside.kernels])
         items = max(group_items(points, language), items)
     for section in sections_of(beside.kernels, language.chosen):
-        writer = GpuKernelWriter(rounded(section.kernel, language), language, aligned, buffers, places[kernels])
+        writer = GpuKernelWriter(
+            kernel_as_written(section.kernel, language), language, aligned, buffers, places[kernels]
+        )
         if language.vectors:
             writer.run = items_of_run(section.kernel, writer.aligned)
-        first = writer.section(section, first, items)
+        kernels += max(1, len(section.points))
+        groups = GroupsOfSection(first, items, waiting and language.long_groups, kernels == len(beside.kernels))
+        first = writer.section(section, groups)
         lines += writer.text()
         buffers += max(1, len(section.points)) * len(section.kernel.buffers)
-        kernels += max(1, len(section.points))
     short = all(map(has_short_indices, beside.kernels))
     text = language.kernel(KernelFrame(name, beside.buffers, beside.scratch, items, short, unless), lines)
     return KernelCode(name, text, first, items, language.asked_for(beside.scratch))
@@ -96,9 +124,11 @@ def group_items(points: int, language: KernelLanguage) -> int:
     return (ITEMS if points < MANY else language.items) if points >= ITEMS else max(points, 1)
 
 
-def rounded(kernel: Kernel, language: KernelLanguage) -> Kernel:
-    """The kernel with the roundings kept that compilers of the language could leave out."""
-    return keep_roundings(kernel) if language.relaxed else kernel
+def kernel_as_written(kernel: Kernel, language: KernelLanguage) -> Kernel:
+    """The kernel as it is written: with short integers, and the roundings kept that compilers of the language could
+    leave out."""
+    short = shorten_integers(kernel)
+    return keep_roundings(short) if language.relaxed else short
 
 
 def write_scalar_code(code: Callable[..., Var], arity: int, dtype: DType, language: KernelLanguage) -> list[str]:
@@ -174,26 +204,39 @@ class GpuKernelWriter(BlockText):
         self.body(self.kernel.body)
         self.close()
 
-    def section(self, section: BesideSection, first: int, items: int) -> int:
-        """A kernel of a launch of groups of so many items, whose groups begin with this one; where they end."""
+    def section(self, section: BesideSection, groups: GroupsOfSection) -> int:
+        """A kernel of a launch, done by groups of its own; where they end."""
+        first, items = groups.first, groups.items
         points = list(section.points) or [
             self.points() * items if self.workgroup.threads else self.points() // self.run
         ]
-        own = [-(-n // items) for n in points]
+        alone = groups.long and not self.workgroup.threads and len(points) == 1
+        rounds = min(ROUNDS, points[0] // (items * BUSY)) if alone else 1
+        own = [-(-n // (items * max(rounds, 1))) for n in points]
         ends = [first + sum(own[: i + 1]) for i in range(len(own))]
-        self.open(f"{'else ' if first else ''}if ({GROUP} < {ends[-1]})")
-        group = f"({GROUP} - {first})" if first else GROUP
+        self.open(groups.head(ends[-1]))
         if len(own) > 1:
             self.names |= {b: f"p{i}" for i, b in enumerate(self.kernel.buffers)}
             for line in self.language.chosen_arrays([first, *ends], section.points, self.kernel.buffers, self.first):
                 self.put(line)
             self.items_below(f"({GROUP} - before) * {items} + {THREAD}", "points")
+        elif rounds > 1:
+            self.items_in_rounds(groups, items * rounds, points[0])
         elif section.points:
-            self.items_below(f"{group} * {items} + {THREAD}", str(points[0]))
+            self.items_below(f"{groups.number} * {items} + {THREAD}", str(points[0]))
         else:
-            self.items_of_group(group, items)
+            self.items_of_group(groups.number, items)
         self.close()
         return ends[-1]
+
+    def items_in_rounds(self, groups: GroupsOfSection, own: int, points: int) -> None:
+        """The statements of the work items of a group that does so many of the points, some at a time."""
+        begin = f"{groups.number} * {own}"
+        end = f"min({begin} + {own}, {points})"
+        self.open(self.language.points_head("point", f"{begin} + {THREAD}", end, groups.items))
+        self.coordinates(self.workgroup.grid, "point", self.run)
+        self.body(self.kernel.body)
+        self.close()
 
     def text(self) -> list[str]:
         """The lines; where values are nested, names that became no declaration leave no gap."""
@@ -227,6 +270,10 @@ class GpuKernelWriter(BlockText):
                 self.language.index_declaration(name, (whole if axis is axes[0] else f"{whole} % {extent}") + each)
             )
             inside, run = inside * extent, 1
+
+    def index(self, index: Index) -> str:
+        moving = {k: c for k, c in index.terms.items() if not isinstance(k, Axis) or k.extent > 1}
+        return super().index(Index(index.const, moving))
 
     def index_term(self, key: Any) -> str:
         """The step of an axis, or a value, as a term of an index."""
@@ -277,7 +324,10 @@ class GpuKernelWriter(BlockText):
         if v.op == "load":
             text = self.element(v)
         elif v.op == "index":
-            text = self.language.index_value(self.index(v.attr))
+            text = self.language.index_value(self.index(v.attr), v.dtype)
+            if text in self.given:  # it is the step of an axis
+                self.names[v] = text
+                return
         elif v.op in ("across", "size"):
             raise KernelError(f"{self.language.name}: {v.op} has no meaning in a kernel of {self.kernel.name}")
         else:
@@ -313,13 +363,15 @@ class GpuKernelWriter(BlockText):
         self.names[axis] = i = self.fresh("i")
         if axis.tile > 1 and self.language.unrolled:
             self.put(self.language.unrolled)
-        self.open(self.language.loop_head(i, axis.extent))
+        if axis.extent > 1:
+            self.open(self.language.loop_head(i, axis.extent))
         self.continued |= continued_values(loop, self.nested.uses)
         self.body(loop.body)
         for held in sums:
             held.take(i)
         self.hand_on(loop)
-        self.close()
+        if axis.extent > 1:
+            self.close()
         for held in sums:
             held.end()
         if loop.guard is not None:

@@ -44,6 +44,9 @@ class KernelLanguage(ABC):
     """True where the place of an array is a number, so that a group can choose its arrays among several."""
     items: ClassVar[int] = 64
     """The work items of a workgroup of a kernel with many points."""
+    long_groups: ClassVar[bool] = False
+    """True where a workgroup of a kernel with barriers takes long to begin, so that points beside such kernels are
+    better in fewer groups, each of which does many."""
     unrolled: ClassVar[str] = ""
     """The line before a loop whose body is to be written out for each step; empty where the language has none."""
     reserved: ClassVar[frozenset[str]] = frozenset()
@@ -93,6 +96,10 @@ class KernelLanguage(ABC):
         have the numbers from `first` on."""
         raise AssertionError(f"{self.name} has no arrays that are chosen")
 
+    def points_head(self, name: str, first: str, end: str, pace: int) -> str:
+        """The head of a loop over points from the first to before an end, so many at a time."""
+        raise AssertionError(f"{self.name} has no groups that do many points")
+
     @abstractmethod
     def loop_head(self, name: str, steps: int) -> str:
         """The head of a loop from 0 to before `steps`."""
@@ -102,8 +109,8 @@ class KernelLanguage(ABC):
         """An integer value in the width of indices."""
 
     @abstractmethod
-    def index_value(self, text: str) -> str:
-        """An index as an int64."""
+    def index_value(self, text: str, dtype: DType) -> str:
+        """An index as an int64 or an int32."""
 
     @abstractmethod
     def load(self, buffer: Buffer, name: str, index: str) -> str:

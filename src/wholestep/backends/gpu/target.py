@@ -10,7 +10,7 @@ from wholestep.backends.gpu.matrix_products import tile_matrix_product
 from wholestep.backends.gpu.share_columns import share_columns
 from wholestep.backends.gpu.share_loops import FEW_POINTS, share_loops
 from wholestep.backends.gpu.tile_products import tile_product
-from wholestep.backends.gpu.tile_shapes import CUDA_SHARED, PLAIN_SHAPE, SHAPES, CardTiles
+from wholestep.backends.gpu.tile_shapes import CUDA_SHARED, FEW_PROCESSORS, PLAIN_SHAPES, SHAPES, CardTiles
 from wholestep.kernel.lang import Kernel, Space
 from wholestep.lower.kernels.kernel_writer import KernelWriter
 from wholestep.lower.target import AttentionLimits, DraftKernel, LookLimits, ReuseLimits, SplitLimits, Target
@@ -66,7 +66,7 @@ class CardTarget(Target):
         return share_loops(interchange_loops(kernel), enough=self.enough, rows=self.rows)
 
 
-PLAIN_TILES = CardTiles((PLAIN_SHAPE,), shared=16 * 1024, least=2**17)
+PLAIN_TILES = CardTiles(PLAIN_SHAPES, shared=16 * 1024, least=2**17, chain=2**11, processors=FEW_PROCESSORS)
 """Tiles of cards of any maker, with the memory of a workgroup that all of them have."""
 
 OPENCL = CardTarget("opencl", tiles=PLAIN_TILES)
@@ -76,7 +76,9 @@ WEBGPU = CardTarget("webgpu", index_bits=32, doubles=False, trips=65_535, tiles=
 """Cards that WebGPU reaches. Mesa's lavapipe ends a work item's loops after 65,535 trips without a word, and drivers
 reset cards that are busy for seconds."""
 
-PAGE_TILES = CardTiles((PLAIN_SHAPE._replace(compact=True),), shared=PLAIN_TILES.shared, least=2**14, work=2**23)
+PAGE_TILES = PLAIN_TILES._replace(
+    shapes=tuple([shape._replace(compact=True) for shape in PLAIN_SHAPES]), least=2**14, work=2**23
+)
 """Tiles of pages: 16 workgroups keep a small card busy, and products of less work are not worth the bytes of a tile."""
 
 PAGE = replace(WEBGPU, tiles=PAGE_TILES)

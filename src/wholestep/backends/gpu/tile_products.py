@@ -44,12 +44,13 @@ def choose_shape(product: Product, tiles: CardTiles) -> TileShape | None:
     if min(rows, columns, terms) < LEAST:
         return None
     results = math.prod([a.extent for a in find_workgroup(product.kernel).grid])
-    if results < tiles.least or results * terms < tiles.work:
+    if (results < tiles.least and terms < tiles.chain) or results * terms < tiles.work:
         return None
     fitting = [s for s in tiles.shapes if s.nbytes(product.result.dtype.itemsize) <= tiles.shared]
     if not fitting:
         return None
-    shape = min(fitting, key=lambda s: s.cost(results // (rows * columns), rows, columns, terms))
+    sizes = results // (rows * columns), rows, columns, terms
+    shape = min(fitting, key=lambda s: s.cost(*sizes, tiles.processors))
     staged = math.prod([tile.size for tile in term_tiles(product.terms, shape.terms)])
     return shape if staged % math.prod(shape.slices) == 0 else shape._replace(slices=(1, 1))
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import NamedTuple
 
 CUDA_SHARED = 48 * 1024
 """The bytes of shared memory that a kernel of CUDA has without asking for more."""
-PROCESSORS = 132
-"""The processors of a large card, each of which has a workgroup at a time, for the choice among shapes."""
+PROCESSORS, FEW_PROCESSORS = 132, 16
+"""The processors of a large card, and of one of any maker, each of which has a workgroup at a time, for the choice
+among shapes."""
 RUN = 4
 """The rows, and the columns, of a thread that lie next to each other, so that it loads them as a vector from shared
 memory."""
@@ -54,10 +56,10 @@ class TileShape(NamedTuple):
         parts = math.prod(self.slices) * self.height * self.width if self.sliced else 0
         return (self.terms * (self.height + self.width + 2 * RUN) + parts) * itemsize
 
-    def cost(self, products: int, rows: int, columns: int, terms: int) -> float:
+    def cost(self, products: int, rows: int, columns: int, terms: int, processors: int) -> float:
         """The microseconds of so many products of these sizes."""
         tiles = products * -(-rows // self.height) * -(-columns // self.width)
-        return self.start + -(-tiles // PROCESSORS) * terms * self.pace
+        return self.start + -(-tiles // processors) * terms * self.pace
 
 
 SHAPES = (
@@ -68,10 +70,15 @@ SHAPES = (
     TileShape(8, 8, 2, 2, 64, 1.9, 0.0072, (2, 2)),
 )
 """The shapes of tiles, the largest first, with times of float32 that were measured on an H200."""
-PLAIN_SHAPE = TileShape(8, 8, 4, 4, 16, 0.0, 0.0094)
-"""The shape of cards of any maker: 64 work items, as most workgroups have, so that tiles are beside other kernels, with
-sums that fit the registers of all of them, and a text that browsers compile soon. Its time is computed, not measured: a
-processor takes 32 loads from shared memory in each of 1.7 billion cycles a second."""
+PLAIN_SHAPES = (
+    TileShape(8, 8, 4, 4, 16, 0.0, 0.0094),
+    TileShape(16, 4, 4, 4, 16, 0.0, 0.0094),
+    TileShape(8, 8, 2, 4, 16, 0.0, 0.0071),
+)
+"""The shapes of cards of any maker, the last two for results of few columns or rows: 64 work items, as most workgroups
+have, so that tiles are beside other kernels, with sums that fit the registers of all of them, and a text that browsers
+compile soon. Their times are computed, not measured: a processor takes 32 loads from shared memory in each of 1.7
+billion cycles a second."""
 
 
 WARP = 32
@@ -126,9 +133,12 @@ MATRIX_SHAPES = (
 class CardTiles(NamedTuple):
     """The tiles of a card: their shapes, the bytes of `shared` memory that they have at most, and the `least` results
     and `work`, multiplications, of products that have tiles: fewer results keep more of the card busy as work items of
-    their own, and less work is not worth the text."""
+    their own, unless each is a `chain` of so many terms, and less work is not worth the text. So many `processors` have
+    a workgroup at a time."""
 
     shapes: tuple[TileShape, ...]
     shared: int
     least: int = 0
+    chain: int = sys.maxsize
     work: int = 0
+    processors: int = PROCESSORS

@@ -159,6 +159,8 @@ def wgsl_magnitude(v: Var, args: Sequence[str]) -> str:
 def wgsl_divided(v: Var, args: Sequence[str]) -> str:
     """An integer division toward zero: 0 where the divisor is 0."""
     a, b = args
+    if v.dtype.itemsize <= 4 and v.args[1].op == "const" and int(v.args[1].attr) > 0:
+        return f"{a} / {b}"
     return wgsl_wrapped(f"ws_quotient_{wgsl_kind_of(v.dtype)}({a}, {b})", v.dtype)
 
 
@@ -261,7 +263,7 @@ class WGSL(KernelLanguage):
     reserved = frozenset({"i32", "i64"})
     narrow_apart = True
     most_buffers = LAUNCH_WORDS - 2
-    relaxed = nested = chosen = True
+    relaxed = nested = chosen = long_groups = True
     table: ClassVar[Mapping[str, Callable[[Var, Sequence[str]], str]]] = EXPRESSIONS
     barrier = "ws_wait();"
 
@@ -310,6 +312,9 @@ class WGSL(KernelLanguage):
         for i, b in enumerate(buffers):
             yield f"let p{i} = ws_word(word + {i}){' >> 2u' if b.dtype.itemsize >= 4 else ''};"
 
+    def points_head(self, name: str, first: str, end: str, pace: int) -> str:
+        return f"for (var {name} = {first}; {name} < {end}; {name} += {pace}i)"
+
     def loop_head(self, name: str, steps: int) -> str:
         return f"for (var {name} = 0i; {name} < {steps}i; {name}++)"
 
@@ -317,8 +322,8 @@ class WGSL(KernelLanguage):
         kind = wgsl_kind_of(dtype)
         return name if kind == "i32" else f"bitcast<i32>({name}{'.x' if kind in ('i64', 'u64') else ''})"
 
-    def index_value(self, text: str) -> str:
-        return f"ws_wide_i32({text})"
+    def index_value(self, text: str, dtype: DType) -> str:
+        return text if dtype.itemsize == 4 else f"ws_wide_i32({text})"
 
     def load(self, buffer: Buffer, name: str, index: str) -> str:
         if name.startswith("s"):

@@ -11,7 +11,7 @@ from wholestep.backends.cpu.codegen.ops import OpEmitter, emitter_of
 from wholestep.backends.cpu.codegen.reduction import Reducer
 from wholestep.backends.cpu.codegen.uniformity import VaryingAxes, vector_lanes
 from wholestep.backends.cpu.codegen.writer import FunctionWriter, UnrolledValue
-from wholestep.kernel.lang import Axis, Buffer, Var
+from wholestep.kernel.lang import I64, Axis, Buffer, Var
 
 EmitCopy = Callable[[int], str]
 
@@ -201,6 +201,6 @@ class UnrolledValues:
                 long = self.memory.addressing.long(operand(copy), llvm_type(x.dtype), lanes)
                 times = f"splat (i64 {factor})" if lanes else str(factor)
                 found = w.let(f"add {kind} {w.let(f'mul {kind} {long}, {times}')}, {found}")
-            return found
+            return found if v.dtype == I64 else w.let(f"trunc {kind} {found} to {simd_type('i32', lanes)}")
 
         return make
