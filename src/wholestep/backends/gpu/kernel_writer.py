@@ -23,7 +23,7 @@ from wholestep.backends.gpu.vector_items import VectorItems, items_of_run
 from wholestep.errors import KernelError
 from wholestep.kernel.block_text import BlockText
 from wholestep.kernel.build import KernelBuilder
-from wholestep.kernel.lang import Axis, Barrier, DType, Fold, Index, Kernel, Loop, Statement, Store, Var
+from wholestep.kernel.lang import I32, Axis, Barrier, DType, Fold, Index, Kernel, Loop, Statement, Store, Var
 from wholestep.kernel.summation import is_float_sum, live_variables, sum_blocks
 from wholestep.kernel.workgroups import find_workgroup
 
@@ -127,7 +127,7 @@ def group_items(points: int, language: KernelLanguage) -> int:
 def kernel_as_written(kernel: Kernel, language: KernelLanguage) -> Kernel:
     """The kernel as it is written: with short integers, and the roundings kept that compilers of the language could
     leave out."""
-    short = shorten_integers(kernel)
+    short = shorten_integers(kernel) if language.short_integers else kernel
     return keep_roundings(short) if language.relaxed else short
 
 
@@ -325,7 +325,7 @@ class GpuKernelWriter(BlockText):
             text = self.element(v)
         elif v.op == "index":
             text = self.language.index_value(self.index(v.attr), v.dtype)
-            if text in self.given:  # it is the step of an axis
+            if v.dtype == I32 and text in self.given:  # it is the step of an axis, which may be of 32 bits
                 self.names[v] = text
                 return
         elif v.op in ("across", "size"):

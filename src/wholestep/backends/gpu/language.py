@@ -44,6 +44,9 @@ class KernelLanguage(ABC):
     """True where the place of an array is a number, so that a group can choose its arrays among several."""
     items: ClassVar[int] = 64
     """The work items of a workgroup of a kernel with many points."""
+    short_integers: ClassVar[bool] = False
+    """True where integers of 64 bits that surely fit 32 are computed in 32. By CUDA they are not: a tile of a
+    convolution would have more registers than there are, and whether it is faster was never timed."""
     long_groups: ClassVar[bool] = False
     """True where a workgroup of a kernel with barriers takes long to begin, so that points beside such kernels are
     better in fewer groups, each of which does many."""

@@ -44,6 +44,7 @@ class OpenCL(CLanguage):
     """OpenCL C 1.2, with the optional doubles where kernels have some."""
 
     name = "opencl"
+    short_integers = True
     most_buffers = 60  # every device takes 1,024 bytes of arguments, and a buffer is 16 of them
     barrier = "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"
 

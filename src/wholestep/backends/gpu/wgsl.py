@@ -263,7 +263,7 @@ class WGSL(KernelLanguage):
     reserved = frozenset({"i32", "i64"})
     narrow_apart = True
     most_buffers = LAUNCH_WORDS - 2
-    relaxed = nested = chosen = long_groups = True
+    relaxed = nested = chosen = short_integers = long_groups = True
     table: ClassVar[Mapping[str, Callable[[Var, Sequence[str]], str]]] = EXPRESSIONS
     barrier = "ws_wait();"
 
