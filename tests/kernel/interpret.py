@@ -12,6 +12,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -65,11 +66,9 @@ def run_in_order(machine: KernelInterpreter, order: Callable[[int], Sequence[int
 
 def run_at_once(machine: ThreadsAtOnce, arrays: Sequence[Array]) -> bool:
     """Run the threads of each workgroup at once, and say whether that was it; else the arrays are as they were."""
-    written = [i for i, b in enumerate(machine.kernel.buffers) if b in machine.accesses.writers]
-    pairs = [(arrays[i], array) for i in written for k, array in enumerate(arrays) if k != i]
-    across = not machine.whole.isdisjoint(machine.threads)
-    if not machine.threads or across or any(np.may_share_memory(a, b) for a, b in pairs):
+    if not machine.threads or not machine.accesses.known or not machine.whole.isdisjoint(machine.threads):
         return False
+    written = [i for i, b in enumerate(machine.kernel.buffers) if b in machine.accesses.stored]
     before = [arrays[i].copy() for i in written]
     try:
         with np.errstate(all="ignore"):
@@ -148,10 +147,10 @@ class KernelInterpreter:
         self.allocate("shared")
         threads = []
         for point in itertools.product(*[range(a.extent) for a in self.threads]):
-            thread = KernelInterpreter(self.kernel, dict(self.memory), self.calls, self.sizes)
-            thread.values, thread.shape, thread.active = dict(self.values), self.shape, self.active
+            thread = copy(self)
+            thread.memory, thread.values, thread.stored = dict(self.memory), dict(self.values), dict(self.stored)
             thread.depth_of, thread.point = dict(self.depth_of), dict(zip(self.threads, point, strict=True))
-            thread.stored, thread.within = dict(self.stored), True
+            thread.within = True
             thread.allocate("private")
             threads.append(thread)
         self.meet([t.block((loop,)) for t in threads])
@@ -317,7 +316,7 @@ class ThreadsAtOnce(KernelInterpreter):
     def __init__(self, kernel: Kernel, *given: Any) -> None:
         super().__init__(kernel, *given)
         self.extents = [a.extent for a in self.threads]
-        self.accesses = ThreadAccesses(kernel, math.prod(self.extents))
+        self.accesses = ThreadAccesses(kernel, self.memory, math.prod(self.extents))
 
     def workgroup(self, loop: Loop) -> None:
         self.allocate("shared")
@@ -331,7 +330,9 @@ class ThreadsAtOnce(KernelInterpreter):
         super().allocate(space)
         for b in self.kernel.scratch if space == "private" else ():
             if b.space == space:
-                self.memory[b], self.stored[b] = [np.tile(x[b], self.accesses.count) for x in (self.memory, self.stored)]
+                self.memory[b], self.stored[b] = [
+                    np.tile(x[b], self.accesses.count) for x in (self.memory, self.stored)
+                ]
 
     def barrier(self, barrier: Barrier) -> Meeting:
         if not self.within:

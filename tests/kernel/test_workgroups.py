@@ -296,6 +296,25 @@ def test_the_interpreter_refuses_what_has_no_meaning(body: str, problem: str) ->
         run_kernel(made, given)
 
 
+def test_threads_meet_in_memory_that_two_buffers_share() -> None:
+    """Each thread reads, through one buffer, what another writes through the other one."""
+    made = kernel(
+        THREADS + "v0 = x[8*g - i + 7]\n        y[8*g + i] = v0\n        barrier",
+        "kernel k(x: f32[40], mut y: f32[40]):\n",
+    )
+    memory = np.arange(82, dtype=np.float32)
+    halves = memory.view(np.uint8)[2:162].view(np.float32)
+    for x, y, fine in (
+        (memory[:40], memory[40:80], True),
+        (memory[:40], memory[:40], False),
+        (memory[:40], halves, False),
+    ):
+        before = memory.tobytes()
+        assert run_at_once(ThreadsAtOnce(made, dict(zip(made.buffers, [x, y], strict=True)), {}, {}), [x, y]) == fine
+        assert fine or memory.tobytes() == before
+    np.testing.assert_array_equal(memory[40:72], np.arange(32).reshape(4, 8)[:, ::-1].reshape(-1))
+
+
 def random_body(rng: np.random.Generator) -> tuple[str, int]:
     """Loads and stores of shared memory by eight threads, with barriers between some of them, some in a loop; and how
     many values were loaded."""

@@ -1,4 +1,4 @@
-"""Machine code without LLVM's optimization: the same numbers in less than half of the time that code generation takes."""
+"""Machine code without LLVM's optimization: the same numbers in less than half of the time that its making takes."""
 
 from __future__ import annotations
 
