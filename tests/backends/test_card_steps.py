@@ -19,6 +19,12 @@ FIRST = int(os.environ.get("TRAINING_FIRST") or 0)
 CHUNK = 10
 
 
+@pytest.fixture(autouse=True)
+def quick_builds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PoCL's compiler, which takes most of the time and of which nothing is asked here, does not optimize."""
+    monkeypatch.setenv("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable")
+
+
 @pytest.mark.parametrize("device", ["opencl", "webgpu", "cuda"])
 @pytest.mark.parametrize("chunk", range((COUNT + CHUNK - 1) // CHUNK))
 def test_a_training_step_is_right_on_a_card(chunk: int, device: str) -> None:

@@ -2,18 +2,22 @@
 
 Independent and folding loops run over all their points at once, in pieces where there are many; an ordered loop runs
 step by step. The schedule is not looked at, for it changes nothing but the order of a fold. In a kernel with barriers
-or scratch memory every thread runs by itself, up to its next barrier, before the next thread of the workgroup does.
+or scratch memory every thread runs by itself, up to its next barrier, before the next thread of the workgroup does; all
+run at once where none touches what another writes between two barriers, for then their order does not show.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
 from scipy import special
+from tests.kernel.thread_accesses import OrderShows, ThreadAccesses
 
 from wholestep.dims import Size, most, supposing
 from wholestep.errors import KernelError
@@ -48,10 +52,32 @@ def run_kernel(
         if array.dtype != buffer.dtype or array.shape != (buffer.size,):
             wanted = f"{buffer.name}: {buffer.dtype} ({buffer.size},)"
             raise KernelError(f"run: {kernel.name} wants {wanted}, given was {array.dtype} {array.shape}")
-    machine = KernelInterpreter(kernel, dict(zip(kernel.buffers, arrays, strict=True)), calls or {}, sizes or {})
+    given = kernel, dict(zip(kernel.buffers, arrays, strict=True)), calls or {}, sizes or {}
+    if not run_at_once(ThreadsAtOnce(*given), arrays):
+        run_in_order(KernelInterpreter(*given), order)
+
+
+def run_in_order(machine: KernelInterpreter, order: Callable[[int], Sequence[int]]) -> None:
+    """Run the threads of each workgroup one after another, each to its next barrier."""
     machine.order = order
     with np.errstate(all="ignore"):
-        machine.meet([machine.block(kernel.body)])
+        machine.meet([machine.block(machine.kernel.body)])
+
+
+def run_at_once(machine: ThreadsAtOnce, arrays: Sequence[Array]) -> bool:
+    """Run the threads of each workgroup at once, and say whether that was it; else the arrays are as they were."""
+    if not machine.threads or not machine.accesses.known or not machine.whole.isdisjoint(machine.threads):
+        return False
+    written = [i for i, b in enumerate(machine.kernel.buffers) if b in machine.accesses.stored]
+    before = [arrays[i].copy() for i in written]
+    try:
+        with np.errstate(all="ignore"):
+            machine.meet([machine.block(machine.kernel.body)])
+    except (OrderShows, KernelError):
+        for i, held in zip(written, before, strict=True):
+            arrays[i][:] = held
+        return False
+    return True
 
 
 Meeting = Generator[Barrier, None, None]
@@ -85,6 +111,8 @@ class KernelInterpreter:
         group = find_workgroup(kernel)
         workgroups = bool(kernel.scratch) or has_barrier(kernel)
         self.grid, self.threads = (group.grid, group.threads) if workgroups else ((), ())
+        self.within = False
+        """True inside the loops over threads."""
         self.point: dict[Axis, int] = {}
         """The steps of thread axes that this thread is."""
         self.stored: dict[Buffer, Array] = {}
@@ -99,26 +127,30 @@ class KernelInterpreter:
         """Execute statements; yields each barrier that it gets to."""
         for statement in body:
             if isinstance(statement, Loop):
-                if statement.axis in self.threads and not self.point:
+                if statement.axis in self.threads and not self.within:
                     self.workgroup(statement)
                 else:
                     yield from self.loop(statement)
             elif isinstance(statement, Barrier):
-                yield statement
+                yield from self.barrier(statement)
             elif isinstance(statement, Store):
                 self.store(statement)
             else:
                 self.values[statement] = self.value(statement)
+
+    def barrier(self, barrier: Barrier) -> Meeting:
+        """Wait for the other threads."""
+        yield barrier
 
     def workgroup(self, loop: Loop) -> None:
         """Execute the loops over threads, each of which has its own values and private memory."""
         self.allocate("shared")
         threads = []
         for point in itertools.product(*[range(a.extent) for a in self.threads]):
-            thread = KernelInterpreter(self.kernel, dict(self.memory), self.calls, self.sizes)
-            thread.values, thread.shape, thread.active = dict(self.values), self.shape, self.active
+            thread = copy(self)
+            thread.memory, thread.values, thread.stored = dict(self.memory), dict(self.values), dict(self.stored)
             thread.depth_of, thread.point = dict(self.depth_of), dict(zip(self.threads, point, strict=True))
-            thread.stored = dict(self.stored)
+            thread.within = True
             thread.allocate("private")
             threads.append(thread)
         self.meet([t.block((loop,)) for t in threads])
@@ -222,36 +254,40 @@ class KernelInterpreter:
     def load(self, buffer: Buffer, index: Index, guard: Array | None = None) -> Array:
         asked, at = self.active if guard is None else self.active & guard, self.index(index)
         if asked.all():
-            self.inside(buffer, at)
-            self.written(buffer, at)
-            return np.asarray(self.memory[buffer][at])
-        at, asked = np.broadcast_arrays(at, asked)
+            return self.elements(buffer, at)
+        at, asked = self.spread(at, asked)
         found = np.zeros(at.shape, buffer.dtype)
-        self.inside(buffer, at[asked])
-        self.written(buffer, at[asked])
-        found[asked] = self.memory[buffer][at[asked]]
+        found[asked] = self.elements(buffer, at, asked)
         return found
+
+    def elements(self, buffer: Buffer, at: Array, asked: Array | None = None) -> Array:
+        """The elements at these indices, or at those that are asked for."""
+        place = self.place(buffer, at, asked)
+        if buffer in self.stored and not self.stored[buffer][place].all():
+            raise KernelError(f"run: {self.name} reads {buffer.name}, in {buffer.space} memory, before it is written")
+        return np.asarray(self.memory[buffer][place])
 
     def store(self, store: Store) -> None:
         guard = self.active if store.guard is None else self.active & self[store.guard]
-        at, value, guard = np.broadcast_arrays(self.index(store.index), self[store.value], guard)
-        self.inside(store.buffer, at[guard])
-        self.memory[store.buffer][at[guard]] = value[guard]
+        at, value, guard = self.spread(self.index(store.index), self[store.value], guard)
+        place = self.place(store.buffer, at, guard, stores=True)
+        self.memory[store.buffer][place] = value[guard]
         if store.buffer in self.stored:
-            self.stored[store.buffer][at[guard]] = True
+            self.stored[store.buffer][place] = True
 
-    def written(self, buffer: Buffer, at: Array) -> None:
-        """Check that elements of scratch memory were written."""
-        if buffer in self.stored and not self.stored[buffer][at].all():
-            raise KernelError(f"run: {self.name} reads {buffer.name}, in {buffer.space} memory, before it is written")
+    def spread(self, *arrays: Array) -> Sequence[Array]:
+        """Arrays of one shape, with an element for each thread that runs."""
+        return np.broadcast_arrays(*arrays)
 
-    def inside(self, buffer: Buffer, at: Array) -> None:
-        """Check that indices are those of elements."""
+    def place(self, buffer: Buffer, at: Array, asked: Array | None = None, stores: bool = False) -> Array:
+        """Where the elements of these indices lie, those that are asked for; checks that there are such elements."""
+        at = at if asked is None else at[asked]
         wrong = at[(at < 0) | (at >= buffer.size)]
         if wrong.size:
             raise KernelError(
                 f"run: {self.name} touches {buffer.name}[{wrong.flat[0]}], which has {buffer.size} elements"
             )
+        return at
 
     def function(self, symbol: str) -> Callable[..., Any]:
         """An external function: one that was given, or one of scipy.special."""
@@ -269,3 +305,65 @@ def parallel_points(body: tuple[Statement, ...]) -> int:
     """How many points the loops of a body have that are computed at once."""
     inner = [(1 if s.ordered else s.axis.extent) * parallel_points(s.body) for s in body if isinstance(s, Loop)]
     return max([1, *inner])
+
+
+class ThreadsAtOnce(KernelInterpreter):
+    """All threads of a workgroup, whose loops are dimensions as all others are, with private memory side by side.
+
+    Raises OrderShows where the threads one after another may mean something else.
+    """
+
+    def __init__(self, kernel: Kernel, *given: Any) -> None:
+        super().__init__(kernel, *given)
+        self.extents = [a.extent for a in self.threads]
+        self.accesses = ThreadAccesses(kernel, self.memory, math.prod(self.extents))
+
+    def workgroup(self, loop: Loop) -> None:
+        self.allocate("shared")
+        self.allocate("private")
+        self.accesses.meet()
+        self.within = True
+        self.meet([self.loop(loop)])
+        self.within = False
+
+    def allocate(self, space: str) -> None:
+        super().allocate(space)
+        for b in self.kernel.scratch if space == "private" else ():
+            if b.space == space:
+                self.memory[b], self.stored[b] = [
+                    np.tile(x[b], self.accesses.count) for x in (self.memory, self.stored)
+                ]
+
+    def barrier(self, barrier: Barrier) -> Meeting:
+        if not self.within:
+            yield barrier
+        if not self.active.all() or math.prod(self.shape) != self.accesses.count:
+            raise OrderShows
+        self.accesses.meet()
+
+    def piece(self, loop: Loop) -> int:
+        return loop.axis.extent if loop.axis in self.threads else super().piece(loop)
+
+    def numbers(self) -> Array:
+        """The numbers of the threads, in the dimensions of their loops."""
+        after = len(self.shape) - len(self.grid) - len(self.threads)
+        if after < 0:
+            raise OrderShows
+        return np.arange(self.accesses.count).reshape((1,) * len(self.grid) + (*self.extents,) + (1,) * after)
+
+    def spread(self, *arrays: Array) -> Sequence[Array]:
+        return np.broadcast_arrays(*arrays, self.numbers())[:-1] if self.within else super().spread(*arrays)
+
+    def place(self, buffer: Buffer, at: Array, asked: Array | None = None, stores: bool = False) -> Array:
+        found = super().place(buffer, at, asked)
+        if not self.within or not (buffer.space == "private" or buffer in self.accesses.writers):
+            return found
+        at, threads = np.broadcast_arrays(at, self.numbers())
+        if asked is None:
+            found = at
+        else:
+            threads = threads[asked]
+        if buffer.space == "private":
+            return np.asarray(found + threads * buffer.size)
+        (self.accesses.store if stores else self.accesses.load)(buffer, found, threads)
+        return found

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.kernel.interpret import run_kernel
+from tests.kernel.interpret import KernelInterpreter, ThreadsAtOnce, run_at_once, run_in_order, run_kernel
 from tests.kernel.parse import parse_kernel
 from tests.kernel.workgroup_kernels import CASES, PRODUCT, TRANSPOSE, numbers
 
@@ -41,6 +41,21 @@ def run(kernel: Kernel, given: Sequence[np.ndarray], order: str = "forwards") ->
     return out
 
 
+def run_one_by_one(kernel: Kernel, given: np.ndarray, order: str) -> np.ndarray:
+    """The same of a kernel of two buffers, of which no threads run at once."""
+    out = np.full(kernel.buffers[-1].size, np.nan, np.float32)
+    run_in_order(KernelInterpreter(kernel, dict(zip(kernel.buffers, [given, out], strict=True)), {}, {}), ORDERS[order])
+    return out
+
+
+def at_once(kernel: Kernel, given: Sequence[np.ndarray]) -> np.ndarray | None:
+    """The same of threads that all run at once, where their order does not show."""
+    arrays = [np.ascontiguousarray(x).reshape(-1) for x in given]
+    arrays.append(np.full(kernel.buffers[-1].size, np.nan, np.float32))
+    machine = ThreadsAtOnce(kernel, dict(zip(kernel.buffers, arrays, strict=True)), {}, {})
+    return arrays[-1] if run_at_once(machine, arrays) else None
+
+
 def without_barriers(body: tuple[Statement, ...]) -> tuple[Statement, ...]:
     kept = [s for s in body if not isinstance(s, Barrier)]
     return tuple([s._replace(body=without_barriers(s.body)) if isinstance(s, Loop) else s for s in kept])
@@ -54,6 +69,9 @@ def test_threads_give_what_numpy_gives_in_any_order(name: str, order: str) -> No
     verify_kernel(kernel)
     assert format_kernel(kernel) == text
     np.testing.assert_array_equal(run(kernel, given, order), np.ravel(wanted(*given)))
+    together = at_once(kernel, given)
+    assert together is not None
+    np.testing.assert_array_equal(together, np.ravel(wanted(*given)))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -61,6 +79,7 @@ def test_without_its_barriers_a_kernel_is_refused_and_the_interpreter_shows_why(
     text, given, wanted = CASES[name]
     kernel = parse_kernel(text)
     kernel = replace(kernel, body=without_barriers(kernel.body))
+    assert at_once(kernel, given) is None
     with pytest.raises(KernelError, match="part them by a barrier"):
         verify_kernel(kernel)
     try:
@@ -277,6 +296,25 @@ def test_the_interpreter_refuses_what_has_no_meaning(body: str, problem: str) ->
         run_kernel(made, given)
 
 
+def test_threads_meet_in_memory_that_two_buffers_share() -> None:
+    """Each thread reads, through one buffer, what another writes through the other one."""
+    made = kernel(
+        THREADS + "v0 = x[8*g - i + 7]\n        y[8*g + i] = v0\n        barrier",
+        "kernel k(x: f32[40], mut y: f32[40]):\n",
+    )
+    memory = np.arange(82, dtype=np.float32)
+    halves = memory.view(np.uint8)[2:162].view(np.float32)
+    for x, y, fine in (
+        (memory[:40], memory[40:80], True),
+        (memory[:40], memory[:40], False),
+        (memory[:40], halves, False),
+    ):
+        before = memory.tobytes()
+        assert run_at_once(ThreadsAtOnce(made, dict(zip(made.buffers, [x, y], strict=True)), {}, {}), [x, y]) == fine
+        assert fine or memory.tobytes() == before
+    np.testing.assert_array_equal(memory[40:72], np.arange(32).reshape(4, 8)[:, ::-1].reshape(-1))
+
+
 def random_body(rng: np.random.Generator) -> tuple[str, int]:
     """Loads and stores of shared memory by eight threads, with barriers between some of them, some in a loop; and how
     many values were loaded."""
@@ -305,7 +343,7 @@ def random_body(rng: np.random.Generator) -> tuple[str, int]:
 
 def test_what_the_verifier_lets_pass_has_one_result_in_every_order() -> None:
     rng = np.random.default_rng(0)
-    passed = refused = raced = 0
+    passed = refused = raced = alike = 0
     for _ in range(400):
         body, loads = random_body(rng)
         head = f"kernel k(x: f32[8], mut y: f32[{8 * max(loads, 1)}]):\n    shared t: f32[17]\n"
@@ -313,19 +351,23 @@ def test_what_the_verifier_lets_pass_has_one_result_in_every_order() -> None:
         found = []
         for order in ORDERS:
             try:
-                found.append(run(made, [numbers(8)], order).tobytes())
+                found.append(run_one_by_one(made, numbers(8), order).tobytes())
             except KernelError as error:
                 assert "before it is written" in str(error)
                 found.append(b"")
         same = len(set(found)) == 1
+        together = at_once(made, [numbers(8)])
+        assert together is None or (same and together.tobytes() == found[0]), str(made)
+        alike += together is not None
         try:
             verify_kernel(made)
         except KernelError:
             refused, raced = refused + 1, raced + (not same)
         else:
             passed += 1
-            assert same, str(made)
+            assert same and (together is not None or not found[0]), str(made)
     assert passed > 60 and raced > 60 and refused < 3 * raced, (passed, refused, raced)
+    assert alike > passed // 2, alike
 
 
 # Schedules, costs and targets.

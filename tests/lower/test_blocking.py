@@ -17,6 +17,7 @@ from tests.backends.program_interpreter import ProgramInterpreter
 from tests.conftest import Golden
 from tests.kernel.interpret import run_kernel
 from tests.kernel.parse import KernelParser
+from tests.lower.quick_code import quick_code
 
 import wholestep as ws
 from wholestep.backends.cpu.compiler import llvm_source, machine_model
@@ -160,23 +161,24 @@ def several(request: pytest.FixtureRequest) -> dict[str, random.Random]:
 
 
 def test_blocks_and_threads_do_not_show(several: dict[str, random.Random], sizes: Any) -> None:
-    for name, draw in several.items():
-        compare_blocks(name, draw, sizes)
+    for number, (name, draw) in enumerate(several.items()):
+        compare_blocks(name, draw, sizes, number)
 
 
-def compare_blocks(name: str, draw: random.Random, sizes: Any) -> None:
+def compare_blocks(name: str, draw: random.Random, sizes: Any, number: int) -> None:
     """One contraction by one kernel, and by drawn blocks with several counts of threads: the same bits."""
     f, args, wanted = drawn_program(draw)
     graph = graph_of(f, args)
     sizes(never)
-    with thread_pool.threads(1):
+    with thread_pool.threads(1), quick_code():
         plain = [np.array(x) for x in compiled(graph)(args)]
     if wanted is not None:
         # One term is no sum that begins at zero: a product with zero keeps its sign.
         assert np.array_equal(plain[0], wanted), f"draw {name}: small integers are exact"
     for _ in range(2):
         sizes(drawn_sizes(draw))
-        program = compiled(graph)
+        with quick_code(number):
+            program = compiled(graph)
         for count in (1, 2, 3, 4):
             with thread_pool.threads(count):
                 found = [np.array(x) for x in program(args)]

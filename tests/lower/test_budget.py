@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.lower.quick_code import quick_code
 
 import wholestep as ws
 from wholestep import errors
@@ -55,15 +56,14 @@ def planned(made: Training, budget: MemoryBudget | None = None) -> LoweredProgra
     return lower_program(run_passes(made.graph, ALL_PASSES), machine_model(host_target()), made.resident, budget)
 
 
-def least(made: Training, share: float) -> MemoryBudget:
-    """A share of the arena; what works in its place where that does not."""
+def least(made: Training, share: float) -> tuple[MemoryBudget, LoweredProgram]:
+    """A share of the arena, or what works in its place where that does not, and the plan within it."""
     try:
-        planned(made, MemoryBudget(share=share))
-        return MemoryBudget(share=share)
+        return MemoryBudget(share=share), planned(made, MemoryBudget(share=share))
     except errors.BudgetError as error:
         found = parse_memory_budget(str(error).split('memory_budget="')[1].split('"')[0])
         assert found is not None
-        return found
+        return found, planned(made, found)
 
 
 @pytest.mark.parametrize("first", range(0, COUNT, CHUNK))
@@ -81,11 +81,14 @@ def keeps_every_bit(i: int) -> None:
     if rng.random() < 0.3:
         made = repeated(made, 2)
     free = planned(made)
-    budget = least(made, float(rng.uniform(0.2, 0.95)))
-    fitted = planned(made, budget)
+    budget, fitted = least(made, float(rng.uniform(0.2, 0.95)))
     assert fitted.arena <= budget.arena(0, free.arena), budget
-    assert fitted == planned(made, budget) or str(fitted) == str(planned(made, budget)), budget
-    assert outcome(made, None) == outcome(made, budget), budget
+    again = planned(made, budget)
+    assert fitted == again or str(fitted) == str(again), budget
+    with quick_code():
+        plain = outcome(made, None)
+    with quick_code(i):
+        assert plain == outcome(made, budget), budget
 
 
 def works_of(graph: Graph, resident: Any = ()) -> tuple[TaskGraph, MemoryLayout]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.lower.quick_code import quick_code
 from tests.lower.test_budget import works_of
 
 import wholestep as ws
@@ -79,15 +80,15 @@ def outcome(made: Training, budget: MemoryBudget | None, streams: FileInputs = N
     return [*results, *[x.tobytes() for x in state]]
 
 
-def within(made: Training, budget: MemoryBudget) -> MemoryBudget:
-    """The budget, or the one that works in its place."""
+def within(made: Training, budget: MemoryBudget) -> tuple[MemoryBudget, LoweredProgram]:
+    """The budget, or the one that works in its place, and the plan within it."""
     try:
-        planned(made, budget)
+        return budget, planned(made, budget)
     except errors.BudgetError as error:
         found = parse_memory_budget(str(error).split('memory_budget="')[-1].split('"')[0])
         assert found is not None
-        return budget._replace(share=found.share)
-    return budget
+        budget = budget._replace(share=found.share)
+        return budget, planned(made, budget)
 
 
 def routines(plan: LoweredProgram) -> list[str]:
@@ -114,13 +115,15 @@ def keeps_every_bit(i: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
         made = repeated(made, 2)
     speed = FAST if rng.random() < 0.7 else DEFAULT_RATES
     monkeypatch.setattr(machine_rates, "current_rates", lambda: speed)
-    budget = within(made, MemoryBudget(share=float(rng.uniform(0.1, 0.9)), rates=speed, spill=True))
-    fitted = planned(made, budget)
+    budget, fitted = within(made, MemoryBudget(share=float(rng.uniform(0.1, 0.9)), rates=speed, spill=True))
     verify_program(fitted)
     assert fitted.arena <= budget.arena(0, planned(made).arena), budget
     assert str(fitted) == str(planned(made, budget)), budget
     assert bool(fitted.file) == any(d.kind == "spill" for d in fitted.decisions), budget
-    assert outcome(made, None) == outcome(made, budget, FileInputs((), folder)), budget
+    with quick_code():
+        plain = outcome(made, None)
+    with quick_code(i):
+        assert plain == outcome(made, budget, FileInputs((), folder)), budget
 
 
 # The search.
@@ -348,8 +351,7 @@ def test_advice_stays_in_the_trip_and_the_case_that_it_is_for() -> None:
 def spilled_plan() -> LoweredProgram:
     for i in range(50):
         made = training((17, i), 30)
-        budget = within(made, MemoryBudget(share=0.5, rates=FAST, spill=True))
-        found = planned(made, budget)
+        _, found = within(made, MemoryBudget(share=0.5, rates=FAST, spill=True))
         if {SPILL_COPY, RELOAD_COPY, PREFETCH_NOW} <= {s.routine for s in found.steps if isinstance(s, RoutineCall)}:
             return found
     raise AssertionError("no plan spills")

@@ -160,7 +160,8 @@ extern "C" int launch_{name}(void **given, unsigned groups, unsigned threads, in
 """
 KERNEL = re.compile(r'extern "C" __global__ void __launch_bounds__\((\d+)\)\n(\w+)\((.*?)\) \{\n(.*?)\n\}', re.DOTALL)
 """A kernel in the text of a module: its threads, name, parameters and body."""
-OPTIONS = "-O1 -march=native -ffp-contract=off -fno-math-errno -fno-strict-aliasing -fwrapv -w -shared -fPIC".split()
+OPTIONS = "-O0 -march=native -ffp-contract=off -fno-math-errno -fno-strict-aliasing -fwrapv -w -shared -fPIC".split()
+"""The options of g++: kernels run once or a few times, and an optimized one takes longer to compile than that."""
 COMPILER = shutil.which("g++") if sys.platform == "linux" else None
 
 

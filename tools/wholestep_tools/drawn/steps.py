@@ -53,7 +53,8 @@ def explained(seed: int, i: int) -> bool:
     made = step_of(seed, i)
     try:
         found = outputs(made.graph, made.args, made.resident, made.roll)
-        problem = "; ".join(unexplained(made.graph, made.args, found))
+        off = problems(made.graph, made.args, found)
+        problem = "; ".join(unexplained(made.graph, made.args, found)) if off else ""
     except np.linalg.LinAlgError as error:
         if refused(made.graph, made.args):
             return True
@@ -61,7 +62,7 @@ def explained(seed: int, i: int) -> bool:
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"
     if not problem:
-        return not problems(made.graph, made.args, found)
+        return not off
     again = complaint(made.graph, made.args, made.roll)
     what = f"step {i} of seed {seed}, {made.what}"
     if not again:

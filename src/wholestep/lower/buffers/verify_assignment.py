@@ -25,9 +25,8 @@ class Residency(NamedTuple):
     written: tuple[int, ...]
 
     def overlaps(self, other: Residency) -> bool:
-        """True if two values share a byte."""
-        together = self.root is other.root and self.moves == other.moves
-        return together and self.start < other.stop and other.start < self.stop
+        """True if two values of one allocation and the same moves share a byte."""
+        return self.start < other.stop and other.start < self.stop
 
 
 def verify_assignment(tasks: Sequence[Task], layout: MemoryLayout, scratch: Collection[Allocation]) -> None:
@@ -37,10 +36,14 @@ def verify_assignment(tasks: Sequence[Task], layout: MemoryLayout, scratch: Coll
         if task.check and any(p in resident for before in tasks[:t] for p in before.writes):
             raise PlanError(f"verify: the program may be left at {t} after something resident was written")
     found = list(residencies(tasks, layout, scratch))
+    beside: dict[object, list[Residency]] = {}
+    for b in found:
+        if b.written:
+            beside.setdefault((b.root, b.moves), []).append(b)
     for a in found:
         if a.written and any(a.place in task.reads for task in tasks[: a.first]):
             raise PlanError(f"verify: {task_name(tasks[a.first])} writes, at {a.first}, what was read before")
-        for b in found:
+        for b in beside.get((a.root, a.moves), ()):
             for t in b.written if a is not b and a.overlaps(b) else ():
                 if a.first < t < a.last or (t in (a.first, a.last) and conflicts_within_task(tasks[t], a, b, resident)):
                     raise PlanError(
