@@ -1,4 +1,5 @@
-"""Machine code without LLVM's optimization: the same numbers in less than half of the time that its making takes."""
+"""Machine code without LLVM's optimization, of which nothing that it gives may depend: the same numbers in less than half
+of the time that its making takes."""
 
 from __future__ import annotations
 
@@ -10,16 +11,13 @@ from wholestep.backends.cpu import object_compiler
 from wholestep.backends.cpu.cpu_features import CpuTarget
 from wholestep.backends.cpu.llvm_jit import object_code
 
-USERS = 4
-"""Of so many programs whose bits are compared, one is compiled as users have it."""
-
 
 @contextmanager
-def quick_code(number: int = 1) -> Iterator[None]:
-    """With programs that are compiled quickly, but for each fourth by its number."""
+def quick_code() -> Iterator[None]:
+    """With programs that are compiled without optimization, beside which those of users are held."""
 
     def unoptimized(text: str, target: CpuTarget, *, opt: int = 3) -> bytes:
         return object_code(text, target, opt=0)
 
-    with patch.object(object_compiler, "object_code", unoptimized if number % USERS else object_code):
+    with patch.object(object_compiler, "object_code", unoptimized):
         yield

@@ -87,8 +87,7 @@ def keeps_every_bit(i: int) -> None:
     assert fitted == again or str(fitted) == str(again), budget
     with quick_code():
         plain = outcome(made, None)
-    with quick_code(i):
-        assert plain == outcome(made, budget), budget
+    assert plain == outcome(made, budget), budget
 
 
 def works_of(graph: Graph, resident: Any = ()) -> tuple[TaskGraph, MemoryLayout]:

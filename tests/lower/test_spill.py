@@ -122,8 +122,7 @@ def keeps_every_bit(i: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert bool(fitted.file) == any(d.kind == "spill" for d in fitted.decisions), budget
     with quick_code():
         plain = outcome(made, None)
-    with quick_code(i):
-        assert plain == outcome(made, budget, FileInputs((), folder)), budget
+    assert plain == outcome(made, budget, FileInputs((), folder)), budget
 
 
 # The search.
