@@ -19,6 +19,8 @@ from wholestep.export.python.vocabulary import (
     Call,
     Pattern,
     PythonTarget,
+    Resident,
+    Update,
     joined_thin_shapes,
     listed,
     literal,
@@ -58,11 +60,12 @@ class GraphPrinter:
         self.constants: list[NDArray] = []
         self.named: dict[Graph, str] = {}
 
-    def program(self, graph: Graph, name: str) -> None:
-        """Print a graph, lowered to the words of the target, as a function of this name."""
+    def program(self, graph: Graph, name: str, resident: Resident = ()) -> None:
+        """Print a graph, lowered to the words of the target, as a function of this name, which may write its state."""
         sizes = {known: Dim(f"n{i}") for i, known in enumerate(sorted(all_names(graph)))}
         core = export_core(graph_at(graph, sizes) if sizes else graph, self.target)
-        self.print(channels_last(core, self.target.has_convolution) if self.target.channels_last else core, name)
+        core = channels_last(core, self.target.has_convolution) if self.target.channels_last else core
+        self.functions.append(FunctionPrinter(self, core, resident).source(name))
 
     def constant(self, value: NDArray) -> str:
         """An array that the program holds; the same one is held once."""
@@ -87,7 +90,7 @@ class GraphPrinter:
 class FunctionPrinter:
     """The walk over one graph."""
 
-    def __init__(self, printer: GraphPrinter, graph: Graph) -> None:
+    def __init__(self, printer: GraphPrinter, graph: Graph, resident: Resident = ()) -> None:
         self.printer, self.target, self.graph = printer, printer.target, graph
         self.env: dict[Value, PrintedValue] = {}
         for i, v in enumerate(graph.inputs):
@@ -98,6 +101,7 @@ class FunctionPrinter:
         self.patterns = {
             node: (pattern, text) for find, text in self.target.patterns for node, pattern in find(graph).items()
         }
+        self.updates = [(each, word) for find, word in self.target.updates for each in find(graph, resident)]
         self.count = 0
         self.last: tuple[str, int] = ("", 0)
 
@@ -106,10 +110,11 @@ class FunctionPrinter:
         lines: list[str] = []
         read: dict[Node, tuple[Value, ...]] = {node: c.operands for node, c in self.convolutions.items()}
         read |= {node: pattern.operands for node, (pattern, _) in self.patterns.items()}
-        inner = frozenset[Node]().union(*[pattern.inner for pattern, _ in self.patterns.values()])
-        for node in nodes_beside(self.graph, read, inner):
+        inner = frozenset[Node]().union(*[each.inner for each, _ in (*self.patterns.values(), *self.updates)])
+        for node in nodes_beside(self.before_updates(), read, inner):
             with symbolic_sizes_refused(self.target.name, node.op.name, node.where):
                 lines += self.lines(node)
+        lines += [self.update(*each) for each in self.updates]  # last, since they write what others read
         head = f"def {name}({', '.join([self.env[v].text for v in self.graph.inputs])}):"
         outputs = listed([self.whole(v) for v in self.graph.outputs])
         if self.target.frees:
@@ -173,6 +178,20 @@ class FunctionPrinter:
         text = text.format(*[self.whole(v) for v in pattern.operands], pattern=pattern)
         return [f"{self.new_name(node.outputs[0], node.outputs[0].type.shape)} = {text}{self.remark(node.where)}"]
 
+    def before_updates(self) -> Graph:
+        """The graph whose outputs are what updates read in the place of what they make."""
+        made = {v for each, _ in self.updates for v in each.outputs}
+        outputs = [v for v in self.graph.outputs if v not in made]
+        outputs += [v for each, _ in self.updates for v in each.operands]
+        return Graph(self.graph.inputs, self.graph.nodes, tuple(outputs)) if made else self.graph
+
+    def update(self, update: Update, word: str) -> str:
+        """The line that replaces a part of the state."""
+        columns = [listed([self.whole(v) for v in column]) for column in update.columns]
+        numbers = ["None" if v is None else self.whole(v) for v in update.numbers]
+        names = [self.new_name(v, v.type.shape) for v in update.outputs]
+        return f"{', '.join(names)} = {word}({', '.join([*columns, *numbers])})"
+
     def broadcast(self, node: Node) -> list[str]:
         """A broadcast as the axes of size 1 that it adds; it is repeated where it is used whole."""
         (v,), (out,) = node.inputs, node.outputs
@@ -234,9 +253,14 @@ class FunctionPrinter:
         return f"  # {ascii(place[0])[1:-1]}:{line}"
 
 
-def printed_functions(target: PythonTarget, graphs: Sequence[tuple[str, Graph]]) -> tuple[str, list[NDArray]]:
-    """The functions of graphs, by their names, as source, and the arrays that it reads from `CONSTANTS`."""
+def printed_functions(
+    target: PythonTarget, graphs: Sequence[tuple[str, Graph, Resident]]
+) -> tuple[str, list[NDArray]]:
+    """The functions of graphs, by their names, as source, and the arrays that it reads from `CONSTANTS`.
+
+    The pairs of `resident` are inputs that a function may write the outputs beside them to.
+    """
     printer = GraphPrinter(target)
-    for name, graph in graphs:
-        printer.program(graph, name)
+    for name, graph, resident in graphs:
+        printer.program(graph, name, resident)
     return "\n\n\n".join(printer.functions), printer.constants

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from wholestep.export.adam_updates import adam_updates_in
 from wholestep.export.convolutions import ConvolvedProduct
 from wholestep.export.finite_arrays import finite_arrays_in
 from wholestep.export.python.convolutions import (
@@ -372,6 +373,7 @@ TORCH = PythonTarget(
         (split_gradients_in, "split_among_equal({0}, {1}, {2}, {pattern.axes})"),
         (finite_arrays_in, "is_finite_array({0})"),
     ),
+    updates=((adam_updates_in, "update_by_adam"),),
     has_convolution=torch_convolves,
     holds=torch_holds,
 )

@@ -85,6 +85,24 @@ class Pattern(Protocol):
         """The operations that nothing else may need."""
 
 
+class Update(Pattern, Protocol):
+    """Operations of a step that replace a part of its state, and that a library has one spelling for."""
+
+    @property
+    def columns(self) -> tuple[tuple[Value, ...], ...]:
+        """The arrays that it reads, those of one kind together."""
+
+    @property
+    def numbers(self) -> tuple[Value | None, ...]:
+        """The numbers that it reads; None for one that there is not."""
+
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        """The arrays that it makes, which nothing but the end of the step reads."""
+
+
+Resident = Sequence[tuple[int, int]]
+"""Pairs of an input of the state and the output that replaces it."""
 Spelling = str | Callable[[Call], str]
 """An expression for an operation: text with {0}, {1} for operands and {name} for parameters, or a function."""
 
@@ -135,6 +153,8 @@ class PythonTarget:
     """False for a convolution that the spelling does not hold for."""
     patterns: tuple[tuple[Callable[[Graph], Mapping[Node, Pattern]], str], ...] = ()
     """Searches for operations with one spelling, by the last of them, and that spelling: {0}, {pattern.axes}."""
+    updates: tuple[tuple[Callable[[Graph, Resident], Sequence[Update]], str], ...] = ()
+    """Searches for updates in the memory of the state, and the functions of the support that make them."""
     channels_last: bool = False
     """True where convolutions, and what is between them, are fastest with the channels of images last."""
     holds: Callable[[Node], bool] = anywhere

@@ -171,6 +171,31 @@ def is_finite_array(x):
     return torch.isfinite(torch.stack(torch.aminmax(x))).all()
 
 
+def update_by_adam(ps, gs, ms, vs, t, lr, b1, b2, eps, decay, skipped):
+    """Parameters and both means after an update of Adam, in the memory of those before it."""
+    if torch.compiler.is_compiling() or ps[0].device.type not in ("cpu", "cuda"):
+        return update_by_formula(ps, gs, ms, vs, t, lr, b1, b2, eps, decay, skipped)
+    ps, gs, ms, vs = ([x.contiguous() for x in xs] for xs in (ps, gs, ms, vs))
+    numbers = {"lr": float(lr), "beta1": float(b1), "beta2": float(b2), "eps": float(eps)}
+    numbers |= {"weight_decay": 0.0 if decay is None else float(decay), "amsgrad": False, "maximize": False}
+    found = None if skipped is None else skipped.to(torch.float32)
+    torch._fused_adamw_(ps, gs, ms, vs, [], [t.to(torch.float32)] * len(ps), found_inf=found, **numbers)
+    return (*ps, *ms, *vs)
+
+
+def update_by_formula(ps, gs, ms, vs, t, lr, b1, b2, eps, decay, skipped):
+    """An update of Adam, one operation after another."""
+    scales = (b1, 1 - b1, b2, 1 - b2, lr / (1 - b1**t), 1 / torch.sqrt(1 - b2**t), eps)
+    keep, take, keep2, take2, size, shrink, eps = [x.to(ps[0].dtype) for x in scales]
+    left = 1 if decay is None else (1 - lr * decay).to(ps[0].dtype)
+    for p, g, m, v in zip(ps, gs, ms, vs):
+        m1, v1 = keep * m + take * g, keep2 * v + take2 * (g * g)
+        p1 = (p if decay is None else p * left) - size * m1 / (torch.sqrt(v1) * shrink + eps)
+        for old, new in ((p, p1), (m, m1), (v, v1)):
+            old.copy_(new if skipped is None else torch.where(skipped, old, new))
+    return (*ps, *ms, *vs)
+
+
 def first_place(x, axis, largest):
     """The first place of the largest or smallest element; NaN counts as both."""
     if x.numel() == 0:
