@@ -175,7 +175,8 @@ class FunctionPrinter:
 
     def pattern(self, node: Node, pattern: Pattern, text: str) -> list[str]:
         """Several operations by one spelling."""
-        text = text.format(*[self.whole(v) for v in pattern.operands], pattern=pattern)
+        operands = [self.whole(v) for v in pattern.operands]
+        text = text.format(*operands, operands=", ".join(operands), pattern=pattern)
         return [f"{self.new_name(node.outputs[0], node.outputs[0].type.shape)} = {text}{self.remark(node.where)}"]
 
     def before_updates(self) -> Graph:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from wholestep.export.adam_updates import adam_updates_in
+from wholestep.export.biased_products import biased_products_in
 from wholestep.export.convolutions import ConvolvedProduct
 from wholestep.export.finite_arrays import finite_arrays_in
 from wholestep.export.python.convolutions import (
@@ -151,8 +152,29 @@ def torch_held(c: Call) -> str:
 def torch_counted(c: Call) -> str:
     """0, 1, 2, … along an axis."""
     axis, shape = c.p["axis"], c.out.shape
-    thin = tuple([-1 if i == axis else 1 for i in range(len(shape))])
-    return f"torch.arange({shape[axis]}).to({c.dtype}).reshape({thin}).expand({shape})"
+    thin = tuple([n if i == axis else 1 for i, n in enumerate(shape)])
+    told = f", dtype={c.dtype})" if c.out.dtype.name in ("int32", "float32", "float64") else f").to({c.dtype})"
+    text = f"torch.arange({shape[axis]}{')' if c.out.dtype.name == 'int64' else told}"
+    text = text if len(shape) == 1 else f"{text}.reshape({thin})"
+    return text if thin == shape else f"{text}.expand({shape})"
+
+
+def torch_bounded(function: str, by_number: str) -> Spelling:
+    """The larger or the smaller of two; beside a number by a function that makes no array of it."""
+
+    def spelling(c: Call) -> str:
+        for x, number in ((0, 1), (1, 0)):
+            if c.numbers[number] is not None and c.numbers[x] is None and c.out.dtype.kind == "f":
+                return f"torch.{by_number}({c.a[x]}, {c.numbers[number]})"
+        return f"torch.{function}({c.a[0]}, {c.a[1]})"
+
+    return spelling
+
+
+def torch_divided(c: Call) -> str:
+    """A quotient, of 1 by a function that makes no array of it."""
+    one = c.numbers[0] == "1" and c.numbers[1] is None and c.out.dtype.kind == "f"
+    return f"torch.reciprocal({c.a[1]})" if one else f"{c.a[0]} / {c.a[1]}"
 
 
 def torch_fourier(c: Call) -> str:
@@ -267,6 +289,9 @@ WORDS: dict[str, Spelling] = {
     **{name: f"torch.special.modified_bessel_{name}({{0}})" for name in ("k0", "k1")},
     **{f"{name}e": f"torch.special.scaled_modified_bessel_{name}({{0}})" for name in ("k0", "k1")},
     **{name: f"{{0}} {sign} {{1}}" for name, sign in INFIX_AND_SHIFTS.items()},
+    "maximum": torch_bounded("maximum", "clamp_min"),
+    "minimum": torch_bounded("minimum", "clamp_max"),
+    "div": torch_divided,
     "neg": "-{0}",
     "bitwise_not": "~{0}",
     "rint": "torch.round({0})",
@@ -371,7 +396,8 @@ TORCH = PythonTarget(
     channels_last=True,
     patterns=(
         (split_gradients_in, "split_among_equal({0}, {1}, {2}, {pattern.axes})"),
-        (finite_arrays_in, "is_finite_array({0})"),
+        (finite_arrays_in, "all_finite({operands})"),
+        (biased_products_in, "torch.addmm({0}, {1}, {2})"),
     ),
     updates=((adam_updates_in, "update_by_adam"),),
     has_convolution=torch_convolves,

@@ -19,7 +19,7 @@ from wholestep.ir.types import Type
 from wholestep.primitives.contraction import parts
 from wholestep.primitives.creation import cast
 from wholestep.primitives.elementwise import Elementwise
-from wholestep.primitives.family import REGISTRY
+from wholestep.primitives.family import REGISTRY, number_of
 from wholestep.primitives.functions import External
 
 INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "equal": "==", "not_equal": "!=", "less": "<"}
@@ -51,6 +51,9 @@ class Call:
     def __init__(self, names: PrintedNames, target: PythonTarget, node: Node, operands: Sequence[str]) -> None:
         self.names, self.target = names, target
         self.a = tuple(operands)
+        known = [number_of(v) for v in node.inputs]
+        self.numbers = tuple([None if x is None else literal(x) for x in known])
+        """The operands that are one number everywhere, as Python writes it; None for the others."""
         self.p = {name: in_plain_numbers(value) for name, value in node.params.items()}
         self.types = node.types
         self.out: Type = node.outputs[0].type if node.outputs else node.types[0]
@@ -152,7 +155,7 @@ class PythonTarget:
     has_convolution: Callable[[ConvolvedProduct], bool] = any_convolution
     """False for a convolution that the spelling does not hold for."""
     patterns: tuple[tuple[Callable[[Graph], Mapping[Node, Pattern]], str], ...] = ()
-    """Searches for operations with one spelling, by the last of them, and that spelling: {0}, {pattern.axes}."""
+    """Searches for operations with one spelling, by the last of them, and that spelling: {0}, {operands}, {pattern.axes}."""
     updates: tuple[tuple[Callable[[Graph, Resident], Sequence[Update]], str], ...] = ()
     """Searches for updates in the memory of the state, and the functions of the support that make them."""
     channels_last: bool = False

@@ -162,13 +162,16 @@ def split_among_equal(x, y, gy, axes):
 def share_of_larger(x, y):
     """1 where x is larger, 1/2 where both are equal, else 0, NaN for NaN; one of them is a finite number."""
     d = x if isinstance(y, (int, float)) and y == 0 else x - y
-    bounded = d.clamp(-1, 1)  # its difference from itself is 0, and NaN for NaN alone
-    return bounded.sub_(bounded).add_(torch.sign(d), alpha=0.5).add_(0.5)
+    most = 1 / torch.finfo(d.dtype).tiny  # twice this times any number but 0 is beyond 1/2
+    return (d * most).mul_(most).clamp_(-0.5, 0.5).add_(0.5)
 
 
-def is_finite_array(x):
-    """True where all elements are finite: the least and the largest are NaN where one of them is."""
-    return torch.isfinite(torch.stack(torch.aminmax(x))).all()
+def all_finite(*xs):
+    """True where all elements of arrays are finite: the least and the largest are NaN where one of them is."""
+    small = [x.reshape(-1) for x in xs if x.numel() <= 1024]
+    joined = [torch.cat(small)] if small else []
+    ends = [end for x in (*[x for x in xs if x.numel() > 1024], *joined) for end in torch.aminmax(x)]
+    return (torch.stack(ends).abs() < float("inf")).all()
 
 
 def update_by_adam(ps, gs, ms, vs, t, lr, b1, b2, eps, decay, skipped):
