@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from wholestep.export.own_memory import lying_in
 from wholestep.export.split_gradients import node_of
 from wholestep.ir.graph import Graph, Node, Value
 from wholestep.primitives.family import number_of
-
-SAME_ARRAY = frozenset(("cast", "real", "imag", "conj"))
-"""Elementwise operations that may return their operand."""
 
 
 class Numbers(NamedTuple):
@@ -199,21 +197,6 @@ def is_alone(graph: Graph, leaf: Leaf, numbers: Numbers) -> bool:
     inner = AdamUpdate((leaf,), numbers).inner
     once = len({*leaf.new}) == len(leaf.new) and all([graph.outputs.count(v) == 1 for v in leaf.new])
     return once and not any([v in leaf.new for node in graph.nodes if node not in inner for v in node.inputs])
-
-
-def lying_in(values: Sequence[Value]) -> set[Value]:
-    """The values whose memory some values may lie in."""
-    left, found = list(values), set[Value]()
-    while left:
-        v = left.pop()
-        if v in found:
-            continue
-        found.add(v)
-        kind = None if v.node is None else v.node.op.kind
-        own = kind in ("elementwise", "contraction") and v.node is not None and v.node.op.name not in SAME_ARRAY
-        if v.node is not None and not own:
-            left += v.node.inputs
-    return found
 
 
 def nodes_between(outputs: Sequence[Value], operands: Sequence[Value]) -> frozenset[Node]:

@@ -35,7 +35,9 @@ def biased_products_in(graph: Graph) -> dict[Node, BiasedProduct]:
     for node in graph.nodes:
         if node.op.name == "add":
             tries = (biased(*node.inputs), biased(*reversed(node.inputs)))
-            made = next((each for each, v in zip(tries, node.inputs, strict=True) if each is not None and count[v] == 1), None)
+            made = next(
+                (each for each, v in zip(tries, node.inputs, strict=True) if each is not None and count[v] == 1), None
+            )
             if made is not None:
                 found[node] = made
     return found

@@ -15,6 +15,7 @@ from wholestep.errors import UnsupportedError, Where, line_of
 from wholestep.export.channels_last import channels_last
 from wholestep.export.convolutions import ConvolvedProduct, convolutions_in, nodes_beside
 from wholestep.export.core import export_core, symbolic_sizes_refused
+from wholestep.export.own_memory import values_apart
 from wholestep.export.python.vocabulary import (
     Call,
     Pattern,
@@ -91,7 +92,7 @@ class FunctionPrinter:
     """The walk over one graph."""
 
     def __init__(self, printer: GraphPrinter, graph: Graph, resident: Resident = ()) -> None:
-        self.printer, self.target, self.graph = printer, printer.target, graph
+        self.printer, self.target, self.graph, self.resident = printer, printer.target, graph, tuple(resident)
         self.env: dict[Value, PrintedValue] = {}
         for i, v in enumerate(graph.inputs):
             self.env[v] = PrintedValue(f"x{i}", v.type.shape)
@@ -102,6 +103,10 @@ class FunctionPrinter:
             node: (pattern, text) for find, text in self.target.patterns for node, pattern in find(graph).items()
         }
         self.updates = [(each, word) for find, word in self.target.updates for each in find(graph, resident)]
+        self.inner = frozenset[Node]().union(*[each.inner for each, _ in (*self.patterns.values(), *self.updates)])
+        self.apart = values_apart(graph, self.inner) if resident else set[Value]()
+        self.again: dict[str, list[tuple[str, str]]] = {}
+        """For a line the names that it may write its result over, and how it does; only a step's own arrays are."""
         self.count = 0
         self.last: tuple[str, int] = ("", 0)
 
@@ -110,8 +115,7 @@ class FunctionPrinter:
         lines: list[str] = []
         read: dict[Node, tuple[Value, ...]] = {node: c.operands for node, c in self.convolutions.items()}
         read |= {node: pattern.operands for node, (pattern, _) in self.patterns.items()}
-        inner = frozenset[Node]().union(*[each.inner for each, _ in (*self.patterns.values(), *self.updates)])
-        for node in nodes_beside(self.before_updates(), read, inner):
+        for node in nodes_beside(self.before_updates(), read, self.inner):
             with symbolic_sizes_refused(self.target.name, node.op.name, node.where):
                 lines += self.lines(node)
         lines += [self.update(*each) for each in self.updates]  # last, since they write what others read
@@ -131,7 +135,8 @@ class FunctionPrinter:
                 ends.setdefault(i, []).append(name)
         found = []
         for i, line in enumerate(lines):
-            found += [line, *([f"del {', '.join(ends[i])}"] if i in ends else [])]
+            over = [text for name, text in self.again.get(line, ()) if name in ends.get(i, ())]
+            found += [over[0] if over else line, *([f"del {', '.join(ends[i])}"] if i in ends else [])]
         return found
 
     def sizes(self) -> list[str]:
@@ -164,7 +169,19 @@ class FunctionPrinter:
         word = self.target.words[node.op.name]
         text = word.format(*operands, **call.p) if isinstance(word, str) else word(call)
         left = ", ".join(names) + ("," if node.op.multiple and len(names) == 1 else "")
-        return [f"{left} = {text}{self.remark(node.where)}"]
+        remark = self.remark(node.where)
+        line = f"{left} = {text}{remark}"
+        self.again[line] = [(v, f"{left} = {text}{remark}") for v, text in self.in_place(node, call, shape)]
+        return [line]
+
+    def in_place(self, node: Node, call: Call, shape: tuple[int, ...]) -> list[tuple[str, str]]:
+        """The operands that an operation may write its result over where nothing reads them later, and its words."""
+        found = []
+        for i, text in enumerate(self.target.in_place.get(node.op.name, ())):
+            v = node.inputs[i]
+            if v in self.apart and v.type == node.outputs[0].type and self.shape(v) == shape:
+                found.append((call.a[i], text.format(*call.a)))
+        return found
 
     def convolution(self, node: Node, c: ConvolvedProduct) -> list[str]:
         """A product with windows as a convolution."""
@@ -176,7 +193,8 @@ class FunctionPrinter:
     def pattern(self, node: Node, pattern: Pattern, text: str) -> list[str]:
         """Several operations by one spelling."""
         operands = [self.whole(v) for v in pattern.operands]
-        text = text.format(*operands, operands=", ".join(operands), pattern=pattern)
+        told = {"operands": ", ".join(operands), "pattern": pattern, "in_step": bool(self.resident)}
+        text = text.format(*operands, **told)
         return [f"{self.new_name(node.outputs[0], node.outputs[0].type.shape)} = {text}{self.remark(node.where)}"]
 
     def before_updates(self) -> Graph:
@@ -254,9 +272,7 @@ class FunctionPrinter:
         return f"  # {ascii(place[0])[1:-1]}:{line}"
 
 
-def printed_functions(
-    target: PythonTarget, graphs: Sequence[tuple[str, Graph, Resident]]
-) -> tuple[str, list[NDArray]]:
+def printed_functions(target: PythonTarget, graphs: Sequence[tuple[str, Graph, Resident]]) -> tuple[str, list[NDArray]]:
     """The functions of graphs, by their names, as source, and the arrays that it reads from `CONSTANTS`.
 
     The pairs of `resident` are inputs that a function may write the outputs beside them to.

@@ -9,22 +9,14 @@ import numpy as np
 
 from wholestep.export.adam_updates import adam_updates_in
 from wholestep.export.biased_products import biased_products_in
-from wholestep.export.convolutions import ConvolvedProduct
 from wholestep.export.finite_arrays import finite_arrays_in
-from wholestep.export.python.convolutions import (
-    images_as_text,
-    kernels_as_text,
-    other_as_text,
-    result_as_text,
-    source_as_text,
-)
+from wholestep.export.python.torch_products import torch_contracted, torch_convolved, torch_convolves
 from wholestep.export.python.vocabulary import (
     INFIX,
     Call,
     PythonTarget,
     Role,
     Spelling,
-    as_matrix_product,
     front_order,
     host_words,
     is_half,
@@ -202,56 +194,6 @@ def torch_scanned(c: Call) -> str:
     return over_rows(c, listed(empty) if not c.p["length"] else "()")
 
 
-def torch_contracted(c: Call) -> str:
-    """A product: of two matrices by `@`, which costs less to call than `einsum`."""
-    return as_matrix_product(c, ".mT") or f"torch.einsum({c.p['spec']!r}, {c.a[0]}, {c.a[1]})"
-
-
-def torch_convolved(call: Call, c: ConvolvedProduct) -> str:
-    """A convolution, one of an array with zeros between its elements, or the gradient of a kernel."""
-    padding, groups, k = c.before, c.count(c.groups), len(c.kernel)
-    if c.of_kernel:
-        shape = (c.count((*c.groups, *c.features)), c.count(c.rows), *c.shape(c.places))
-        gradient = other_as_text(call, c, c.channels, (*c.groups, *c.features))
-        image = torch_images(c, source_as_text(call, c, c.channels, (*c.groups, *c.rows)))
-        return result_as_text(
-            call, c, f"kernel_gradient({image}, {gradient}, {shape}, "
-            f"{c.dilations}, {padding}, {c.strides}, {groups})", rows_first=False
-        )  # fmt: skip
-    images = torch_images(c, images_as_text(call, c))
-    if {*c.gaps} == {1}:
-        rest = f"{c.strides}, {padding}, {c.dilations}, False, {(0,) * k}, {groups}"
-        return result_as_text(call, c, f"torch.convolution({images}, {kernels_as_text(call, c)}, None, {rest})")
-    around, more = torch_transposed(c)
-    kernel = f"torch.flip({kernels_as_text(call, c, turned=True)}, {tuple(range(2, k + 2))})"
-    rest = f"{c.gaps}, {around}, {c.dilations}, True, {more}, {groups}"
-    return result_as_text(call, c, f"torch.convolution({images}, {kernel}, None, {rest})")
-
-
-def torch_images(c: ConvolvedProduct, text: str) -> str:
-    """Images with their channels last in memory where the results have theirs, which lie as the images do."""
-    return f"with_channels_last({text})" if c.is_plain and len(c.kernel) in (2, 3) else text
-
-
-def torch_transposed(c: ConvolvedProduct) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The padding of a transposed convolution, which is cut off, and what it has more at the end."""
-    spans = [(c.sizes[q] - 1) * d for q, d in zip(c.kernel, c.dilations, strict=True)]
-    around = [span - n for span, n in zip(spans, c.before, strict=True)]
-    return tuple(around), tuple([a - b for a, b in zip(c.exact_after, c.before, strict=True)])
-
-
-def torch_convolves(c: ConvolvedProduct) -> bool:
-    """True for dtypes and padding that torch's convolutions have: as much on both sides, or less cut off behind."""
-    if c.source.dtype.name not in ("float32", "float64"):
-        return False
-    if {*c.gaps} == {1}:
-        return c.before == c.after and min(c.before) >= 0
-    around, more = torch_transposed(c)
-    larger = zip(more, c.gaps, c.dilations, strict=True)
-    whole = not c.of_kernel and {*c.strides} == {1} and min(around) >= 0
-    return whole and all([0 <= n < max(gap, d) for n, gap, d in larger])
-
-
 def torch_branched(c: Call) -> str:
     """One of several functions, which the host chooses."""
     branches = listed([c.names.function(g) for g in c.p["branches"]])
@@ -377,9 +319,15 @@ def torch_holds(node: Node) -> bool:
     return not ((half and lacking) or (name in REAL_ALONE and any([d.kind == "c" for d in kinds])))
 
 
+IN_PLACE = {name: (f"{{0}}.{name}_({{1}})", f"{{1}}.{name}_({{0}})") for name in ("add", "mul")}
+IN_PLACE |= {name: (f"{{0}}.{name}_({{1}})",) for name in ("sub", "div")}
+IN_PLACE |= {name: (f"{{0}}.{name}_()",) for name in "neg exp log sqrt tanh sin cos".split()}
+
+
 TORCH = PythonTarget(
     name="torch",
     frees=True,
+    in_place=IN_PLACE,
     title="PyTorch",
     words=WORDS,
     imports=("import torch", "import scipy.linalg", "import scipy.special"),
@@ -395,7 +343,7 @@ TORCH = PythonTarget(
     convolved=torch_convolved,
     channels_last=True,
     patterns=(
-        (split_gradients_in, "split_among_equal({0}, {1}, {2}, {pattern.axes})"),
+        (split_gradients_in, "split_among_equal({0}, {1}, {2}, {pattern.axes}, {in_step})"),
         (finite_arrays_in, "all_finite({operands})"),
         (biased_products_in, "torch.addmm({0}, {1}, {2})"),
     ),

@@ -150,12 +150,17 @@ class PythonTarget:
     """Operations whose rules become functions of their own, since they are long."""
     frees: bool = False
     """True where each line runs by itself, so that an array is deleted after the last line that reads it."""
+    in_place: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """For operations, the spelling that writes over each operand, which a step does with arrays of its own."""
     convolved: Callable[[Call, ConvolvedProduct], str] | None = None
     """The spelling of a product with windows as a convolution of (source, other operand)."""
     has_convolution: Callable[[ConvolvedProduct], bool] = any_convolution
     """False for a convolution that the spelling does not hold for."""
     patterns: tuple[tuple[Callable[[Graph], Mapping[Node, Pattern]], str], ...] = ()
-    """Searches for operations with one spelling, by the last of them, and that spelling: {0}, {operands}, {pattern.axes}."""
+    """Searches for operations with one spelling, by the last of them, and that spelling.
+
+    It is text with {0}, {operands}, {pattern.axes} and {in_step}: True where nothing differentiates or batches it.
+    """
     updates: tuple[tuple[Callable[[Graph, Resident], Sequence[Update]], str], ...] = ()
     """Searches for updates in the memory of the state, and the functions of the support that make them."""
     channels_last: bool = False

@@ -140,17 +140,31 @@ def slice_by_slice(f, x, axes):
     return x
 
 
-def split_among_equal(x, y, gy, axes):
+def slices_along(x, axes):
+    """Views of an array, one for each place on axes of few elements."""
+    slices = [x]
+    for done, axis in enumerate(axes):
+        slices = [part for whole in slices for part in whole.unbind(axis - done)]
+    return slices
+
+
+def split_among_equal(x, y, gy, axes, in_step):
     """gy, split evenly among the elements of x along axes of few elements that are equal to y."""
+    if in_step and not torch.compiler.is_compiling():  # where nothing differentiates it, each element is written once
+        out = torch.empty(x.shape, dtype=x.dtype)
+        parts = slices_along(out, axes)
+        for part, to in zip(slices_along(x, axes), parts):
+            torch.eq(part, y, out=to)
+        share = gy * (1 / functools.reduce(torch.add, parts))
+        for part in parts:
+            part.mul_(share)
+        return out
     if axes[-1] < x.ndim - 1 and not torch.compiler.is_compiling():  # the last axis is one to run along
         for axis in axes:
             y, gy = y.unsqueeze(axis), gy.unsqueeze(axis)
         hit = (x == y).to(y.dtype)
         return hit * (gy * (1 / slice_by_slice(torch.add, hit, axes).reshape(gy.shape)))
-    slices = [x]
-    for done, axis in enumerate(axes):
-        slices = [part for whole in slices for part in whole.unbind(axis - done)]
-    hits = [part == y for part in slices]
+    hits = [part == y for part in slices_along(x, axes)]
     share = gy * (1 / functools.reduce(torch.add, [hit.to(y.dtype) for hit in hits]))
     parts = [share * hit for hit in hits]
     for done, axis in reversed(list(enumerate(axes))):
@@ -168,6 +182,8 @@ def share_of_larger(x, y):
 
 def all_finite(*xs):
     """True where all elements of arrays are finite: the least and the largest are NaN where one of them is."""
+    if torch.compiler.is_compiling():  # a reduction beside what makes each array
+        return functools.reduce(torch.logical_and, [torch.isfinite(x).all() for x in xs])
     small = [x.reshape(-1) for x in xs if x.numel() <= 1024]
     joined = [torch.cat(small)] if small else []
     ends = [end for x in (*[x for x in xs if x.numel() > 1024], *joined) for end in torch.aminmax(x)]
