@@ -1,8 +1,8 @@
-"""Memory of values in libraries that return views: which ones surely have their own, and what lies in that of others."""
+"""Memory of values in libraries that return views: which surely have their own, and what lies where."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 
 from wholestep.export.split_gradients import has_short_axes
 from wholestep.ir.graph import Graph, Node, Value
@@ -29,8 +29,7 @@ def lying_in(values: Sequence[Value]) -> set[Value]:
     return found
 
 
-def values_apart(graph: Graph, inner: Set[Node]) -> set[Value]:
-    """The values of a graph that nothing but themselves lies in; inner operations are not printed."""
-    seen = {v for node in graph.nodes if node not in inner and not has_own_memory(node) for v in node.inputs}
-    made = {v for node in graph.nodes if node not in inner and has_own_memory(node) for v in node.outputs}
-    return made - seen - {*graph.outputs}
+def values_apart(graph: Graph, printed: Sequence[Node]) -> set[Value]:
+    """The values that operations of a graph make, in whose memory nothing lies but themselves."""
+    seen = {v for node in printed if not has_own_memory(node) for v in node.inputs}
+    return {v for node in printed if has_own_memory(node) for v in node.outputs} - seen - {*graph.outputs}

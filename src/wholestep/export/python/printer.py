@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from wholestep.dims import Dim, names
 from wholestep.errors import UnsupportedError, Where, line_of
+from wholestep.export.biased_products import biased_convolutions_in
 from wholestep.export.channels_last import channels_last
 from wholestep.export.convolutions import ConvolvedProduct, convolutions_in, nodes_beside
 from wholestep.export.core import export_core, symbolic_sizes_refused
@@ -103,8 +104,9 @@ class FunctionPrinter:
             node: (pattern, text) for find, text in self.target.patterns for node, pattern in find(graph).items()
         }
         self.updates = [(each, word) for find, word in self.target.updates for each in find(graph, resident)]
-        self.inner = frozenset[Node]().union(*[each.inner for each, _ in (*self.patterns.values(), *self.updates)])
-        self.apart = values_apart(graph, self.inner) if resident else set[Value]()
+        self.biased = biased_convolutions_in(graph, self.convolutions) if self.target.adds_bias else {}
+        self.apart = set[Value]()
+        """The values that a step may write over, since nothing else lies in their memory."""
         self.again: dict[str, list[tuple[str, str]]] = {}
         """For a line the names that it may write its result over, and how it does; only a step's own arrays are."""
         self.count = 0
@@ -115,7 +117,12 @@ class FunctionPrinter:
         lines: list[str] = []
         read: dict[Node, tuple[Value, ...]] = {node: c.operands for node, c in self.convolutions.items()}
         read |= {node: pattern.operands for node, (pattern, _) in self.patterns.items()}
-        for node in nodes_beside(self.before_updates(), read, self.inner):
+        read |= {node: (*self.convolutions[b.product].operands, b.bias) for node, b in self.biased.items()}
+        joined = (*[each for each, _ in (*self.patterns.values(), *self.updates)], *self.biased.values())
+        inner = frozenset[Node]().union(*[each.inner for each in joined])
+        nodes = nodes_beside(self.before_updates(), read, inner)
+        self.apart = values_apart(self.graph, nodes) if self.resident else self.apart
+        for node in nodes:
             with symbolic_sizes_refused(self.target.name, node.op.name, node.where):
                 lines += self.lines(node)
         lines += [self.update(*each) for each in self.updates]  # last, since they write what others read
@@ -156,6 +163,8 @@ class FunctionPrinter:
             return []
         if isinstance(node.op, Broadcast):
             return self.broadcast(node)
+        if node in self.biased:
+            return self.convolution(node, self.convolutions[self.biased[node].product], self.biased[node].bias)
         if node in self.convolutions:
             return self.convolution(node, self.convolutions[node])
         if node in self.patterns:
@@ -183,10 +192,10 @@ class FunctionPrinter:
                 found.append((call.a[i], text.format(*call.a)))
         return found
 
-    def convolution(self, node: Node, c: ConvolvedProduct) -> list[str]:
-        """A product with windows as a convolution."""
+    def convolution(self, node: Node, c: ConvolvedProduct, *bias: Value) -> list[str]:
+        """A product with windows as a convolution, with what is added to its channels."""
         assert self.target.convolved is not None
-        call = Call(self.printer, self.target, node, [self.whole(c.source), self.whole(c.other)])
+        call = Call(self.printer, self.target, node, [self.whole(v) for v in (*c.operands, *bias)])
         text = self.target.convolved(call, c)
         return [f"{self.new_name(node.outputs[0], call.out.shape)} = {text}{self.remark(node.where)}"]
 

@@ -341,6 +341,7 @@ TORCH = PythonTarget(
     ),
     outlined=frozenset(("random_bits", "random_blocks")),
     convolved=torch_convolved,
+    adds_bias=True,
     channels_last=True,
     patterns=(
         (split_gradients_in, "split_among_equal({0}, {1}, {2}, {pattern.axes}, {in_step})"),

@@ -53,8 +53,9 @@ def torch_convolved(call: Call, c: ConvolvedProduct) -> str:
         )  # fmt: skip
     images = torch_images(c, images_as_text(call, c))
     if {*c.gaps} == {1}:
+        bias = call.a[2] if len(call.a) > 2 else "None"
         rest = f"{c.strides}, {padding}, {c.dilations}, False, {(0,) * k}, {groups}"
-        return result_as_text(call, c, f"torch.convolution({images}, {kernels_as_text(call, c)}, None, {rest})")
+        return result_as_text(call, c, f"torch.convolution({images}, {kernels_as_text(call, c)}, {bias}, {rest})")
     around, more = torch_transposed(c)
     kernel = f"torch.flip({kernels_as_text(call, c, turned=True)}, {tuple(range(2, k + 2))})"
     rest = f"{c.gaps}, {around}, {c.dilations}, True, {more}, {groups}"

@@ -163,6 +163,8 @@ class PythonTarget:
     """
     updates: tuple[tuple[Callable[[Graph, Resident], Sequence[Update]], str], ...] = ()
     """Searches for updates in the memory of the state, and the functions of the support that make them."""
+    adds_bias: bool = False
+    """True where a convolution adds a third operand to its channels."""
     channels_last: bool = False
     """True where convolutions, and what is between them, are fastest with the channels of images last."""
     holds: Callable[[Node], bool] = anywhere
