@@ -67,7 +67,7 @@ def sums_with_bias(graph: Graph) -> Iterator[tuple[Node, BiasedProduct]]:
             made, row = node_of(product, "contract"), node_of(repeated, "broadcast")
             if made is None or row is None or product.dtype.name not in ("float32", "float64"):
                 continue
-            axes, bias = row.params["axes"], row.inputs[0]
+            axes, bias, (x, w) = row.params["axes"], row.inputs[0], made.inputs
             if count[product] == 1 and len(axes) == 1 and bias.shape == (product.shape[axes[0]],):
-                yield node, BiasedProduct(made, bias, axes[0], *made.inputs, frozenset((made, row)))
+                yield node, BiasedProduct(made, bias, axes[0], x, w, frozenset((made, row)))
                 break

@@ -174,7 +174,7 @@ class FunctionPrinter:
         if node.op.thin:
             shape = joined_thin_shapes([self.shape(v) for v in node.inputs])
         names = [self.new_name(v, shape if node.op.thin else v.type.shape) for v in node.outputs]
-        call = Call(self.printer, self.target, node, operands)
+        call = Call(self.printer, self.target, node, operands, bool(self.resident))
         word = self.target.words[node.op.name]
         text = word.format(*operands, **call.p) if isinstance(word, str) else word(call)
         left = ", ".join(names) + ("," if node.op.multiple and len(names) == 1 else "")

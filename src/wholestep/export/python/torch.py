@@ -152,10 +152,13 @@ def torch_counted(c: Call) -> str:
 
 
 def torch_bounded(function: str, by_number: str) -> Spelling:
-    """The larger or the smaller of two; beside a number by a function that makes no array of it."""
+    """The larger or the smaller of two; beside a number by a function that makes no array of it.
+
+    That one has another derivative where both are equal, so that it stands where nothing differentiates it.
+    """
 
     def spelling(c: Call) -> str:
-        for x, number in ((0, 1), (1, 0)):
+        for x, number in ((0, 1), (1, 0)) if c.in_step else ():
             if c.numbers[number] is not None and c.numbers[x] is None and c.out.dtype.kind == "f":
                 return f"torch.{by_number}({c.a[x]}, {c.numbers[number]})"
         return f"torch.{function}({c.a[0]}, {c.a[1]})"
@@ -319,7 +322,9 @@ def torch_holds(node: Node) -> bool:
     return not ((half and lacking) or (name in REAL_ALONE and any([d.kind == "c" for d in kinds])))
 
 
-IN_PLACE = {name: (f"{{0}}.{name}_({{1}})", f"{{1}}.{name}_({{0}})") for name in ("add", "mul")}
+IN_PLACE: dict[str, tuple[str, ...]] = {
+    name: (f"{{0}}.{name}_({{1}})", f"{{1}}.{name}_({{0}})") for name in ("add", "mul")
+}
 IN_PLACE |= {name: (f"{{0}}.{name}_({{1}})",) for name in ("sub", "div")}
 IN_PLACE |= {name: (f"{{0}}.{name}_()",) for name in "neg exp log sqrt tanh sin cos".split()}
 

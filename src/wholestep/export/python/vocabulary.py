@@ -46,10 +46,15 @@ class PrintedNames(Protocol):
 
 
 class Call:
-    """One operation to be spelled: the expressions of its operands, its parameters and its types."""
+    """One operation to be spelled: the expressions of its operands, its parameters and its types.
 
-    def __init__(self, names: PrintedNames, target: PythonTarget, node: Node, operands: Sequence[str]) -> None:
-        self.names, self.target = names, target
+    `in_step` is True where nothing differentiates or batches what is printed.
+    """
+
+    def __init__(
+        self, names: PrintedNames, target: PythonTarget, node: Node, operands: Sequence[str], in_step: bool = False
+    ) -> None:
+        self.names, self.target, self.in_step = names, target, in_step
         self.a = tuple(operands)
         known = [number_of(v) for v in node.inputs]
         self.numbers = tuple([None if x is None else literal(x) for x in known])

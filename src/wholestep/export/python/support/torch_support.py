@@ -175,7 +175,7 @@ def split_among_equal(x, y, gy, axes, in_step):
 
 def share_of_larger(x, y):
     """1 where x is larger, 1/2 where both are equal, else 0, NaN for NaN; one of them is a finite number."""
-    d = x if isinstance(y, (int, float)) and y == 0 else x - y
+    d = (x if isinstance(y, (int, float)) and y == 0 else x - y).detach()  # its derivative is 0
     most = 1 / torch.finfo(d.dtype).tiny  # twice this times any number but 0 is beyond 1/2
     return (d * most).mul_(most).clamp_(-0.5, 0.5).add_(0.5)
 
