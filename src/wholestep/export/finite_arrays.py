@@ -1,4 +1,4 @@
-"""Tests that all elements of an array are finite: all(isfinite(x)), which its least and largest element answer."""
+"""Tests that all elements of arrays are finite: all(isfinite(x)) & …, which their least and largest elements answer."""
 
 from __future__ import annotations
 
@@ -8,27 +8,50 @@ from wholestep.export.split_gradients import node_of
 from wholestep.ir.graph import Graph, Node, Value
 
 
-class FiniteArray(NamedTuple):
-    """A test of a whole array: the array, and the operation that tests its elements."""
+class FiniteArrays(NamedTuple):
+    """A test of whole arrays of one dtype: the arrays, and the operations that test them one by one."""
 
-    x: Value
+    operands: tuple[Value, ...]
+    """The arrays that it reads."""
     inner: frozenset[Node]
     """The operations that nothing needs where the test is one."""
 
-    @property
-    def operands(self) -> tuple[Value, ...]:
-        """The array that it reads."""
-        return (self.x,)
 
-
-def finite_arrays_in(graph: Graph) -> dict[Node, FiniteArray]:
-    """The reductions of a graph that test whole arrays, of float32 or float64 and not empty."""
-    found = {}
+def finite_arrays_in(graph: Graph) -> dict[Node, FiniteArrays]:
+    """The tests of whole arrays in a graph, of float32 or float64 and not empty, those that `&` joins as one."""
+    found: dict[Node, FiniteArrays] = {}
     for node in graph.nodes:
-        tested = node_of(node.inputs[0], "isfinite") if node.op.name == "all" else None
-        if tested is not None and 0 < tested.outputs[0].ndim == len(node.params["axes"]):
-            (x,) = tested.inputs
-            known = all([isinstance(n, int) and n > 0 for n in x.shape])
-            if known and x.dtype.kind == "f" and x.dtype.itemsize > 2:
-                found[node] = FiniteArray(x, frozenset((tested,)))
+        parts = [found.get(v.node) or tested_number(v) for v in node.inputs if v.node is not None]
+        if node.op.name == "all":
+            tested = tested_array(node)
+            if tested is not None:
+                found[node] = tested
+        elif node.op.name == "bitwise_and" and len(parts) == 2 and None not in parts:
+            a, b = parts
+            assert a is not None and b is not None
+            if a.operands[0].dtype == b.operands[0].dtype:
+                joined = frozenset([v.node for v in node.inputs if v.node is not None])
+                found[node] = FiniteArrays((*a.operands, *b.operands), a.inner | b.inner | joined)
     return found
+
+
+def tested_array(node: Node) -> FiniteArrays | None:
+    """The test of a whole array that a reduction is; None for another one."""
+    tested = node_of(node.inputs[0], "isfinite")
+    if tested is None or not 0 < tested.outputs[0].ndim == len(node.params["axes"]):
+        return None
+    return FiniteArrays(tested.inputs, frozenset((tested,))) if is_testable(tested.inputs[0]) else None
+
+
+def tested_number(v: Value) -> FiniteArrays | None:
+    """The test of a value without axes; None for another value."""
+    tested = node_of(v, "isfinite")
+    if tested is None or v.ndim or not is_testable(tested.inputs[0]):
+        return None
+    return FiniteArrays(tested.inputs, frozenset((tested,)))
+
+
+def is_testable(x: Value) -> bool:
+    """True for float32 and float64 of a shape that is known and not empty."""
+    known = all([isinstance(n, int) and n > 0 for n in x.shape])
+    return known and x.dtype.kind == "f" and x.dtype.itemsize > 2

@@ -91,7 +91,7 @@ def python_source(target: PythonTarget, programs: Sequence[ExportedProgram], pat
     """The file of programs on one state, the step first, or of a function without state."""
     alone = not any([program.resident for program in programs])
     names = ["step" if program.resident else name_in_file(program.name, target, alone) for program in programs]
-    graphs = [(f"{name}_program", program.graph) for name, program in zip(names, programs, strict=True)]
+    graphs = [(f"{name}_program", each.graph, each.resident) for name, each in zip(names, programs, strict=True)]
     functions, constants = printed_functions(target, graphs)
     body = "\n\n\n".join(
         [functions, *[function_of_dictionaries(n, p, target, alone) for n, p in zip(names, programs, strict=True)]]

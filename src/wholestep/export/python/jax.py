@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from wholestep.export.convolutions import ConvolvedProduct
+from wholestep.export.finite_arrays import finite_arrays_in
 from wholestep.export.python.convolutions import images_as_text, kernels_as_text, named_axes, result_as_text
 from wholestep.export.python.vocabulary import (
     INFIX,
@@ -252,6 +253,7 @@ JAX = PythonTarget(
     ),
     outlined=frozenset(("random_bits", "random_blocks")),
     setup='\n\njax.config.update("jax_enable_x64", True)  # counters are 64-bit integers',
+    patterns=((finite_arrays_in, "all_finite({operands})"),),
     convolved=jax_convolved,
     has_convolution=jax_convolves,
     channels_last=True,

@@ -12,13 +12,17 @@ from collections.abc import Sequence
 
 from wholestep.dims import Dim, names
 from wholestep.errors import UnsupportedError, Where, line_of
+from wholestep.export.biased_products import biased_convolutions_in
 from wholestep.export.channels_last import channels_last
 from wholestep.export.convolutions import ConvolvedProduct, convolutions_in, nodes_beside
 from wholestep.export.core import export_core, symbolic_sizes_refused
+from wholestep.export.own_memory import values_apart
 from wholestep.export.python.vocabulary import (
     Call,
     Pattern,
     PythonTarget,
+    Resident,
+    Update,
     joined_thin_shapes,
     listed,
     literal,
@@ -58,11 +62,12 @@ class GraphPrinter:
         self.constants: list[NDArray] = []
         self.named: dict[Graph, str] = {}
 
-    def program(self, graph: Graph, name: str) -> None:
-        """Print a graph, lowered to the words of the target, as a function of this name."""
+    def program(self, graph: Graph, name: str, resident: Resident = ()) -> None:
+        """Print a graph, lowered to the words of the target, as a function of this name, which may write its state."""
         sizes = {known: Dim(f"n{i}") for i, known in enumerate(sorted(all_names(graph)))}
         core = export_core(graph_at(graph, sizes) if sizes else graph, self.target)
-        self.print(channels_last(core, self.target.has_convolution) if self.target.channels_last else core, name)
+        core = channels_last(core, self.target.has_convolution) if self.target.channels_last else core
+        self.functions.append(FunctionPrinter(self, core, resident).source(name))
 
     def constant(self, value: NDArray) -> str:
         """An array that the program holds; the same one is held once."""
@@ -87,8 +92,8 @@ class GraphPrinter:
 class FunctionPrinter:
     """The walk over one graph."""
 
-    def __init__(self, printer: GraphPrinter, graph: Graph) -> None:
-        self.printer, self.target, self.graph = printer, printer.target, graph
+    def __init__(self, printer: GraphPrinter, graph: Graph, resident: Resident = ()) -> None:
+        self.printer, self.target, self.graph, self.resident = printer, printer.target, graph, tuple(resident)
         self.env: dict[Value, PrintedValue] = {}
         for i, v in enumerate(graph.inputs):
             self.env[v] = PrintedValue(f"x{i}", v.type.shape)
@@ -98,6 +103,12 @@ class FunctionPrinter:
         self.patterns = {
             node: (pattern, text) for find, text in self.target.patterns for node, pattern in find(graph).items()
         }
+        self.updates = [(each, word) for find, word in self.target.updates for each in find(graph, resident)]
+        self.biased = biased_convolutions_in(graph, self.convolutions) if self.target.adds_bias else {}
+        self.apart = set[Value]()
+        """The values that a step may write over, since nothing else lies in their memory."""
+        self.again: dict[str, list[tuple[str, str]]] = {}
+        """For a line the names that it may write its result over, and how it does; only a step's own arrays are."""
         self.count = 0
         self.last: tuple[str, int] = ("", 0)
 
@@ -106,10 +117,15 @@ class FunctionPrinter:
         lines: list[str] = []
         read: dict[Node, tuple[Value, ...]] = {node: c.operands for node, c in self.convolutions.items()}
         read |= {node: pattern.operands for node, (pattern, _) in self.patterns.items()}
-        inner = frozenset[Node]().union(*[pattern.inner for pattern, _ in self.patterns.values()])
-        for node in nodes_beside(self.graph, read, inner):
+        read |= {node: (*self.convolutions[b.product].operands, b.bias) for node, b in self.biased.items()}
+        joined = (*[each for each, _ in (*self.patterns.values(), *self.updates)], *self.biased.values())
+        inner = frozenset[Node]().union(*[each.inner for each in joined])
+        nodes = nodes_beside(self.before_updates(), read, inner)
+        self.apart = values_apart(self.graph, nodes) if self.resident else self.apart
+        for node in nodes:
             with symbolic_sizes_refused(self.target.name, node.op.name, node.where):
                 lines += self.lines(node)
+        lines += [self.update(*each) for each in self.updates]  # last, since they write what others read
         head = f"def {name}({', '.join([self.env[v].text for v in self.graph.inputs])}):"
         outputs = listed([self.whole(v) for v in self.graph.outputs])
         if self.target.frees:
@@ -126,7 +142,8 @@ class FunctionPrinter:
                 ends.setdefault(i, []).append(name)
         found = []
         for i, line in enumerate(lines):
-            found += [line, *([f"del {', '.join(ends[i])}"] if i in ends else [])]
+            over = [text for name, text in self.again.get(line, ()) if name in ends.get(i, ())]
+            found += [over[0] if over else line, *([f"del {', '.join(ends[i])}"] if i in ends else [])]
         return found
 
     def sizes(self) -> list[str]:
@@ -146,6 +163,8 @@ class FunctionPrinter:
             return []
         if isinstance(node.op, Broadcast):
             return self.broadcast(node)
+        if node in self.biased:
+            return self.convolution(node, self.convolutions[self.biased[node].product], self.biased[node].bias)
         if node in self.convolutions:
             return self.convolution(node, self.convolutions[node])
         if node in self.patterns:
@@ -155,23 +174,51 @@ class FunctionPrinter:
         if node.op.thin:
             shape = joined_thin_shapes([self.shape(v) for v in node.inputs])
         names = [self.new_name(v, shape if node.op.thin else v.type.shape) for v in node.outputs]
-        call = Call(self.printer, self.target, node, operands)
+        call = Call(self.printer, self.target, node, operands, bool(self.resident))
         word = self.target.words[node.op.name]
         text = word.format(*operands, **call.p) if isinstance(word, str) else word(call)
         left = ", ".join(names) + ("," if node.op.multiple and len(names) == 1 else "")
-        return [f"{left} = {text}{self.remark(node.where)}"]
+        remark = self.remark(node.where)
+        line = f"{left} = {text}{remark}"
+        self.again[line] = [(v, f"{left} = {text}{remark}") for v, text in self.in_place(node, call, shape)]
+        return [line]
 
-    def convolution(self, node: Node, c: ConvolvedProduct) -> list[str]:
-        """A product with windows as a convolution."""
+    def in_place(self, node: Node, call: Call, shape: tuple[int, ...]) -> list[tuple[str, str]]:
+        """The operands that an operation may write its result over where nothing reads them later, and its words."""
+        found = []
+        for i, text in enumerate(self.target.in_place.get(node.op.name, ())):
+            v = node.inputs[i]
+            if v in self.apart and v.type == node.outputs[0].type and self.shape(v) == shape:
+                found.append((call.a[i], text.format(*call.a)))
+        return found
+
+    def convolution(self, node: Node, c: ConvolvedProduct, *bias: Value) -> list[str]:
+        """A product with windows as a convolution, with what is added to its channels."""
         assert self.target.convolved is not None
-        call = Call(self.printer, self.target, node, [self.whole(c.source), self.whole(c.other)])
+        call = Call(self.printer, self.target, node, [self.whole(v) for v in (*c.operands, *bias)])
         text = self.target.convolved(call, c)
         return [f"{self.new_name(node.outputs[0], call.out.shape)} = {text}{self.remark(node.where)}"]
 
     def pattern(self, node: Node, pattern: Pattern, text: str) -> list[str]:
         """Several operations by one spelling."""
-        text = text.format(*[self.whole(v) for v in pattern.operands], pattern=pattern)
+        operands = [self.whole(v) for v in pattern.operands]
+        told = {"operands": ", ".join(operands), "pattern": pattern, "in_step": bool(self.resident)}
+        text = text.format(*operands, **told)
         return [f"{self.new_name(node.outputs[0], node.outputs[0].type.shape)} = {text}{self.remark(node.where)}"]
+
+    def before_updates(self) -> Graph:
+        """The graph whose outputs are what updates read in the place of what they make."""
+        made = {v for each, _ in self.updates for v in each.outputs}
+        outputs = [v for v in self.graph.outputs if v not in made]
+        outputs += [v for each, _ in self.updates for v in each.operands]
+        return Graph(self.graph.inputs, self.graph.nodes, tuple(outputs)) if made else self.graph
+
+    def update(self, update: Update, word: str) -> str:
+        """The line that replaces a part of the state."""
+        columns = [listed([self.whole(v) for v in column]) for column in update.columns]
+        numbers = ["None" if v is None else self.whole(v) for v in update.numbers]
+        names = [self.new_name(v, v.type.shape) for v in update.outputs]
+        return f"{', '.join(names)} = {word}({', '.join([*columns, *numbers])})"
 
     def broadcast(self, node: Node) -> list[str]:
         """A broadcast as the axes of size 1 that it adds; it is repeated where it is used whole."""
@@ -234,9 +281,12 @@ class FunctionPrinter:
         return f"  # {ascii(place[0])[1:-1]}:{line}"
 
 
-def printed_functions(target: PythonTarget, graphs: Sequence[tuple[str, Graph]]) -> tuple[str, list[NDArray]]:
-    """The functions of graphs, by their names, as source, and the arrays that it reads from `CONSTANTS`."""
+def printed_functions(target: PythonTarget, graphs: Sequence[tuple[str, Graph, Resident]]) -> tuple[str, list[NDArray]]:
+    """The functions of graphs, by their names, as source, and the arrays that it reads from `CONSTANTS`.
+
+    The pairs of `resident` are inputs that a function may write the outputs beside them to.
+    """
     printer = GraphPrinter(target)
-    for name, graph in graphs:
-        printer.program(graph, name)
+    for name, graph, resident in graphs:
+        printer.program(graph, name, resident)
     return "\n\n\n".join(printer.functions), printer.constants

@@ -33,7 +33,7 @@ def executed(graph: Graph, target: PythonTarget) -> Callable[..., tuple[Any, ...
 
 def function_source(graph: Graph, target: PythonTarget) -> tuple[str, Sequence[NDArray]]:
     """The text of a graph, and the arrays that it holds."""
-    functions, constants = printed_functions(target, [(PROGRAM, graph)])
+    functions, constants = printed_functions(target, [(PROGRAM, graph, ())])
     support = support_text(target.support, functions)
     head = imports_text(target, f"{support}{functions}", setup=False)
     return "\n\n\n".join([head, support, functions]), constants

@@ -7,22 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from wholestep.export.convolutions import ConvolvedProduct
+from wholestep.export.adam_updates import adam_updates_in
+from wholestep.export.biased_products import biased_products_in
 from wholestep.export.finite_arrays import finite_arrays_in
-from wholestep.export.python.convolutions import (
-    images_as_text,
-    kernels_as_text,
-    other_as_text,
-    result_as_text,
-    source_as_text,
-)
+from wholestep.export.python.torch_products import torch_contracted, torch_convolved, torch_convolves
 from wholestep.export.python.vocabulary import (
     INFIX,
     Call,
     PythonTarget,
     Role,
     Spelling,
-    as_matrix_product,
     front_order,
     host_words,
     is_half,
@@ -150,8 +144,32 @@ def torch_held(c: Call) -> str:
 def torch_counted(c: Call) -> str:
     """0, 1, 2, … along an axis."""
     axis, shape = c.p["axis"], c.out.shape
-    thin = tuple([-1 if i == axis else 1 for i in range(len(shape))])
-    return f"torch.arange({shape[axis]}).to({c.dtype}).reshape({thin}).expand({shape})"
+    thin = tuple([n if i == axis else 1 for i, n in enumerate(shape)])
+    told = f", dtype={c.dtype})" if c.out.dtype.name in ("int32", "float32", "float64") else f").to({c.dtype})"
+    text = f"torch.arange({shape[axis]}{')' if c.out.dtype.name == 'int64' else told}"
+    text = text if len(shape) == 1 else f"{text}.reshape({thin})"
+    return text if thin == shape else f"{text}.expand({shape})"
+
+
+def torch_bounded(function: str, by_number: str) -> Spelling:
+    """The larger or the smaller of two; beside a number by a function that makes no array of it.
+
+    That one has another derivative where both are equal, so that it stands where nothing differentiates it.
+    """
+
+    def spelling(c: Call) -> str:
+        for x, number in ((0, 1), (1, 0)) if c.in_step else ():
+            if c.numbers[number] is not None and c.numbers[x] is None and c.out.dtype.kind == "f":
+                return f"torch.{by_number}({c.a[x]}, {c.numbers[number]})"
+        return f"torch.{function}({c.a[0]}, {c.a[1]})"
+
+    return spelling
+
+
+def torch_divided(c: Call) -> str:
+    """A quotient, of 1 by a function that makes no array of it."""
+    one = c.numbers[0] == "1" and c.numbers[1] is None and c.out.dtype.kind == "f"
+    return f"torch.reciprocal({c.a[1]})" if one else f"{c.a[0]} / {c.a[1]}"
 
 
 def torch_fourier(c: Call) -> str:
@@ -177,56 +195,6 @@ def torch_scanned(c: Call) -> str:
     kinds = c.outs[c.p["sizes"][1] :]
     empty = [f"torch.empty({t.shape}, dtype={c.target.dtype(t.dtype)})" for t in kinds]
     return over_rows(c, listed(empty) if not c.p["length"] else "()")
-
-
-def torch_contracted(c: Call) -> str:
-    """A product: of two matrices by `@`, which costs less to call than `einsum`."""
-    return as_matrix_product(c, ".mT") or f"torch.einsum({c.p['spec']!r}, {c.a[0]}, {c.a[1]})"
-
-
-def torch_convolved(call: Call, c: ConvolvedProduct) -> str:
-    """A convolution, one of an array with zeros between its elements, or the gradient of a kernel."""
-    padding, groups, k = c.before, c.count(c.groups), len(c.kernel)
-    if c.of_kernel:
-        shape = (c.count((*c.groups, *c.features)), c.count(c.rows), *c.shape(c.places))
-        gradient = other_as_text(call, c, c.channels, (*c.groups, *c.features))
-        image = torch_images(c, source_as_text(call, c, c.channels, (*c.groups, *c.rows)))
-        return result_as_text(
-            call, c, f"kernel_gradient({image}, {gradient}, {shape}, "
-            f"{c.dilations}, {padding}, {c.strides}, {groups})", rows_first=False
-        )  # fmt: skip
-    images = torch_images(c, images_as_text(call, c))
-    if {*c.gaps} == {1}:
-        rest = f"{c.strides}, {padding}, {c.dilations}, False, {(0,) * k}, {groups}"
-        return result_as_text(call, c, f"torch.convolution({images}, {kernels_as_text(call, c)}, None, {rest})")
-    around, more = torch_transposed(c)
-    kernel = f"torch.flip({kernels_as_text(call, c, turned=True)}, {tuple(range(2, k + 2))})"
-    rest = f"{c.gaps}, {around}, {c.dilations}, True, {more}, {groups}"
-    return result_as_text(call, c, f"torch.convolution({images}, {kernel}, None, {rest})")
-
-
-def torch_images(c: ConvolvedProduct, text: str) -> str:
-    """Images with their channels last in memory where the results have theirs, which lie as the images do."""
-    return f"with_channels_last({text})" if c.is_plain and len(c.kernel) in (2, 3) else text
-
-
-def torch_transposed(c: ConvolvedProduct) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The padding of a transposed convolution, which is cut off, and what it has more at the end."""
-    spans = [(c.sizes[q] - 1) * d for q, d in zip(c.kernel, c.dilations, strict=True)]
-    around = [span - n for span, n in zip(spans, c.before, strict=True)]
-    return tuple(around), tuple([a - b for a, b in zip(c.exact_after, c.before, strict=True)])
-
-
-def torch_convolves(c: ConvolvedProduct) -> bool:
-    """True for dtypes and padding that torch's convolutions have: as much on both sides, or less cut off behind."""
-    if c.source.dtype.name not in ("float32", "float64"):
-        return False
-    if {*c.gaps} == {1}:
-        return c.before == c.after and min(c.before) >= 0
-    around, more = torch_transposed(c)
-    larger = zip(more, c.gaps, c.dilations, strict=True)
-    whole = not c.of_kernel and {*c.strides} == {1} and min(around) >= 0
-    return whole and all([0 <= n < max(gap, d) for n, gap, d in larger])
 
 
 def torch_branched(c: Call) -> str:
@@ -266,6 +234,9 @@ WORDS: dict[str, Spelling] = {
     **{name: f"torch.special.modified_bessel_{name}({{0}})" for name in ("k0", "k1")},
     **{f"{name}e": f"torch.special.scaled_modified_bessel_{name}({{0}})" for name in ("k0", "k1")},
     **{name: f"{{0}} {sign} {{1}}" for name, sign in INFIX_AND_SHIFTS.items()},
+    "maximum": torch_bounded("maximum", "clamp_min"),
+    "minimum": torch_bounded("minimum", "clamp_max"),
+    "div": torch_divided,
     "neg": "-{0}",
     "bitwise_not": "~{0}",
     "rint": "torch.round({0})",
@@ -351,9 +322,17 @@ def torch_holds(node: Node) -> bool:
     return not ((half and lacking) or (name in REAL_ALONE and any([d.kind == "c" for d in kinds])))
 
 
+IN_PLACE: dict[str, tuple[str, ...]] = {
+    name: (f"{{0}}.{name}_({{1}})", f"{{1}}.{name}_({{0}})") for name in ("add", "mul")
+}
+IN_PLACE |= {name: (f"{{0}}.{name}_({{1}})",) for name in ("sub", "div")}
+IN_PLACE |= {name: (f"{{0}}.{name}_()",) for name in "neg exp log sqrt tanh sin cos".split()}
+
+
 TORCH = PythonTarget(
     name="torch",
     frees=True,
+    in_place=IN_PLACE,
     title="PyTorch",
     words=WORDS,
     imports=("import torch", "import scipy.linalg", "import scipy.special"),
@@ -367,11 +346,14 @@ TORCH = PythonTarget(
     ),
     outlined=frozenset(("random_bits", "random_blocks")),
     convolved=torch_convolved,
+    adds_bias=True,
     channels_last=True,
     patterns=(
-        (split_gradients_in, "split_among_equal({0}, {1}, {2}, {pattern.axes})"),
-        (finite_arrays_in, "is_finite_array({0})"),
+        (split_gradients_in, "split_among_equal({0}, {1}, {2}, {pattern.axes}, {in_step})"),
+        (finite_arrays_in, "all_finite({operands})"),
+        (biased_products_in, "torch.addmm({0}, {1}, {2})"),
     ),
+    updates=((adam_updates_in, "update_by_adam"),),
     has_convolution=torch_convolves,
     holds=torch_holds,
 )

@@ -19,7 +19,7 @@ from wholestep.ir.types import Type
 from wholestep.primitives.contraction import parts
 from wholestep.primitives.creation import cast
 from wholestep.primitives.elementwise import Elementwise
-from wholestep.primitives.family import REGISTRY
+from wholestep.primitives.family import REGISTRY, number_of
 from wholestep.primitives.functions import External
 
 INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "equal": "==", "not_equal": "!=", "less": "<"}
@@ -46,11 +46,19 @@ class PrintedNames(Protocol):
 
 
 class Call:
-    """One operation to be spelled: the expressions of its operands, its parameters and its types."""
+    """One operation to be spelled: the expressions of its operands, its parameters and its types.
 
-    def __init__(self, names: PrintedNames, target: PythonTarget, node: Node, operands: Sequence[str]) -> None:
-        self.names, self.target = names, target
+    `in_step` is True where nothing differentiates or batches what is printed.
+    """
+
+    def __init__(
+        self, names: PrintedNames, target: PythonTarget, node: Node, operands: Sequence[str], in_step: bool = False
+    ) -> None:
+        self.names, self.target, self.in_step = names, target, in_step
         self.a = tuple(operands)
+        known = [number_of(v) for v in node.inputs]
+        self.numbers = tuple([None if x is None else literal(x) for x in known])
+        """The operands that are one number everywhere, as Python writes it; None for the others."""
         self.p = {name: in_plain_numbers(value) for name, value in node.params.items()}
         self.types = node.types
         self.out: Type = node.outputs[0].type if node.outputs else node.types[0]
@@ -85,6 +93,24 @@ class Pattern(Protocol):
         """The operations that nothing else may need."""
 
 
+class Update(Pattern, Protocol):
+    """Operations of a step that replace a part of its state, and that a library has one spelling for."""
+
+    @property
+    def columns(self) -> tuple[tuple[Value, ...], ...]:
+        """The arrays that it reads, those of one kind together."""
+
+    @property
+    def numbers(self) -> tuple[Value | None, ...]:
+        """The numbers that it reads; None for one that there is not."""
+
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        """The arrays that it makes, which nothing but the end of the step reads."""
+
+
+Resident = Sequence[tuple[int, int]]
+"""Pairs of an input of the state and the output that replaces it."""
 Spelling = str | Callable[[Call], str]
 """An expression for an operation: text with {0}, {1} for operands and {name} for parameters, or a function."""
 
@@ -129,12 +155,21 @@ class PythonTarget:
     """Operations whose rules become functions of their own, since they are long."""
     frees: bool = False
     """True where each line runs by itself, so that an array is deleted after the last line that reads it."""
+    in_place: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """For operations, the spelling that writes over each operand, which a step does with arrays of its own."""
     convolved: Callable[[Call, ConvolvedProduct], str] | None = None
     """The spelling of a product with windows as a convolution of (source, other operand)."""
     has_convolution: Callable[[ConvolvedProduct], bool] = any_convolution
     """False for a convolution that the spelling does not hold for."""
     patterns: tuple[tuple[Callable[[Graph], Mapping[Node, Pattern]], str], ...] = ()
-    """Searches for operations with one spelling, by the last of them, and that spelling: {0}, {pattern.axes}."""
+    """Searches for operations with one spelling, by the last of them, and that spelling.
+
+    It is text with {0}, {operands}, {pattern.axes} and {in_step}: True where nothing differentiates or batches it.
+    """
+    updates: tuple[tuple[Callable[[Graph, Resident], Sequence[Update]], str], ...] = ()
+    """Searches for updates in the memory of the state, and the functions of the support that make them."""
+    adds_bias: bool = False
+    """True where a convolution adds a third operand to its channels."""
     channels_last: bool = False
     """True where convolutions, and what is between them, are fastest with the channels of images last."""
     holds: Callable[[Node], bool] = anywhere

@@ -44,6 +44,13 @@ def slice_by_slice(f, x, axes):
     return x
 
 
+def all_finite(*xs):
+    """True where all elements of arrays are finite; small ones are tested as one array."""
+    small = [x.reshape(-1) for x in xs if x.size <= 1024]
+    tested = [*[x for x in xs if x.size > 1024], *([jnp.concatenate(small)] if small else [])]
+    return functools.reduce(jnp.logical_and, [jnp.all(jnp.isfinite(x)) for x in tested])
+
+
 def sort_rows(x, axis):
     """Sorted values, and where each came from; equal ones stay in order."""
     order = jnp.argsort(x, axis=axis, stable=True)

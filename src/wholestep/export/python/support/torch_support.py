@@ -140,17 +140,31 @@ def slice_by_slice(f, x, axes):
     return x
 
 
-def split_among_equal(x, y, gy, axes):
+def slices_along(x, axes):
+    """Views of an array, one for each place on axes of few elements."""
+    slices = [x]
+    for done, axis in enumerate(axes):
+        slices = [part for whole in slices for part in whole.unbind(axis - done)]
+    return slices
+
+
+def split_among_equal(x, y, gy, axes, in_step):
     """gy, split evenly among the elements of x along axes of few elements that are equal to y."""
+    if in_step and not torch.compiler.is_compiling():  # where nothing differentiates it, each element is written once
+        out = torch.empty(x.shape, dtype=x.dtype)
+        parts = slices_along(out, axes)
+        for part, to in zip(slices_along(x, axes), parts):
+            torch.eq(part, y, out=to)
+        share = gy * (1 / functools.reduce(torch.add, parts))
+        for part in parts:
+            part.mul_(share)
+        return out
     if axes[-1] < x.ndim - 1 and not torch.compiler.is_compiling():  # the last axis is one to run along
         for axis in axes:
             y, gy = y.unsqueeze(axis), gy.unsqueeze(axis)
         hit = (x == y).to(y.dtype)
         return hit * (gy * (1 / slice_by_slice(torch.add, hit, axes).reshape(gy.shape)))
-    slices = [x]
-    for done, axis in enumerate(axes):
-        slices = [part for whole in slices for part in whole.unbind(axis - done)]
-    hits = [part == y for part in slices]
+    hits = [part == y for part in slices_along(x, axes)]
     share = gy * (1 / functools.reduce(torch.add, [hit.to(y.dtype) for hit in hits]))
     parts = [share * hit for hit in hits]
     for done, axis in reversed(list(enumerate(axes))):
@@ -161,14 +175,44 @@ def split_among_equal(x, y, gy, axes):
 
 def share_of_larger(x, y):
     """1 where x is larger, 1/2 where both are equal, else 0, NaN for NaN; one of them is a finite number."""
-    d = x if isinstance(y, (int, float)) and y == 0 else x - y
-    bounded = d.clamp(-1, 1)  # its difference from itself is 0, and NaN for NaN alone
-    return bounded.sub_(bounded).add_(torch.sign(d), alpha=0.5).add_(0.5)
+    d = (x if isinstance(y, (int, float)) and y == 0 else x - y).detach()  # its derivative is 0
+    most = 1 / torch.finfo(d.dtype).tiny  # twice this times any number but 0 is beyond 1/2
+    return (d * most).mul_(most).clamp_(-0.5, 0.5).add_(0.5)
 
 
-def is_finite_array(x):
-    """True where all elements are finite: the least and the largest are NaN where one of them is."""
-    return torch.isfinite(torch.stack(torch.aminmax(x))).all()
+def all_finite(*xs):
+    """True where all elements of arrays are finite: the least and the largest are NaN where one of them is."""
+    if torch.compiler.is_compiling():  # a reduction beside what makes each array
+        return functools.reduce(torch.logical_and, [torch.isfinite(x).all() for x in xs])
+    small = [x.reshape(-1) for x in xs if x.numel() <= 1024]
+    joined = [torch.cat(small)] if small else []
+    ends = [end for x in (*[x for x in xs if x.numel() > 1024], *joined) for end in torch.aminmax(x)]
+    return (torch.stack(ends).abs() < float("inf")).all()
+
+
+def update_by_adam(ps, gs, ms, vs, t, lr, b1, b2, eps, decay, skipped):
+    """Parameters and both means after an update of Adam, in the memory of those before it."""
+    if torch.compiler.is_compiling() or ps[0].device.type not in ("cpu", "cuda"):
+        return update_by_formula(ps, gs, ms, vs, t, lr, b1, b2, eps, decay, skipped)
+    ps, gs, ms, vs = ([x.contiguous() for x in xs] for xs in (ps, gs, ms, vs))
+    numbers = {"lr": float(lr), "beta1": float(b1), "beta2": float(b2), "eps": float(eps)}
+    numbers |= {"weight_decay": 0.0 if decay is None else float(decay), "amsgrad": False, "maximize": False}
+    found = None if skipped is None else skipped.to(torch.float32)
+    torch._fused_adamw_(ps, gs, ms, vs, [], [t.to(torch.float32)] * len(ps), found_inf=found, **numbers)
+    return (*ps, *ms, *vs)
+
+
+def update_by_formula(ps, gs, ms, vs, t, lr, b1, b2, eps, decay, skipped):
+    """An update of Adam, one operation after another."""
+    scales = (b1, 1 - b1, b2, 1 - b2, lr / (1 - b1**t), 1 / torch.sqrt(1 - b2**t), eps)
+    keep, take, keep2, take2, size, shrink, eps = [x.to(ps[0].dtype) for x in scales]
+    left = 1 if decay is None else (1 - lr * decay).to(ps[0].dtype)
+    for p, g, m, v in zip(ps, gs, ms, vs):
+        m1, v1 = keep * m + take * g, keep2 * v + take2 * (g * g)
+        p1 = (p if decay is None else p * left) - size * m1 / (torch.sqrt(v1) * shrink + eps)
+        for old, new in ((p, p1), (m, m1), (v, v1)):
+            old.copy_(new if skipped is None else torch.where(skipped, old, new))
+    return (*ps, *ms, *vs)
 
 
 def first_place(x, axis, largest):
