@@ -66,7 +66,7 @@ def same(found: dict[str, Any], wanted: dict[str, Any]) -> bool:
 
 
 def noisy(params: Any, batch: Any, *, key: Any) -> Any:
-    noise = ws.random.normal(key, batch["x"].shape, np.float32)
+    noise = ws.random.uniform(key, batch["x"].shape, np.float32, -1, 1)
     hidden = np.tanh((batch["x"] + noise) @ params["w"])
     return np.mean((ws.capture("hidden", hidden) - params["table"][batch["label"]]) ** 2)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from wholestep.backends.gpu.beside_kernels import BesideSection, KernelsBeside, sections_of
@@ -22,8 +22,7 @@ from wholestep.backends.gpu.short_integers import shorten_integers
 from wholestep.backends.gpu.vector_items import VectorItems, items_of_run
 from wholestep.errors import KernelError
 from wholestep.kernel.block_text import BlockText
-from wholestep.kernel.build import KernelBuilder
-from wholestep.kernel.lang import I32, Axis, Barrier, DType, Fold, Index, Kernel, Loop, Statement, Store, Var
+from wholestep.kernel.lang import I32, Axis, Barrier, Fold, Index, Kernel, Loop, Statement, Store, Var
 from wholestep.kernel.summation import is_float_sum, live_variables, sum_blocks
 from wholestep.kernel.workgroups import find_workgroup
 
@@ -129,21 +128,6 @@ def kernel_as_written(kernel: Kernel, language: KernelLanguage) -> Kernel:
     leave out."""
     short = shorten_integers(kernel) if language.short_integers else kernel
     return keep_roundings(short) if language.relaxed else short
-
-
-def write_scalar_code(code: Callable[..., Var], arity: int, dtype: DType, language: KernelLanguage) -> list[str]:
-    """The statements of a function of scalar code on operands x0, x1, ... of one dtype."""
-    b = KernelBuilder("scalar")
-    with b:
-        given = [b.load(b.buffer(f"x{i}", dtype, 1), Index()) for i in range(arity)]
-        found = code(*given)
-        b.store(b.buffer("y", dtype, 1, True), Index(), found)
-    kernel = b.kernel()
-    writer = GpuKernelWriter(kernel, language)
-    writer.names |= {x: f"x{i}" for i, x in enumerate(given)}
-    writer.body([s for s in kernel.body if isinstance(s, Var) and s.op != "load"])
-    writer.put(f"return {writer.names[found]};")
-    return writer.text()
 
 
 class GpuKernelWriter(BlockText):

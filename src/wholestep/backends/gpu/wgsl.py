@@ -15,8 +15,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from wholestep import dtypes
-from wholestep.backends.gpu.kernel_writer import write_scalar_code
 from wholestep.backends.gpu.language import GROUP, THREAD, KernelFrame, KernelLanguage
+from wholestep.backends.gpu.scalar_functions import write_scalar_code
 from wholestep.backends.gpu.wgsl_prelude import FUNCTIONS, MEMORY, called_functions
 from wholestep.errors import KernelError
 from wholestep.kernel.lang import Buffer, DType, Var
