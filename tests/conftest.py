@@ -5,8 +5,6 @@ import importlib
 import os
 import re
 import signal
-import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,12 +18,9 @@ os.environ.setdefault("WHOLESTEP_CACHE", "off")
 TOOLS = Path(__file__).parents[1] / "tools"
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(TOOLS))))
 
-# Where Python keeps no bytecode beside sources, each process that the tests start would compile all of them anew: two
-# thirds of what a short one takes. They share a folder of this run, which ends with it.
-if sys.dont_write_bytecode and "PYTHONPYCACHEPREFIX" not in os.environ:
-    BYTECODE = tempfile.TemporaryDirectory(prefix="bytecode-")
-    os.environ["PYTHONPYCACHEPREFIX"] = BYTECODE.name
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Without bytecode beside the sources each process that the tests start compiles all of them: two thirds of what a short
+# one takes.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Whatever an optimization cannot do is an error here, and not left out.
 os.environ.setdefault("WHOLESTEP_STRICT", "1")
