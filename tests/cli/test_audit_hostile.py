@@ -65,14 +65,17 @@ class AnyName:
         return "\0" not in name
 
 
-def test_names():
+def test_names(monkeypatch):
+    """Programs of 34 parameters: those of a hundred take longer than as many names in smaller ones."""
+    monkeypatch.setattr(names, "WIDE", 34)
     assert clean(names.audit(150, 1))["names"] >= 150
 
 
 def test_a_name_in_code_is_found(monkeypatch):
     code = names.code
+    monkeypatch.setattr(names, "WIDE", 12)
     monkeypatch.setattr(names, "code", lambda graph: (code(graph)[0] + graph.name, ""))
-    assert names.audit(100, 1)["failures"] == 1
+    assert names.audit(12, 1)["failures"] == 1
 
 
 def test_markup():
