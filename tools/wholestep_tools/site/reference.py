@@ -36,6 +36,7 @@ def pages() -> dict[str, str]:
     """The pages of the reference by their paths in the site."""
     found = entries()
     links = {entry.name: entry.link for entry in found}
+    links |= {name.replace("ws.random", "random"): link for name, link in links.items()}
     by_page: dict[str, list[Entry]] = {}
     for entry in found:
         by_page.setdefault(entry.page, []).append(entry)
@@ -77,9 +78,9 @@ def known(entry: Entry, links: Mapping[str, str]) -> dict[str, str]:
     """The names that code in a docstring may mean, with their links; those beside it may stand without their module."""
     space = entry.name.rpartition(".")[0] + "."
     beside = {name.removeprefix(space): link for name, link in links.items() if name.startswith(space)}
-    found = {**beside, **links, **{name.replace("ws.random", "random"): x for name, x in links.items()}}
+    found, own = {**beside, **links}, entry.link
     parameters = inspect.signature(entry.value).parameters if inspect.isroutine(entry.value) else ()
-    return {name: link for name, link in found.items() if name not in parameters and link != entry.link}
+    return {name: link for name, link in found.items() if name not in parameters and link != own}
 
 
 def methods(value: Any) -> list[tuple[str, Any]]:
