@@ -22,7 +22,7 @@ def write_scalar_code(code: Callable[..., Var], arity: int, dtype: DType, langua
     writer.names |= {x: f"x{i}" for i, x in enumerate(given)}
     computed = [s for s in kernel.body if isinstance(s, Var) and s.op != "load"]
     if found.op == "select":
-        # As a branch: Chromium compiles kernels with many calls for processors in a quarter of the time.
+        # As a branch: Chromium compiles kernels with many calls for processors in a third of the time.
         writer.body([s for s in computed if s is not found])
         guard, chosen, other = [writer.names[x] for x in found.args]
         held = language.declaration("found", dtype, other, constant=False)
