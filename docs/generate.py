@@ -220,7 +220,7 @@ def _whole_in(dtypes: tuple[str, ...], samples: dict[str, list[Graph]], lacking:
 
 def on_the_host(words: PythonTarget, graph: Graph) -> bool:
     """True if a source calls NumPy or SciPy for an operation."""
-    return "on_host(" in printed_functions(words, [("f", graph)])[0]
+    return "on_host(" in printed_functions(words, [("f", graph, ())])[0]
 
 
 def _dtypes(graphs: list[Graph]) -> str:

@@ -1,5 +1,5 @@
-"""Machine code without LLVM's optimization, of which nothing that it gives may depend: the same numbers in less than half
-of the time that its making takes."""
+"""Machine code without LLVM's optimization, of which nothing that it gives may depend: the same numbers in less than
+half of the time that its making takes."""
 
 from __future__ import annotations
 
