@@ -3,6 +3,7 @@ loaded; and points beside workgroups that wait for each other are done in rounds
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +15,11 @@ from tests.kernel.parse import parse_kernel
 from tests.kernel.random_kernels import agree, random_arrays, random_kernel
 
 from wholestep.backends.gpu.beside_kernels import KernelsBeside
+from wholestep.backends.gpu.cuda import Cuda
 from wholestep.backends.gpu.integer_ranges import IntegerRanges
 from wholestep.backends.gpu.kernel_writer import BUSY, ITEMS, write_kernel
+from wholestep.backends.gpu.language import KernelLanguage
+from wholestep.backends.gpu.opencl import OpenCL
 from wholestep.backends.gpu.share_loops import share_loops
 from wholestep.backends.gpu.short_integers import shorten_integers
 from wholestep.backends.gpu.wgsl import WGSL
@@ -60,6 +64,18 @@ KERNELS = {
         f"v2 = i64({-(1 << 31) + 1})",
         "v3 = v2 - v1",
         "y[i] = v3",
+    ),
+    "a place that is used twice": (
+        "v0 = n[i]",
+        "v1 = i32(0)",
+        "v2 = i32(99)",
+        "v3 = max(v0, v1)",
+        "v4 = min(v3, v2)",
+        "v5 = index(v4)",
+        "v6 = i64(50)",
+        "v7 = v5 < v6",
+        "v8 = select(v7, v6, v5)",
+        "y[i] = v8",
     ),
     "a float": ("v0 = index(3*i - 5)", "v1 = f32(v0)", "v2 = i64(v1)", "y[i] = v2"),
     "a comparison": (
@@ -144,6 +160,14 @@ def test_what_surely_fits_is_short_and_nothing_else() -> None:
 def test_the_text_of_a_page_has_no_integers_of_two_words_for_places() -> None:
     text = write_kernel(made(KERNELS["a remainder"]), "k0", WGSL()).text
     assert "/ 14i" in text and "ws_quotient_i64" not in text and "ws_sub64" not in text
+
+
+@pytest.mark.parametrize("language", [WGSL(), OpenCL(), Cuda()], ids=lambda language: language.name)
+@pytest.mark.parametrize("name", KERNELS)
+def test_every_name_of_a_text_is_declared(name: str, language: KernelLanguage) -> None:
+    text = write_kernel(made(KERNELS[name]), "k0", language).text
+    declared = set(re.findall(r"\b(?:let|var|\w+_t|int|float) ([ivr]\d+) =", text))
+    assert {*re.findall(r"\b[vr]\d+\b", text)} <= declared
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -30,7 +30,7 @@ class Numbers(NamedTuple):
     """True where the step leaves its state as it is."""
 
 
-class Leaf(NamedTuple):
+class MovedLeaf(NamedTuple):
     """One parameter of an update: its gradient, the arrays before it, and those after it in the same order."""
 
     g: Value
@@ -42,7 +42,7 @@ class Leaf(NamedTuple):
 class AdamUpdate(NamedTuple):
     """The parameters of one dtype that are moved with the same numbers."""
 
-    leaves: tuple[Leaf, ...]
+    leaves: tuple[MovedLeaf, ...]
     numbers: Numbers
 
     @property
@@ -75,16 +75,16 @@ def adam_updates_in(graph: Graph, resident: Sequence[tuple[int, int]]) -> list[A
     replaced = {v for leaf, _ in made for v in leaf.new}
     read = [x for leaf, numbers in made for x in (leaf.g, *numbers) if x is not None]
     kept = lying_in([*[v for v in graph.outputs if v not in replaced], *read])
-    found: dict[tuple[Numbers, object], list[Leaf]] = {}
+    found: dict[tuple[Numbers, object], list[MovedLeaf]] = {}
     for leaf, numbers in made:
         if kept.isdisjoint(leaf.old):
             found.setdefault((numbers, leaf.g.dtype), []).append(leaf)
     return [AdamUpdate(tuple(leaves), numbers) for (numbers, _), leaves in found.items()]
 
 
-def leaf_of(p: Value, p1: Value, new_of: Mapping[Value, Value]) -> tuple[Leaf, Numbers] | None:
+def leaf_of(p: Value, p1: Value, new_of: Mapping[Value, Value]) -> tuple[MovedLeaf, Numbers] | None:
     """A parameter that an update moves, and with which numbers; None where p1 is something else."""
-    skipped, moved = guarded(p, p1)
+    skipped, moved = kept_and_made(p, p1)
     step = None if (sub := node_of(moved, "sub")) is None else step_of(sub.inputs[1])
     if sub is None or step is None:
         return None
@@ -95,14 +95,14 @@ def leaf_of(p: Value, p1: Value, new_of: Mapping[Value, Value]) -> tuple[Leaf, N
         return None
     (m, g), (v, square) = first, second
     old, new = (p, m, v), tuple([new_of.get(x, x) for x in (p, m, v)])
-    same = all([guarded(x, y) == (skipped, made) for x, y, made in zip(old, new, (moved, m1, v1), strict=True)])
+    same = all([kept_and_made(x, y) == (skipped, made) for x, y, made in zip(old, new, (moved, m1, v1), strict=True)])
     product = node_of(square, "mul")
     if not same or product is None or product.inputs != (g, g) or not is_plain(g, *old):
         return None
-    return Leaf(g, old, new), numbers._replace(decay=decay, skipped=skipped)
+    return MovedLeaf(g, old, new), numbers._replace(decay=decay, skipped=skipped)
 
 
-def guarded(old: Value, new: Value) -> tuple[Value | None, Value]:
+def kept_and_made(old: Value, new: Value) -> tuple[Value | None, Value]:
     """(the condition under which the old array stays or None, the array that replaces it otherwise)."""
     choice = node_of(new, "select")
     if choice is None or choice.inputs[1] is not old:
@@ -141,7 +141,7 @@ def powered(x: Value) -> tuple[Value, Value] | None:
 
 
 def complement(x: Value) -> Value | None:
-    """What is taken from 1."""
+    """The value that is taken from 1."""
     node = node_of(x, "sub")
     return number_behind(node.inputs[1]) if node is not None and number_of(node.inputs[0]) == 1 else None
 
@@ -192,7 +192,7 @@ def is_plain(*arrays: Value) -> bool:
     return known and t.dtype.name in ("float32", "float64") and all([v.type == t for v in arrays])
 
 
-def is_alone(graph: Graph, leaf: Leaf, numbers: Numbers) -> bool:
+def is_alone(graph: Graph, leaf: MovedLeaf, numbers: Numbers) -> bool:
     """True where each new array is an output once, and nothing else reads it."""
     inner = AdamUpdate((leaf,), numbers).inner
     once = len({*leaf.new}) == len(leaf.new) and all([graph.outputs.count(v) == 1 for v in leaf.new])

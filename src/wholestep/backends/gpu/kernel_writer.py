@@ -309,7 +309,8 @@ class GpuKernelWriter(BlockText):
             text = self.element(v)
         elif v.op == "index":
             text = self.language.index_value(self.index(v.attr), v.dtype)
-            if v.dtype == I32 and text in self.given:  # it is the step of an axis, which may be of 32 bits
+            steps = [self.names[key] for key in v.attr.terms if isinstance(key, Axis)]
+            if v.dtype == I32 and text in steps:  # a step may be of 32 bits, and a value may not be declared yet
                 self.names[v] = text
                 return
         elif v.op in ("across", "size"):
