@@ -108,7 +108,10 @@ def test_a_step_takes_the_memory_of_its_state(tmp_path: Path) -> None:
 def test_gradients_that_are_parameters_are_read_before_they_change(order: tuple[str, str], tmp_path: Path) -> None:
     """The gradient of each is the other one, and a fused update would read what it has already written."""
     params = {name: np.asarray(RNG.normal(size=(70, 70)), np.float32) for name in order}
-    loss = lambda p, x: np.sum(p["a"] * p["b"]) * x  # noqa: E731
+
+    def loss(p: Any, x: Any) -> Any:
+        return np.sum(p["a"] * p["b"]) * x
+
     step, module, _ = exported(loss, params, ws.optim.adam(0.1), np.float32(1), tmp_path)
     check_trains(step, module, [np.float32(1)] * 3, tmp_path)
 

@@ -116,22 +116,30 @@ def step_of(x: Value) -> tuple[Value, Value, Numbers] | None:
     total = None if ratio is None else node_of(ratio.inputs[1], "add")
     if ratio is None or total is None:
         return None
+    sized = factors(ratio.inputs[0], is_quotient)
     for spread, eps in (total.inputs, reversed(total.inputs)):
-        shrunk = factors(spread, lambda s: node_of(s, "div") is not None)
-        sized = factors(ratio.inputs[0], lambda s: node_of(s, "div") is not None)
+        shrunk = factors(spread, is_quotient)
         if shrunk is None or sized is None or number_behind(eps).ndim:
             continue
-        (size, m1), (shrink, root) = sized, shrunk
-        lr, one = size.node.inputs[0], shrink.node.inputs[0]  # type: ignore[union-attr]
-        left, under = size.node.inputs[1], node_of(shrink.node.inputs[1], "sqrt")  # type: ignore[union-attr]
-        v1 = node_of(root, "sqrt")
-        powers = [powered(left), powered(under.inputs[0] if under is not None else one)]
-        if v1 is None or number_of(one) != 1 or None in powers:
-            continue
-        (b1, t), (b2, other) = powers  # type: ignore[misc]
-        if t is other:
-            return m1, v1.inputs[0], Numbers(t, number_behind(lr), b1, b2, number_behind(eps))
+        (size, m1), (shrink, deviation) = sized, shrunk
+        (lr, left), (one, other) = inputs_of(size), inputs_of(shrink)
+        under, root = node_of(other, "sqrt"), node_of(deviation, "sqrt")
+        first, second = powered(left), None if under is None else powered(under.inputs[0])
+        if root is not None and number_of(one) == 1 and first is not None and second is not None:
+            (b1, t), (b2, same) = first, second
+            if t is same:
+                return m1, root.inputs[0], Numbers(t, number_behind(lr), b1, b2, number_behind(eps))
     return None
+
+
+def is_quotient(x: Value) -> bool:
+    """True for what a division gives."""
+    return node_of(x, "div") is not None
+
+
+def inputs_of(x: Value) -> tuple[Value, ...]:
+    """The operands of the operation that gives a value; none where a value is given."""
+    return () if x.node is None else x.node.inputs
 
 
 def powered(x: Value) -> tuple[Value, Value] | None:

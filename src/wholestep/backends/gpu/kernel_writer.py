@@ -195,8 +195,8 @@ class GpuKernelWriter(BlockText):
             self.points() * items if self.workgroup.threads else self.points() // self.run
         ]
         alone = groups.long and not self.workgroup.threads and len(points) == 1
-        rounds = min(ROUNDS, points[0] // (items * BUSY)) if alone else 1
-        own = [-(-n // (items * max(rounds, 1))) for n in points]
+        rounds = max(1, min(ROUNDS, points[0] // (items * BUSY))) if alone else 1
+        own = [-(-n // (items * rounds)) for n in points]
         ends = [first + sum(own[: i + 1]) for i in range(len(own))]
         self.open(groups.head(ends[-1]))
         if len(own) > 1:

@@ -8,7 +8,8 @@ v0 = index32(i); v1 = quotient(v0, i32(14)); v2 = x[v1]
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -55,11 +56,17 @@ class IntegerShortener(PartReplacement):
         return value
 
     def body(self, body: Sequence[Statement]) -> tuple[Statement, ...]:
-        outer, self.out = self.out, []
-        for s in body:
-            self.write(s)
-        made, self.out = self.out, outer
+        with self.inside() as made:
+            for s in body:
+                self.write(s)
         return tuple(made)
+
+    @contextmanager
+    def inside(self) -> Iterator[list[Statement]]:
+        """With a body of its own at work."""
+        outer, self.out = self.out, []
+        yield self.out
+        self.out = outer
 
     def write(self, s: Statement) -> None:
         """Write a statement, short where it can be."""
@@ -77,13 +84,12 @@ class IntegerShortener(PartReplacement):
         guard = self.of(loop.guard)
         folds = [f._replace(init=self.of(f.init)) for f in loop.folds]
         carries = [c._replace(init=self.of(c.init)) for c in loop.carries]
-        outer, self.out = self.out, []
-        for s in loop.body:
-            self.write(s)
-        folds = [f._replace(values=tuple(map(self.of, f.values))) for f in folds]
-        carries = [c._replace(next=self.of(c.next)) for c in carries]
-        body, self.out = tuple(self.out), outer
-        self.out.append(Loop(loop.axis, body, tuple(folds), tuple(carries), loop.ordered, guard))
+        with self.inside() as body:
+            for s in loop.body:
+                self.write(s)
+            folds = [f._replace(values=tuple(map(self.of, f.values))) for f in folds]
+            carries = [c._replace(next=self.of(c.next)) for c in carries]
+        self.out.append(Loop(loop.axis, tuple(body), tuple(folds), tuple(carries), loop.ordered, guard))
 
     def fits(self, v: Var) -> bool:
         """Test whether an integer of 64 bits can be computed in 32: it and all that it is computed from fit."""
