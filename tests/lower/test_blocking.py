@@ -368,15 +368,15 @@ def test_several_axes_of_rows_and_of_columns(spec: str, sizes: Any) -> None:
 
 
 def test_terms_of_masked_operands_are_few_blocks_or_none() -> None:
-    """The code of a mask says where along the terms it is, so that each block is code of its own."""
-    source = """kernel k(a: f32[1200], b: f32[2880], mut c: f32[960]):
+    """The code of a mask says where along the terms it is, so that the packing of each block is code of its own."""
+    source = """kernel k(a: f32[2720], b: f32[6528], mut c: f32[960]):
     v0 = f32(0.0)
     for i in 20:
         for j in 48 lanes 8:
             v1 = index(j)
             v2 = index(i)
-            for k in 60:
-                v3 = a[60*i + k]
+            for k in 136:
+                v3 = a[136*i + k]
                 v4 = b[48*k + j]
                 v5 = index(k)
                 v6 = v2 < v5
@@ -389,8 +389,8 @@ def test_terms_of_masked_operands_are_few_blocks_or_none() -> None:
     nest = find_contraction(KernelParser(source).kernel())
     assert nest is not None
     rng = np.random.default_rng(0)
-    a, b = rng.integers(-4, 5, (20, 60)).astype("f"), rng.integers(-4, 5, (60, 48)).astype("f")
-    for terms, count in ((64, 1), (24, 3), (16, 4), (8, 0)):
+    a, b = rng.integers(-4, 5, (20, 136)).astype("f"), rng.integers(-4, 5, (136, 48)).astype("f")
+    for terms, count in ((144, 1), (48, 3), (16, 9), (8, 0)):
         for panels in (False, True):
             sizes = BlockSizes(8, 6, 2, terms, 64, 64, 4, panels)
             blocked = block_contraction(nest, sizes, lambda: 0, lambda kernel: False)
@@ -399,6 +399,8 @@ def test_terms_of_masked_operands_are_few_blocks_or_none() -> None:
                 continue
             launches = [step for step in walk_steps(blocked.steps) if isinstance(step, Launch)]
             assert [launch.kernel.name for launch in launches].count("k_pack_rows") == count
+            tiles = {id(launch.kernel) for launch in launches if launch.kernel.name == "k_tiles"}
+            assert len(tiles) <= 3, "the first block, those like each other, and the last one"
             memory = [
                 a.reshape(-1),
                 b.reshape(-1),

@@ -17,6 +17,7 @@ extern double sqrt(double) __attribute__((__const__));
 
 /* Steps of the loop that follows are independent of each other: this has been verified, and no pointer is restricted. */
 #if defined(__clang__)
+#pragma clang diagnostic ignored "-Wpass-failed" /* where vectors are impossible, the loop is right as it stands */
 #define WS_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #elif defined(__GNUC__)
 #define WS_INDEPENDENT _Pragma("GCC ivdep")
@@ -24,13 +25,16 @@ extern double sqrt(double) __attribute__((__const__));
 #define WS_INDEPENDENT
 #endif
 
-/* A multiply-add is rounded once where the processor has one, and twice elsewhere. */
-#ifdef FP_FAST_FMAF
+/* A multiply-add is rounded once where the processor has one, and twice elsewhere. Clang does not say so by FP_FAST_FMA. */
+#if (defined(FP_FAST_FMAF) && defined(FP_FAST_FMA)) || defined(__FMA__) || (defined(__clang__) && defined(__aarch64__))
+#define WS_FUSES
+#endif
+#if defined(WS_FUSES) || defined(FP_FAST_FMAF)
 #define ws_fmaf(a, b, c) fmaf(a, b, c)
 #else
 #define ws_fmaf(a, b, c) ((a) * (b) + (c))
 #endif
-#ifdef FP_FAST_FMA
+#if defined(WS_FUSES) || defined(FP_FAST_FMA)
 #define ws_fma(a, b, c) fma(a, b, c)
 #else
 #define ws_fma(a, b, c) ((a) * (b) + (c))

@@ -25,8 +25,8 @@ from wholestep.lower.blocking.contraction_nest import ContractionNest, runs_alon
 from wholestep.lower.blocking.grouped_contraction import GroupedBlocks
 from wholestep.lower.program.steps import Launch, Step
 
-COUNTED_BLOCKS = 4
-"""The most blocks of terms whose operands are computed from the index of a term: each block is code of its own."""
+COUNTED_BLOCKS = 16
+"""The most blocks of terms whose operands are computed from the index of a term: the packing of each is its own code."""
 
 
 class Position(NamedTuple):
@@ -150,7 +150,8 @@ class ContractionBlocks(BlockLaunches):
     ) -> Launch:
         """The launch of a kernel over one block."""
         extents = BlockExtents(at.rows.extent, at.columns.extent, at.terms.extent)
-        first_term = at.terms.start if self.counted else 0
+        # Tiles read what was packed, or places that nothing is computed from.
+        first_term = at.terms.start if self.counted and name != "tiles" else 0
         key = (name, extents if name != "pack_rows" else extents._replace(columns=1), first, last, run, first_term)
         places = [(self.rows, at.rows), (self.columns, at.columns), (self.nest.terms[-1], at.terms)]
         return self.launched(key, lambda: self.write(*key), places)
