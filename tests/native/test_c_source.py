@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from tests.native.steps import STEPS
 import wholestep as ws
 from wholestep import tree
 from wholestep.backends.cpu.cpu_features import host_levels
+from wholestep.export.c.vectors import used_declarations
 from wholestep_tools.audit.correctness import c_sources
 from wholestep_tools.drawn.c_library import STRICT, CLibrary
 from wholestep_tools.drawn.law import compiled
@@ -96,6 +98,13 @@ def test_a_source_trains_to_the_same_bits(name: str, flags: tuple[str, ...], tmp
     for x, y in zip(found, wanted, strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
     assert (tmp_path / "model.c").stat().st_size < 150_000
+
+
+def test_every_directive_of_the_vectors_begins_a_line() -> None:
+    """Declarations for registers of 64 bytes are in files for processors that have them alone."""
+    text = used_declarations("ws_f8 ws_f16 ws_d8 ws_from_f16_f8 ws_from_f16_f16 ws_from_bf16_f16")
+    assert text.count("#if") == text.count("\n#if") == text.count("\n#endif") > 3
+    assert not re.search(r"\S#(?:if|elif|else|endif|define|include)", text)
 
 
 @needs_compiler

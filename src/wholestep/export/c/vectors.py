@@ -116,7 +116,7 @@ def wide_declarations() -> str:
             f"#define ws_fma_{short}(a, b, c) ((a) * (b) + (c))",
             "#endif",
         ]
-    return "\n".join(lines)
+    return "\n".join([*lines, ""])
 
 
 def vector_of(dtype: DType, lanes: int) -> VectorType | None:
