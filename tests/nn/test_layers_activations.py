@@ -40,6 +40,7 @@ PAIRS = {
     "softmax": (lambda x: nn.softmax(x, 0), lambda x: F.softmax(x, 0)),
     "log_softmax": (nn.log_softmax, lambda x: F.log_softmax(x, -1)),
     "logsumexp": (lambda x: nn.logsumexp(x, (0, 1), keepdims=True), lambda x: torch.logsumexp(x, (0, 1), keepdim=True)),
+    "logmeanexp": (lambda x: nn.logmeanexp(x, 0), lambda x: torch.logsumexp(x, 0) - np.log(2)),
 }
 
 
@@ -85,6 +86,14 @@ def test_probabilities_that_are_all_zero_have_a_slope(compiled):
     value, found = (ws.jit(slope) if compiled else slope)(np.array([[-np.inf, -np.inf], [0.0, -np.inf]]))
     assert value == 0
     np.testing.assert_array_equal(found, [[0, 0], [1, 0]])
+
+
+@pytest.mark.parametrize("axis", [-1, 0, (0, 1)])
+def test_logmeanexp_is_the_logarithm_of_the_mean(axis):
+    for keepdims in (False, True):
+        found, expected = nn.logmeanexp(X, axis, keepdims=keepdims), np.log(np.mean(np.exp(X), axis, keepdims=keepdims))
+        np.testing.assert_allclose(found, expected, rtol=1e-13)
+    assert nn.logmeanexp(np.array([1e4, 1e4])) == 1e4 and nn.logmeanexp(np.array([-np.inf, -np.inf])) == -np.inf
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])

@@ -5,8 +5,8 @@ import pytest
 from tests.nn.beside_torch import agree, close, torch
 
 import wholestep as ws
-from wholestep import nn
-from wholestep.errors import ParameterError, ShapeError
+from wholestep import nn, tree
+from wholestep.errors import DtypeError, ParameterError, ShapeError
 
 RNG = np.random.default_rng(6)
 KINDS = {"RNN": (nn.RNN, torch.nn.RNN), "GRU": (nn.GRU, torch.nn.GRU), "LSTM": (nn.LSTM, torch.nn.LSTM)}
@@ -50,6 +50,38 @@ def test_outputs_states_and_gradients_are_those_of_torch(kind, options):
         agree(lambda x, *s: here(x, s), lambda x, *s: there(x, s), x, *states)
     else:
         agree(here, there, x, states[0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("options", [{}, {"layers": 2, "bidirectional": True}], ids=["one", "both ways"])
+def test_lengths_are_packed_sequences(kind, options):
+    here, there = pair(kind, **options)
+    lengths = np.array([3, 5, 1])
+    pack, pad = torch.nn.utils.rnn.pack_padded_sequence, torch.nn.utils.rnn.pad_packed_sequence
+
+    def packed(x):
+        ys, state = there(pack(x, torch.tensor(lengths), batch_first=True, enforce_sorted=False))
+        return pad(ys, batch_first=True)[0], state
+
+    x = RNG.normal(size=(3, 5, 3))
+    agree(lambda x: here(x, lengths=lengths), packed, x)
+    given = ws.jit(lambda x, n: here(x, lengths=n))
+    close(tree.leaves(given(x, lengths)), tree.leaves(here(x, lengths=lengths)), 1e-12)
+    close(tree.leaves(given(x, np.array([5, 5, 9]))), tree.leaves(here(x)), 1e-12)
+
+
+def test_padding_reaches_no_result_and_no_derivative():
+    here, x = nn.GRU(3, 4, key=0, dtype="float64", bidirectional=True), RNG.normal(size=(2, 5, 3))
+    x[0, 2:] = np.nan
+    value, slope = ws.value_and_grad(lambda m, x: np.sum(m(x, lengths=np.array([2, 5]))[0]), argnums=(0, 1))(here, x)
+    assert np.isfinite(value) and all(np.isfinite(g).all() for g in nn.named_parameters(slope[0]).values())
+    assert (slope[1][0, 2:] == 0).all() and (slope[1][0, :2] != 0).all()
+
+
+def test_a_sequence_of_length_zero_keeps_its_first_state():
+    here, begin = nn.GRU(3, 4, key=0, dtype="float64"), RNG.normal(size=(1, 2, 4))
+    ys, end = here(RNG.normal(size=(2, 5, 3)), begin, lengths=np.array([0, 5]))
+    assert (ys[0] == 0).all() and (end[0, 0] == begin[0, 0]).all() and (end[0, 1] != begin[0, 1]).all()
 
 
 def test_the_other_activation():
@@ -116,6 +148,16 @@ def test_dropout_acts_between_layers():
         (lambda: nn.RNN(3, 4, key=0)(np.ones((1, 5, 2))), ShapeError, "linear: x is"),
         (lambda: nn.GRU(3, 4, key=0)(np.ones((1, 5, 3)), np.ones((2, 1, 4))), ShapeError, r"1 arrays \[1, 1, 4\]"),
         (lambda: nn.LSTM(3, 4, key=0)(np.ones((1, 5, 3)), np.ones((1, 1, 4))), ShapeError, r"2 arrays \[1, 1, 4\]"),
+        (
+            lambda: nn.RNN(3, 4, key=0)(np.ones((2, 5, 3)), lengths=np.array([5])),
+            ShapeError,
+            r"RNN: lengths are i64\[1\]; they must be \[2\]",
+        ),
+        (
+            lambda: nn.GRU(3, 4, key=0)(np.ones((1, 5, 3)), lengths=np.ones(1)),
+            DtypeError,
+            "GRU: lengths are of dtype f",
+        ),
         (lambda: nn.RNN(3, 4, 0, key=0), ParameterError, "layers is 0"),
         (lambda: nn.RNN(3, 4, key=0, activation="sin"), ParameterError, "activation is 'sin'"),
     ],

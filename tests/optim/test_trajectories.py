@@ -452,6 +452,16 @@ def test_soap_of_vectors_and_long_axes_is_adamw_from_the_second_gradient_on():
     same(p, q)
 
 
+def test_soap_keeps_the_largest_element_of_each_eigenvector_positive():
+    optimizer, params = optim.soap(0.02, every=1), PARAMS
+    state = optimizer.init(params)
+    for t in range(4):
+        params, state = optimizer.update(gradient(params, t), state, params)
+        for q in state["bases"]["w"]:
+            assert (q.max(0) == abs(q).max(0)).all()
+            np.testing.assert_allclose(q.T @ q, np.eye(len(q)), atol=1e-12)
+
+
 def test_soap_needs_fewer_updates_than_adam_where_scales_are_turned():
     """A quadratic whose curvatures from 1 to 1e4 lie along no axis of the parameter."""
     left, right = [np.linalg.qr(RNG_OF_TURNS.normal(size=(6, 6)))[0] for _ in range(2)]

@@ -100,6 +100,25 @@ def logsumexp(x: Any, axis: int | tuple[int, ...] = -1, *, keepdims: bool = Fals
     return in_single(of, x)
 
 
+def logmeanexp(x: Any, axis: int | tuple[int, ...] = -1, *, keepdims: bool = False) -> NDArray:
+    """The logarithm of the mean of the exponentials along one axis or several, without overflow.
+
+    Shapes: as `logsumexp`.
+    Raises: as `softmax` does.
+    Source: as `softmax`.
+
+    >>> import numpy as np, wholestep as ws
+    >>> float(ws.nn.logmeanexp(np.array([1000.0, 1000.0])))
+    1000.0
+    """
+
+    def of(a: Any) -> Any:
+        total = logsumexp(a, axis, keepdims=keepdims)
+        return total - math.log(a.size / total.size) if total.size else total
+
+    return in_single(of, x)
+
+
 def finite_maximum(a: Any, axis: Any) -> Any:
     """The largest element along an axis, a constant to subtract before exponentials; 0 where it is not finite."""
     largest = stop_gradient(wnp.max(a, axis=axis, keepdims=True))

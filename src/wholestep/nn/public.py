@@ -79,6 +79,7 @@ from wholestep.nn.embeddings import (
 from wholestep.nn.encoder_decoder import Transformer as Transformer
 from wholestep.nn.exponentials import (
     log_softmax as log_softmax,
+    logmeanexp as logmeanexp,
     logsumexp as logsumexp,
     one_hot as one_hot,
     safe_log as safe_log,

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from wholestep import numpy as wnp
-from wholestep.errors import ParameterError, ShapeError
+from wholestep import dtypes, numpy as wnp, tree
+from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.frontend.control import scan
 from wholestep.nn import init
 from wholestep.nn.activations import relu, sigmoid, tanh
@@ -159,17 +159,21 @@ class Recurrent(Module):
             for cells in (self.cells, self.backward_cells)[:ways]:
                 cells.append(self.cell(ways * width if i else inputs, width, key=next(keys), **options))
 
-    def __call__(self, x: Any, state: Any = None, *, key: Any = None) -> tuple[Any, Any]:
+    def __call__(self, x: Any, state: Any = None, *, lengths: Any = None, key: Any = None) -> tuple[Any, Any]:
         x = wnp.asarray(x)
         if x.ndim != 3:
             raise ShapeError(f"{type(self).__name__}: x is {type_text(x)}; it must be [batch, time, in]")
+        inside = None if lengths is None else within_lengths(type(self).__name__, lengths, x)
+        if inside is not None:
+            # A padding of nan would reach the gradients of weights, as nan times 0.
+            x = wnp.where(wnp.swapaxes(inside, 0, 1), x, 0)
         ways = [(self.cells, False), (self.backward_cells, True)][: 1 + bool(self.backward_cells)]
         begins = self.begins(x, state)
         p = self.dropout if self.training else 0.0
         keys = keys_from(key, len(self.cells)) if key is not None else None
         ends = []
         for i in range(len(self.cells)):
-            made = [through(cells[i], x, next(begins), backwards) for cells, backwards in ways]
+            made = [through(cells[i], x, next(begins), backwards, inside) for cells, backwards in ways]
             ends += [end for _, end in made]
             x = wnp.concatenate([ys for ys, _ in made], axis=-1) if len(made) > 1 else made[0][0]
             if i + 1 < len(self.cells):
@@ -195,15 +199,36 @@ class Recurrent(Module):
         return iter([given[0][i] if states == 1 else tuple([s[i] for s in given]) for i in range(count)])
 
 
-def through(cell: Cell, x: Any, begin: Any, backwards: bool) -> tuple[Any, Any]:
-    """A cell along [batch, time, in]: all its outputs [batch, time, width], and the state at the end."""
+def within_lengths(name: str, lengths: Any, x: Any) -> Any:
+    """Booleans [time, batch, 1]: true for the times of x [batch, time, in] that lie within a sequence's length."""
+    counts = wnp.asarray(lengths)
+    if not dtypes.is_integer(counts.dtype):
+        raise DtypeError(f"{name}: lengths are of dtype {counts.dtype}, not integer")
+    if counts.shape != x.shape[:1]:
+        raise ShapeError(f"{name}: lengths are {type_text(counts)}; they must be [{x.shape[0]}], one for each sequence")
+    return wnp.arange(x.shape[1])[:, None, None] < counts[:, None]
+
+
+def through(cell: Cell, x: Any, begin: Any, backwards: bool, inside: Any) -> tuple[Any, Any]:
+    """A cell along [batch, time, in]: all its outputs [batch, time, width], and the state at the end.
+
+    Where `inside` [time, batch, 1] is given and does not hold, the state stays and the output is 0.
+    """
     from_x = wnp.swapaxes(linear(x, cell.weight_ih, cell.bias_ih), 0, 1)
 
     def step(state: Any, now: Any) -> tuple[Any, Any]:
         state = cell.advance(now, state)
         return state, state[0] if cell.states > 1 else state
 
-    end, ys = scan(step, begin, from_x, reverse=backwards)
+    def step_inside(state: Any, now: Any) -> tuple[Any, Any]:
+        from_now, counts = now
+        new, y = step(state, from_now)
+        return tree.map(lambda new, old: wnp.where(counts, new, old), new, state), wnp.where(counts, y, 0)
+
+    if inside is None:
+        end, ys = scan(step, begin, from_x, reverse=backwards)
+    else:
+        end, ys = scan(step_inside, begin, (from_x, inside), reverse=backwards)
     return wnp.swapaxes(ys, 0, 1), end
 
 
@@ -211,19 +236,20 @@ class RNN(Recurrent):
     """Plain recurrent layers: returns all outputs and the last state.
 
     `layers` cells lie on each other; with `bidirectional` each has a second one that runs from the end, whose outputs
-    come after its own. `dropout` acts between layers and needs a `key` in training. Further options are those of
-    `RNNCell`.
+    come after its own. `dropout` acts between layers and needs a `key` in training. Where sequences of a batch are
+    padded, `lengths` of the call says how long each is: outputs beyond it are 0, the last state is the one at its end,
+    and backward cells begin there. Further options are those of `RNNCell`.
 
-    Shapes: x floats [batch, time, in]; outputs [batch, time, directions * width], the state
+    Shapes: x floats [batch, time, in], lengths integers [batch]; outputs [batch, time, directions * width], the state
     [layers * directions, batch, width], zeros if not given.
-    Raises: ShapeError where x or the state does not fit, ParameterError for sizes that are not positive integers, and
-    in training for a missing key.
+    Raises: ShapeError where x, the lengths or the state does not fit, DtypeError for lengths that are not integer,
+    ParameterError for sizes that are not positive integers, and in training for a missing key.
     Source: as `RNNCell`.
 
     >>> import numpy as np, wholestep as ws
-    >>> ys, state = ws.nn.RNN(3, 4, key=0)(np.ones((2, 5, 3), np.float32))
-    >>> ys.shape, state.shape
-    ((2, 5, 4), (1, 2, 4))
+    >>> ys, state = ws.nn.RNN(3, 4, key=0)(np.ones((2, 5, 3), np.float32), lengths=np.array([5, 2]))
+    >>> ys.shape, state.shape, bool((state[0, 1] == ys[1, 1]).all())
+    ((2, 5, 4), (1, 2, 4), True)
     """
 
     cell = RNNCell

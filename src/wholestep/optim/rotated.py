@@ -22,8 +22,9 @@ class Soap(WithMoments):
 
     For a matrix g these are the eigenvectors of running means of g @ g.T and g.T @ g, which keep `b2`; axes longer than
     `largest`, vectors and numbers are not turned. The first gradient only finds the eigenvectors and moves nothing;
-    every `every`-th update after it improves them by one step of power iteration, q of qr(mean @ q). Weight decay goes
-    beside it, as in `adamw`, to the parameters that `decay` means.
+    every `every`-th update after it improves them by one step of power iteration, q of qr(mean @ q). Signs are
+    those that make the largest element of each positive. Weight decay goes beside it, as in `adamw`, to the parameters
+    that `decay` means.
 
     Shapes: trees of real floating arrays; the state has two arrays like each and, for each turned axis of n, two of n
     by n.
@@ -120,8 +121,22 @@ def found_bases(count: Any, means: tuple[Any, ...], bases: tuple[Any, ...]) -> t
     # Power iteration keeps the order of the columns only where those of the largest eigenvalues come first.
     return cond(
         count == 0,
-        lambda means, _: tuple([wnp.linalg.eigh(x)[1][:, ::-1] for x in means]),
-        lambda means, bases: tuple([wnp.linalg.qr(x @ q)[0] for x, q in zip(means, bases, strict=True)]),
+        lambda means, _: tuple([with_fixed_signs(wnp.linalg.eigh(x)[1][:, ::-1]) for x in means]),
+        lambda means, bases: tuple(
+            [with_fixed_signs(wnp.linalg.qr(x @ q)[0]) for x, q in zip(means, bases, strict=True)]
+        ),
         means,
         bases,
     )
+
+
+def with_fixed_signs(q: Any) -> Any:
+    """Columns with the sign that makes the largest of their elements positive.
+
+    Updates do not depend on signs, which libraries choose as they like; the state of an exported step would.
+
+    >>> import numpy as np
+    >>> with_fixed_signs(np.array([[0.6, -0.8], [-0.8, -0.6]])).tolist()
+    [[-0.6, 0.8], [0.8, 0.6]]
+    """
+    return wnp.where(wnp.max(q, axis=0) < -wnp.min(q, axis=0), -q, q)

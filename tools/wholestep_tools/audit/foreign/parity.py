@@ -266,6 +266,8 @@ back, and the loss of the call after that must be ours to 1e-5, too. The state i
 element of each array, and to 3e-5 for Core ML, where `narrow=True` rounds
 hyper-parameters to float32; where it is further off, as where a maximum falls to another one of two nearly equal
 numbers, it may be no further than four times what a rounding up or down of each parameter, at the beginning, makes of
-our own training. What a target refuses is counted. The table has the largest distances.""",
+our own training. SOAP is trained on square weights under dropout, whose gradients have full rank and differ from one
+call to the next: of a gradient of lower rank the eigenvectors are each library's own choice. What a target refuses is
+counted. The table has the largest distances.""",
     shared=True,
 )

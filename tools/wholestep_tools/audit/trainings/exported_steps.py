@@ -133,6 +133,25 @@ def branches() -> Made:
     return ws.compile(loss, params, optimizer=optim.adam(1e-2), batch=batch), batch
 
 
+def square() -> Made:
+    """Square weights under dropout, by SOAP, which turns gradients into eigenvectors of their products.
+
+    Eigenvectors are other ones in each library where eigenvalues are equal, as those of a gradient of lower rank are,
+    and what rounding leaves along one that the gradient has no part in is divided by its own size. So all gradients
+    have full rank, and none is the one that its eigenvectors were found from, as the first one would be twice without
+    dropout.
+    """
+    rng = np.random.default_rng(0)
+    params = {name: rng.normal(size=(4, 4)).astype(np.float32) for name in ("w", "v")}
+    batch = {name: rng.normal(size=(32, 4)).astype(np.float32) for name in ("x", "y")}
+
+    def loss(p: Any, batch: Any, *, key: Any) -> Any:
+        h = np.tanh(batch["x"] @ p["w"])
+        return nn.mse(h * (ws.random.uniform(key, h.shape) < 0.8) @ p["v"], batch["y"])
+
+    return ws.compile(loss, params, optimizer=optim.soap(0.01), batch=batch), batch
+
+
 def whole_data() -> Made:
     """W4 by L-BFGS, which wants the same loss at each call."""
     params, batch = spec.WORKLOADS["W4"].data()
@@ -161,6 +180,7 @@ NETWORKS: dict[str, Callable[[], Made]] = {
     "branches": branches,
     "three steps a call": several_at_once,
     "lbfgs": whole_data,
+    "soap": square,
 }
 OPTIMIZERS: dict[str, Callable[[], Any]] = {
     **small_steps.OPTIMIZERS,
@@ -180,7 +200,6 @@ OPTIMIZERS: dict[str, Callable[[], Any]] = {
     "fromage": lambda: optim.fromage(0.01),
     "signum": lambda: optim.signum(0.001, weight_decay=0.1),
     "shampoo": lambda: optim.shampoo(0.01),
-    "soap": lambda: optim.soap(0.01),
     "lars": lambda: optim.lars(0.1, trust=0.1, weight_decay=0.1),
     "novograd": lambda: optim.novograd(0.01, weight_decay=0.1),
     "rprop": lambda: optim.rprop(0.001),
