@@ -67,6 +67,7 @@ class GraphPrinter:
         sizes = {known: Dim(f"n{i}") for i, known in enumerate(sorted(all_names(graph)))}
         core = export_core(graph_at(graph, sizes) if sizes else graph, self.target)
         core = channels_last(core, self.target.has_convolution) if self.target.channels_last else core
+        core = self.target.fused(core) if self.target.fused is not None and resident else core
         self.functions.append(FunctionPrinter(self, core, resident).source(name))
 
     def constant(self, value: NDArray) -> str:

@@ -10,6 +10,8 @@ import numpy as np
 from wholestep.export.adam_updates import adam_updates_in
 from wholestep.export.biased_products import biased_products_in
 from wholestep.export.finite_arrays import finite_arrays_in
+from wholestep.export.fused.fused_functions import fused_functions
+from wholestep.export.python.torch_functions import torch_called
 from wholestep.export.python.torch_products import torch_contracted, torch_convolved, torch_convolves
 from wholestep.export.python.vocabulary import (
     INFIX,
@@ -291,7 +293,7 @@ WORDS: dict[str, Spelling] = {
     "svd": "torch.linalg.svd({0}, full_matrices={full_matrices})",
     "svdvals": "torch.linalg.svdvals({0})",
     "expm": "torch.linalg.matrix_exp({0})",
-    "composite": lambda c: f"{c.function('graph')}({', '.join(c.a)})",
+    "composite": torch_called,
     "lu": "eliminated({0})",
     "cond": torch_branched,
     "scan": torch_scanned,
@@ -346,6 +348,7 @@ TORCH = PythonTarget(
     ),
     outlined=frozenset(("random_bits", "random_blocks")),
     convolved=torch_convolved,
+    fused=fused_functions,
     adds_bias=True,
     channels_last=True,
     patterns=(

@@ -168,6 +168,8 @@ class PythonTarget:
     """
     updates: tuple[tuple[Callable[[Graph, Resident], Sequence[Update]], str], ...] = ()
     """Searches for updates in the memory of the state, and the functions of the support that make them."""
+    fused: Callable[[Graph], Graph] | None = None
+    """The rewrite of a step to functions that the library has as one operation, with their derivatives."""
     adds_bias: bool = False
     """True where a convolution adds a third operand to its channels."""
     channels_last: bool = False

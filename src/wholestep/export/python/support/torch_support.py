@@ -180,6 +180,41 @@ def share_of_larger(x, y):
     return (d * most).mul_(most).clamp_(-0.5, 0.5).add_(0.5)
 
 
+def mixed_values(q, k, v, scale, causal):
+    """Attention of arrays [batch, heads, time, width], and the logarithm of each row's sum of exponentials."""
+    if q.device.type != "cpu":
+        return mixed_by_formula(q, k, v, scale, causal)
+    return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal, scale=scale)
+
+
+def mixed_by_formula(q, k, v, scale, causal):
+    """Attention by an array of all scores."""
+    s = scores_seen(q, k, scale, causal)
+    lse = torch.logsumexp(s, -1)
+    return torch.exp(s - lse.unsqueeze(-1)) @ v, lse
+
+
+def attention_gradients(q, k, v, out, lse, g, scale, causal):
+    """The gradients of queries, keys and values."""
+    if q.device.type != "cpu":
+        return attention_gradients_by_formula(q, k, v, out, lse, g, scale, causal)
+    given = (g, q, k, v, out, lse, 0.0, causal)
+    return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(*given, scale=scale)
+
+
+def attention_gradients_by_formula(q, k, v, out, lse, g, scale, causal):
+    """The gradients of attention by an array of all scores."""
+    p = torch.exp(scores_seen(q, k, scale, causal) - lse.unsqueeze(-1))
+    gs = p * (g @ v.mT - (g * out).sum(-1, keepdim=True)) * scale
+    return gs @ k, gs.mT @ q, p.mT @ g
+
+
+def scores_seen(q, k, scale, causal):
+    """Products of queries and keys, -inf where a query does not look at later keys."""
+    s = q @ k.mT * scale
+    return s.masked_fill(torch.ones(s.shape[-2:], dtype=torch.bool).triu(1), -float("inf")) if causal else s
+
+
 def all_finite(*xs):
     """True where all elements of arrays are finite: the least and the largest are NaN where one of them is."""
     if torch.compiler.is_compiling():  # a reduction beside what makes each array
