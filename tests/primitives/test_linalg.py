@@ -11,8 +11,10 @@ from wholestep.backends.reference import interpret
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.ir.build import build
 from wholestep.ir.types import array_type
+from wholestep.primitives import matrices
 from wholestep.primitives.family import REGISTRY
 from wholestep.primitives.linalg import adjugate, cholesky, det, lu, pinv, slogdet, solve, triangular_solve
+from wholestep.primitives.matrices import lower_product, sample_matrices
 from wholestep.testing import laws
 from wholestep.transforms.forward import jvp
 from wholestep.transforms.reverse import vjp
@@ -116,6 +118,38 @@ def test_cholesky_sees_one_triangle(dtype, rng):
     np.testing.assert_array_equal(interpret(graph, [dirty])[0], np.linalg.cholesky(whole))
     (g,) = gradient(graph, dirty)
     assert np.isfinite(g).all() and (np.triu(g, 1) == 0).all() and (g.diagonal().imag == 0).all()
+
+
+@pytest.mark.parametrize("dtype", ["f64", "c128"])
+@pytest.mark.parametrize("n", [6, 7, 9])
+def test_products_of_triangles_in_blocks_and_their_derivatives(n, dtype, rng, monkeypatch):
+    monkeypatch.setattr(matrices, "LARGE_TRIANGLE", 6)
+    x, y = (np.tril(sample_matrices(rng, (2, n, n), dtype, 2.0)) for _ in range(2))
+    product, _ = build(lambda x, y: [lower_product(x, y)], [array_type(x.shape, x.dtype)] * 2)
+    np.testing.assert_allclose(interpret(product, [x, y])[0], x @ y, atol=1e-14)
+    a = sample_matrices(rng, (2, n, n), dtype, 3.0)
+    graph = graph_of(cholesky, a)
+    laws.tangent(graph, [a], rng)
+    laws.adjoint(graph, [a], rng)
+    laws.adjoint(tangent_graph(graph), [a, a], rng)
+
+
+def test_the_gradient_of_a_large_cholesky_multiplies_triangles_by_blocks(rng):
+    n = matrices.LARGE_TRIANGLE + 3
+    a = sample_matrices(rng, (n, n), "f64", 2.0 * n, noise=1.0)
+    graph = graph_of(cholesky, a)
+    backward = vjp(graph, [True], [True])
+    products = sum(node.op.flops(node) for node in backward.nodes if node.op.name == "contract")
+    assert products < 2 * n**3 / 3
+    gy = rng.normal(size=(n, n))
+    factor = np.linalg.cholesky(np.tril(a) + np.tril(a, -1).T)
+    middle = np.tril(factor.T @ np.tril(gy))
+    middle[np.diag_indices(n)] /= 2
+    half = scipy.linalg.solve_triangular(factor, middle, lower=True, trans=1)
+    whole = scipy.linalg.solve_triangular(factor, half.T, lower=True, trans=1).T
+    expected = np.tril(whole + whole.T)  # the source: Murray, "Differentiation of the Cholesky decomposition" (2016)
+    expected[np.diag_indices(n)] /= 2
+    np.testing.assert_allclose(interpret(backward, [a, gy])[-1], expected, atol=1e-12 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("trans", [0, 1, 2])

@@ -29,6 +29,7 @@ from wholestep.primitives.matrices import (
     fits,
     hermitian,
     keep_where,
+    lower_product,
     matrix,
     mh,
     mm,
@@ -59,7 +60,7 @@ class Cholesky(SquareFunction):
         assert da is not None
         half = mh(triangular_solve(y, hermitian(da, lower=True), lower=True, unit=False, trans=0))
         middle = triangular_solve(y, half, lower=True, unit=False, trans=0)
-        return (mm(y, triangle(middle, lower=True) - keep_where(middle * 0.5, on_diagonal(y.shape))),)
+        return (lower_product(y, triangle(middle, lower=True) - keep_where(middle * 0.5, on_diagonal(y.shape))),)
 
 
 class TriangularSolve(LinearSolve):

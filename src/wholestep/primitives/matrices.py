@@ -6,6 +6,7 @@ import importlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from wholestep.dims import least
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.ir.graph import NDArray, Node, Value
 from wholestep.ir.types import Shape, Type
-from wholestep.primitives.arithmetic import real
+from wholestep.primitives.arithmetic import add, real
 from wholestep.primitives.contraction import LETTERS, contract
 from wholestep.primitives.creation import cast, full, iota
 from wholestep.primitives.family import Backward, LeadingBatch, Maybe, Sample, conj, transposed_jvp, zeros
@@ -25,6 +26,8 @@ from wholestep.primitives.reduction import sum_
 
 _TAKES = ("f64", "f32", "c128", "c64")
 _INTEGER = np.dtype(np.int64)
+LARGE_TRIANGLE, TRIANGLE_BLOCKS = 512, 4
+"""The least size of triangles that are multiplied by blocks, and the blocks along an axis: each is compiled anew."""
 
 
 # Samples.
@@ -110,6 +113,24 @@ def mm(x: Value, y: Value) -> Value:
     """The matrix product of two stacks."""
     lead = LETTERS[: x.ndim - 2]
     return contract(x, y, spec=f"{lead}XY,{lead}YZ->{lead}XZ")
+
+
+def lower_product(x: Value, y: Value) -> Value:
+    """The matrix product of two stacks of lower triangular matrices with zeros above their diagonals.
+
+    Large ones are cut into four by four blocks, and those above the diagonal are left out: the sum over k of
+    x[k:, k] y[k, :k + 1] has 5/16 of the products of all. In the derivative in y each term has rows of its own.
+    """
+    n = y.shape[-1]
+    if not isinstance(n, int) or n < LARGE_TRIANGLE:
+        return mm(x, y)
+    edges = [n * i // TRIANGLE_BLOCKS for i in range(TRIANGLE_BLOCKS + 1)]
+    nothing = (0,) * (y.ndim - 2)
+    terms = []
+    for i, j in pairwise(edges):
+        part = mm(block(x, (i, n), (i, j)), block(y, (i, j), (0, j)))
+        terms.append(pad(part, before=(*nothing, i, 0), after=(*nothing, 0, n - j), interior=(0,) * y.ndim))
+    return reduce(add, terms)
 
 
 def trace_mm(x: Value, y: Value) -> Value:

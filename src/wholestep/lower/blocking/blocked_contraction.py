@@ -26,7 +26,7 @@ from wholestep.lower.blocking.grouped_contraction import GroupedBlocks
 from wholestep.lower.program.steps import Launch, Step
 
 COUNTED_BLOCKS = 16
-"""The most blocks of terms whose operands are computed from the index of a term: the packing of each is its own code."""
+"""The most blocks of terms whose operands are computed from a term's index: the packing of each is code of its own."""
 
 
 class Position(NamedTuple):
