@@ -123,6 +123,23 @@ def test_a_file_of_torch_is_compiled_whole(tmp_path: Path, monkeypatch: Any) -> 
     assert float(results["loss"]) == pytest.approx(float(step(batch).loss), rel=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+def test_rows_that_torch_compile_adds_up_are_added_in_memory(tmp_path: Path, monkeypatch: Any) -> None:
+    """TorchInductor adds to an array of strides 0 as if it were memory: it refused that, or gave wrong numbers."""
+    rng = np.random.default_rng(0)
+    rows, batch = rng.normal(size=(50, 32)).astype("f"), rng.integers(0, 50, (4, 16))
+    step = ws.compile(lambda p, i: np.mean(np.tanh(p[i]) ** 2), rows, optimizer=ws.optim.sgd(1.0), batch=batch)
+    files = step.export(tmp_path / "rows.py", to="torch")
+    (scatter,) = [x for x in files[0].read_text(encoding="utf-8").splitlines() if ".index_put" in x]
+    assert ".clone(memory_format=torch.contiguous_format).index_put_(" in scatter
+    torch = pytest.importorskip("torch", reason="PyTorch is an outside oracle; not installed")
+    module = imported(files[0])
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    state, _ = torch.compile(module.step, fullgraph=True)(module.load(files[1]), {"batch": torch.tensor(batch)})
+    step(batch)
+    np.testing.assert_allclose(state["params"], step.params, rtol=1e-5)
+
+
 def guarded(rate: float) -> tuple[Any, Any]:
     """A step whose second call overflows at a large rate, and is then skipped."""
     batch = np.array([1e3, 2.0], np.float32)

@@ -117,11 +117,18 @@ def torch_read(c: Call) -> str:
 
 
 def torch_written(add: bool) -> Spelling:
-    """A scatter that adds, or writes."""
+    """A scatter that adds, or writes; an array of one number becomes memory first.
+
+    TorchInductor takes such an array, all of whose strides are 0, for the memory that it writes to.
+    """
 
     def spelling(c: Call) -> str:
         x, back = torch_in_front(c)
-        text = f"{x}.index_put({listed(c.a[2:])}, {c.a[1]}, accumulate={add})"
+        call = "index_put"
+        if c.numbers[0] is not None:
+            x += ".clone(memory_format=torch.contiguous_format)"
+            call += "_" * c.in_step
+        text = f"{x}.{call}({listed(c.a[2:])}, {c.a[1]}, accumulate={add})"
         return f"{text}.permute({back})" if back else text
 
     return spelling
