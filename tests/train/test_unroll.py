@@ -51,7 +51,7 @@ def slopes(f, x):
     """Central differences of f at a dictionary of numbers; to one side where a number is 0."""
     found = {}
     for name, value in x.items():
-        h = 1e-5 * max(abs(value), 1e-4)
+        h = 1e-5 * max(abs(value), 1e-3)
         if 0 < value < 1:
             h = min(h, 1e-3 * (1 - value))  # the loss bends sharply in a decay rate near 1
         if value > h:
