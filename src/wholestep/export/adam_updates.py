@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from wholestep.export.own_memory import lying_in
-from wholestep.export.split_gradients import node_of
 from wholestep.ir.graph import Graph, Node, Value
+from wholestep.passes.rewrite import defining_node
 from wholestep.primitives.family import number_of
 
 
@@ -85,7 +85,7 @@ def adam_updates_in(graph: Graph, resident: Sequence[tuple[int, int]]) -> list[A
 def leaf_of(p: Value, p1: Value, new_of: Mapping[Value, Value]) -> tuple[MovedLeaf, Numbers] | None:
     """A parameter that an update moves, and with which numbers; None where p1 is something else."""
     skipped, moved = kept_and_made(p, p1)
-    step = None if (sub := node_of(moved, "sub")) is None else step_of(sub.inputs[1])
+    step = None if (sub := defining_node(moved, "sub")) is None else step_of(sub.inputs[1])
     if sub is None or step is None:
         return None
     m1, v1, numbers = step
@@ -96,7 +96,7 @@ def leaf_of(p: Value, p1: Value, new_of: Mapping[Value, Value]) -> tuple[MovedLe
     (m, g), (v, square) = first, second
     old, new = (p, m, v), tuple([new_of.get(x, x) for x in (p, m, v)])
     same = all([kept_and_made(x, y) == (skipped, made) for x, y, made in zip(old, new, (moved, m1, v1), strict=True)])
-    product = node_of(square, "mul")
+    product = defining_node(square, "mul")
     if not same or product is None or product.inputs != (g, g) or not is_plain(g, *old):
         return None
     return MovedLeaf(g, old, new), numbers._replace(decay=decay, skipped=skipped)
@@ -104,7 +104,7 @@ def leaf_of(p: Value, p1: Value, new_of: Mapping[Value, Value]) -> tuple[MovedLe
 
 def kept_and_made(old: Value, new: Value) -> tuple[Value | None, Value]:
     """(the condition under which the old array stays or None, the array that replaces it otherwise)."""
-    choice = node_of(new, "select")
+    choice = defining_node(new, "select")
     if choice is None or choice.inputs[1] is not old:
         return None, new
     return number_behind(choice.inputs[0]), choice.inputs[2]
@@ -112,8 +112,8 @@ def kept_and_made(old: Value, new: Value) -> tuple[Value | None, Value]:
 
 def step_of(x: Value) -> tuple[Value, Value, Numbers] | None:
     """(m1, v1, numbers) of lr / (1 - b1**t) * m1 / (sqrt(v1) / sqrt(1 - b2**t) + eps); None for another value."""
-    ratio = node_of(x, "div")
-    total = None if ratio is None else node_of(ratio.inputs[1], "add")
+    ratio = defining_node(x, "div")
+    total = None if ratio is None else defining_node(ratio.inputs[1], "add")
     if ratio is None or total is None:
         return None
     sized = factors(ratio.inputs[0], is_quotient)
@@ -123,7 +123,7 @@ def step_of(x: Value) -> tuple[Value, Value, Numbers] | None:
             continue
         (size, m1), (shrink, deviation) = sized, shrunk
         (lr, left), (one, other) = inputs_of(size), inputs_of(shrink)
-        under, root = node_of(other, "sqrt"), node_of(deviation, "sqrt")
+        under, root = defining_node(other, "sqrt"), defining_node(deviation, "sqrt")
         first, second = powered(left), None if under is None else powered(under.inputs[0])
         if root is not None and number_of(one) == 1 and first is not None and second is not None:
             (b1, t), (b2, same) = first, second
@@ -134,7 +134,7 @@ def step_of(x: Value) -> tuple[Value, Value, Numbers] | None:
 
 def is_quotient(x: Value) -> bool:
     """True for what a division gives."""
-    return node_of(x, "div") is not None
+    return defining_node(x, "div") is not None
 
 
 def inputs_of(x: Value) -> tuple[Value, ...]:
@@ -144,19 +144,19 @@ def inputs_of(x: Value) -> tuple[Value, ...]:
 
 def powered(x: Value) -> tuple[Value, Value] | None:
     """(b, t) of 1 - b**t."""
-    power = None if (other := complement(x)) is None else node_of(other, "pow")
+    power = None if (other := complement(x)) is None else defining_node(other, "pow")
     return None if power is None else (number_behind(power.inputs[0]), power.inputs[1])
 
 
 def complement(x: Value) -> Value | None:
     """The value that is taken from 1."""
-    node = node_of(x, "sub")
+    node = defining_node(x, "sub")
     return number_behind(node.inputs[1]) if node is not None and number_of(node.inputs[0]) == 1 else None
 
 
 def mean_of(x: Value, keep: Value) -> tuple[Value, Value] | None:
     """(mean, y) of keep * mean + (1 - keep) * y."""
-    node = node_of(x, "add")
+    node = defining_node(x, "add")
     for a, b in () if node is None else (node.inputs, reversed(node.inputs)):
         kept, taken = factors(a, lambda s: s is keep), factors(b, lambda s: complement(s) is keep)
         if kept is not None and taken is not None:
@@ -170,7 +170,8 @@ def decayed(x: Value, p: Value, lr: Value) -> tuple[bool, Value | None]:
     if x is p or found is None or found[1] is not p:
         return x is p, None
     rest = complement(found[0])
-    for a, b in () if rest is None or (node := node_of(rest, "mul")) is None else (node.inputs, reversed(node.inputs)):
+    product = None if rest is None else defining_node(rest, "mul")
+    for a, b in () if product is None else (product.inputs, reversed(product.inputs)):
         if number_behind(a) is lr:
             return True, number_behind(b)
     return False, None
@@ -178,7 +179,7 @@ def decayed(x: Value, p: Value, lr: Value) -> tuple[bool, Value | None]:
 
 def factors(x: Value, holds: Callable[[Value], bool]) -> tuple[Value, Value] | None:
     """(number, array) of a product of an array with a number for which something holds."""
-    node = node_of(x, "mul")
+    node = defining_node(x, "mul")
     for a, b in () if node is None else (node.inputs, reversed(node.inputs)):
         number = number_behind(a)
         if number.ndim == 0 and holds(number):
@@ -188,7 +189,7 @@ def factors(x: Value, holds: Callable[[Value], bool]) -> tuple[Value, Value] | N
 
 def number_behind(x: Value) -> Value:
     """The value without axes that is repeated and cast to another."""
-    while (node := node_of(x, "broadcast") or node_of(x, "cast")) is not None and node.inputs[0].ndim == 0:
+    while (node := defining_node(x, "broadcast", "cast")) is not None and node.inputs[0].ndim == 0:
         x = node.inputs[0]
     return x
 

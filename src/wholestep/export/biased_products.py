@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from wholestep.export.convolutions import ConvolvedProduct
-from wholestep.export.split_gradients import node_of
 from wholestep.ir.graph import Graph, Node, Value
+from wholestep.passes.rewrite import defining_node
 from wholestep.primitives.contraction import parts
 
 
@@ -64,7 +64,7 @@ def sums_with_bias(graph: Graph) -> Iterator[tuple[Node, BiasedProduct]]:
     count = Counter([v for node in graph.nodes for v in node.inputs] + list(graph.outputs))
     for node in graph.nodes:
         for product, repeated in (node.inputs, reversed(node.inputs)) if node.op.name == "add" else ():
-            made, row = node_of(product, "contract"), node_of(repeated, "broadcast")
+            made, row = defining_node(product, "contract"), defining_node(repeated, "broadcast")
             if made is None or row is None or product.dtype.name not in ("float32", "float64"):
                 continue
             axes, bias, (x, w) = row.params["axes"], row.inputs[0], made.inputs

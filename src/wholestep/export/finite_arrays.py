@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from wholestep.export.split_gradients import node_of
 from wholestep.ir.graph import Graph, Node, Value
+from wholestep.passes.rewrite import defining_node
 
 
 class FiniteArrays(NamedTuple):
@@ -37,7 +37,7 @@ def finite_arrays_in(graph: Graph) -> dict[Node, FiniteArrays]:
 
 def tested_array(node: Node) -> FiniteArrays | None:
     """The test of a whole array that a reduction is; None for another one."""
-    tested = node_of(node.inputs[0], "isfinite")
+    tested = defining_node(node.inputs[0], "isfinite")
     if tested is None or not 0 < tested.outputs[0].ndim == len(node.params["axes"]):
         return None
     return FiniteArrays(tested.inputs, frozenset((tested,))) if is_testable(tested.inputs[0]) else None
@@ -45,7 +45,7 @@ def tested_array(node: Node) -> FiniteArrays | None:
 
 def tested_number(v: Value) -> FiniteArrays | None:
     """The test of a value without axes; None for another value."""
-    tested = node_of(v, "isfinite")
+    tested = defining_node(v, "isfinite")
     if tested is None or v.ndim or not is_testable(tested.inputs[0]):
         return None
     return FiniteArrays(tested.inputs, frozenset((tested,)))

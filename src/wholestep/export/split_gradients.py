@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from wholestep.ir.graph import Graph, Node, Value
 from wholestep.ir.types import Type
+from wholestep.passes.rewrite import defining_node
 from wholestep.primitives.family import number_of
 
 SHORT = 4
@@ -44,17 +45,17 @@ def split_gradients_in(graph: Graph) -> dict[Node, SplitGradient]:
 
 def split_of(repeated: Value, hit: Value) -> SplitGradient | None:
     """The split whose parts are a repeated share, and whose elements are those hit."""
-    cast, spread = node_of(hit, "cast"), node_of(repeated, "broadcast")
-    equal = None if cast is None else node_of(cast.inputs[0], "equal")
-    product = None if spread is None else node_of(spread.inputs[0], "mul")
+    cast, spread = defining_node(hit, "cast"), defining_node(repeated, "broadcast")
+    equal = None if cast is None else defining_node(cast.inputs[0], "equal")
+    product = None if spread is None else defining_node(spread.inputs[0], "mul")
     if cast is None or equal is None or spread is None or product is None:
         return None
     kept = spread.params["axes"]
     axes = tuple([i for i in range(len(hit.shape)) if i not in kept])
     for gy, inverse in (product.inputs, reversed(product.inputs)):
         for x, extreme in (equal.inputs, reversed(equal.inputs)):
-            source, counted = node_of(extreme, "broadcast"), node_of(inverse, "div")
-            summed = None if counted is None else node_of(counted.inputs[1], "sum")
+            source, counted = defining_node(extreme, "broadcast"), defining_node(inverse, "div")
+            summed = None if counted is None else defining_node(counted.inputs[1], "sum")
             if source is None or counted is None or summed is None or source.params["axes"] != kept:
                 continue
             whole = number_of(counted.inputs[0]) == 1 and summed.inputs[0] is hit and summed.params["axes"] == axes
@@ -62,11 +63,6 @@ def split_of(repeated: Value, hit: Value) -> SplitGradient | None:
                 inner = frozenset((cast, equal, spread, product, source, counted, summed))
                 return SplitGradient(x, source.inputs[0], gy, axes, inner)
     return None
-
-
-def node_of(v: Value, name: str) -> Node | None:
-    """The operation of this name that gives a value; None where another one does."""
-    return v.node if v.node is not None and v.node.op.name == name else None
 
 
 def has_short_axes(x: Type, axes: Sequence[int]) -> bool:

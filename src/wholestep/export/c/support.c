@@ -26,16 +26,19 @@ extern double sqrt(double) __attribute__((__const__));
 #define WS_INDEPENDENT
 #endif
 
-/* A multiply-add is rounded once where the processor has one, and twice elsewhere. Clang does not say so by FP_FAST_FMA. */
-#if (defined(FP_FAST_FMAF) && defined(FP_FAST_FMA)) || defined(__FMA__) || (defined(__clang__) && defined(__aarch64__))
-#define WS_FUSES
+/* Clang fuses where the processor does, and does not say so. */
+#if defined(__clang__) && (defined(__FMA__) || defined(__aarch64__)) && !defined(FP_FAST_FMA)
+#define FP_FAST_FMAF 1
+#define FP_FAST_FMA 1
 #endif
-#if defined(WS_FUSES) || defined(FP_FAST_FMAF)
+
+/* A multiply-add is rounded once where the processor has one, and twice elsewhere. */
+#ifdef FP_FAST_FMAF
 #define ws_fmaf(a, b, c) fmaf(a, b, c)
 #else
 #define ws_fmaf(a, b, c) ((a) * (b) + (c))
 #endif
-#if defined(WS_FUSES) || defined(FP_FAST_FMA)
+#ifdef FP_FAST_FMA
 #define ws_fma(a, b, c) fma(a, b, c)
 #else
 #define ws_fma(a, b, c) ((a) * (b) + (c))

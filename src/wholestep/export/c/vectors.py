@@ -40,7 +40,7 @@ typedef double ws_d4_at __attribute__((vector_size(32), aligned(8), may_alias));
 #include <immintrin.h>
 #define ws_fma_f8(a, b, c) ((ws_f8)_mm256_fmadd_ps((__m256)(a), (__m256)(b), (__m256)(c)))
 #define ws_fma_d4(a, b, c) ((ws_d4)_mm256_fmadd_pd((__m256d)(a), (__m256d)(b), (__m256d)(c)))
-#elif defined(WS_FUSES)
+#elif defined(FP_FAST_FMAF) && defined(FP_FAST_FMA)
 static inline ws_f8 ws_fma_f8(ws_f8 a, ws_f8 b, ws_f8 c) {
     for (int i = 0; i < 8; i++) c[i] = fmaf(a[i], b[i], c[i]);
     return c;

@@ -62,7 +62,8 @@ class GraphIndex:
         """The derivative of a function with respect to all its inputs; None where the graph has not all of it."""
         body = function.body
         formula = run_passes(run_passes(vjp(body, [True] * len(body.inputs), [True]), CONVOLVING), CLEANING)
-        sums = [addends(formula, v) for v in formula.outputs]
+        uses = count_uses(formula)
+        sums = [addends(v, uses) for v in formula.outputs]
         found: Bindings | None = dict(zip(formula.inputs[:-1], body.inputs, strict=True))
         for part in sorted(
             {v for terms in sums for v in terms}, key=lambda v: -len(nodes_between([v], formula.inputs))
@@ -101,9 +102,8 @@ class GraphIndex:
         return FoundGradient(total, tuple(rest))
 
 
-def addends(graph: Graph, v: Value, uses: Mapping[Value, int] | None = None) -> list[Value]:
+def addends(v: Value, uses: Mapping[Value, int]) -> list[Value]:
     """The values that a sum adds up, those of its own partial sums among them."""
-    uses = count_uses(graph) if uses is None else uses
     if v.node is None or v.node.op.name != "add" or uses[v] > 1:
         return [v]
-    return [each for x in v.node.inputs for each in addends(graph, x, uses)]
+    return [each for x in v.node.inputs for each in addends(x, uses)]

@@ -112,11 +112,10 @@ def attention_at(graph: Graph, node: Node) -> WrittenFunction | None:
     operands = written.attended()
     if masks is None or masks.constants or masks.dynamic or masks.added or not all(map(is_plain, operands)):
         return None
-    if len(own.lead + own.groups) != 2 or own.groups or scores.shape[-2] != scores.shape[-1]:
+    if own.groups or len(own.lead) != 2 or scores.shape[-2] != scores.shape[-1]:
         return None
-    orders = [tuple([part.index(c) for c in own.lead + at]) for part, at in zip((*labels, out), (
-        own.query + own.width, own.key + own.width, own.key + own.value_width, own.query + own.value_width
-    ), strict=True)]  # fmt: skip
+    taken = (own.query + own.width, own.key + own.width, own.key + own.value_width, own.query + own.value_width)
+    orders = [tuple([part.index(c) for c in own.lead + at]) for part, at in zip((*labels, out), taken, strict=True)]
     q, _, v = operands
     if len({*orders}) > 1 or q.type is not v.type:
         return None

@@ -50,6 +50,15 @@ def kept_of_attention(causal: bool) -> Kept:
     return kept
 
 
+KEPT: dict[str, Kept] = {
+    "layer_norm": kept_of_layer_norm,
+    "gelu_tanh": lambda xs: (),
+    "attention": kept_of_attention(causal=False),
+    "causal_attention": kept_of_attention(causal=True),
+}
+"""For the label of each function what its derivative reads besides the operands."""
+
+
 def fused_functions(graph: Graph) -> Graph:
     """The graph in which functions that are written out, with their derivatives, are one operation each.
 
@@ -86,8 +95,7 @@ def fused_values(function: WrittenFunction, derivative: FoundDerivative) -> dict
         return [permute(x, axes=order) for x in made] if order else list(made)
 
     operands = (*[in_order(x, order) for x in body.inputs], *function.numbers)
-    causal = label == "causal_attention"
-    kept = kept_of_layer_norm if label == "layer_norm" else kept_of_attention(causal) if order else lambda xs: ()
+    kept = KEPT[label]
     outputs = composite_of(label, forward, operands, like)
     given = (*operands, *outputs, in_order(derivative.gy, order))
     gradients = composite_of(f"{label}_gradients", backward, given, like)
