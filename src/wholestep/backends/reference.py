@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from wholestep.errors import BoundsError, Indexed, Where
-from wholestep.ir.graph import Graph, NDArray, Value
+from wholestep.ir.graph import Graph, NDArray, Node, Value
 
 
 def broadcast_thin(data: Any, shape: tuple[Any, ...]) -> Any:
@@ -21,16 +21,14 @@ def evaluate_node(op: Any, inputs: Sequence[Value], params: dict[str, Any]) -> A
     """Compute one node from the data of its inputs."""
     if op.thin:
         args = [v.data for v in inputs]
-        try:
-            return op.ref(*args, **params)
-        except IndexError:
-            return apply_primitive(op, args, params, None)
     else:
-        args = []
-        for v in inputs:
-            data, shape = v.data, v.type.shape
-            args.append(data if data.shape == shape else np.broadcast_to(data, shape))
-    return apply_primitive(op, args, params, None)
+        args = [broadcast_thin(v.data, v.type.shape) for v in inputs]
+    if op.nested:
+        return apply_primitive(op, args, params, None)
+    try:
+        return op.ref(*args, **params)
+    except IndexError:
+        return apply_primitive(op, args, params, None)
 
 
 def apply_primitive(op: Any, args: Sequence[Any], params: dict[str, Any], where: Where) -> Any:
@@ -47,6 +45,27 @@ def apply_primitive(op: Any, args: Sequence[Any], params: dict[str, Any], where:
             text = where.outside(int(numbers[1]), int(numbers[2]))
             raise BoundsError(text, where=where, hint=Indexed.hint) from None
         raise BoundsError(f"indexing: {error}", where=where) from None
+
+
+class PreparedNode(NamedTuple):
+    """A node ready to run, without the arrays that its values may hold."""
+
+    op: Any
+    shapes: tuple[Any, ...]
+    params: dict[str, Any]
+    where: Where
+
+    @classmethod
+    def of(cls, node: Node) -> PreparedNode:
+        """The node, ready to run."""
+        return cls(node.op, tuple([t.shape for t in node.types]), node.params, node.where)
+
+    def __call__(self, *args: Any) -> Any:
+        """The data of the results for arrays that may be thin."""
+        if not self.op.thin:
+            whole = [broadcast_thin(x, shape) for x, shape in zip(args, self.shapes, strict=True)]
+            return apply_primitive(self.op, whole, self.params, self.where)
+        return apply_primitive(self.op, args, self.params, self.where)
 
 
 class GraphInterpreter:
@@ -72,13 +91,11 @@ class GraphInterpreter:
             dying.setdefault(at, []).append(slot)
         self.steps = [
             (
-                node.op,
+                node.op.exact_ufunc(*node.types) or PreparedNode.of(node),
+                node.op.multiple,
                 [slots[v] for v in node.inputs],
-                None if node.op.thin else [v.type.shape for v in node.inputs],
-                node.params,
                 [slots[v] for v in node.outputs],
                 dying.get(at, ()),
-                node.where,
             )
             for at, node in enumerate(graph.nodes)
         ]
@@ -91,19 +108,9 @@ class GraphInterpreter:
         for slot, array in zip(self.inputs, arrays, strict=True):
             memory[slot] = array
         read = memory.__getitem__
-        for op, sources, shapes, params, targets, dying, where in self.steps:
-            args = map(read, sources)
-            if shapes is None:  # elementwise operations, which most are
-                try:
-                    memory[targets[0]] = op.ref(*args, **params)
-                except IndexError:
-                    memory[targets[0]] = apply_primitive(op, [memory[s] for s in sources], params, where)
-                for slot in dying:
-                    memory[slot] = None
-                continue
-            whole = [x if x.shape == n else np.broadcast_to(x, n) for x, n in zip(args, shapes, strict=True)]
-            out = apply_primitive(op, whole, params, where)
-            if op.multiple:
+        for run, multiple, sources, targets, dying in self.steps:
+            out = run(*map(read, sources))
+            if multiple:
                 for slot, value in zip(targets, out, strict=True):
                     memory[slot] = value
             else:

@@ -91,7 +91,19 @@ def value_and_grad(
     >>> float(value), gradient.tolist()
     (5.0, [2.0, 4.0])
     """
+    return differentiated_function(f, argnums, True, has_aux, holomorphic, allow_unused, rewrite)
 
+
+def differentiated_function(
+    f: Callable[..., Any],
+    argnums: int | Sequence[int],
+    valued: bool,
+    has_aux: bool,
+    holomorphic: bool,
+    allow_unused: bool,
+    rewrite: bool,
+) -> Callable[..., Any]:
+    """The function that `value_and_grad` returns, or `grad`, which leaves the value out."""
     check_differentiated(f, argnums, "grad")
     f = as_asked(f, rewrite)
 
@@ -102,7 +114,7 @@ def value_and_grad(
                 hint="drop it from argnums, or allow_unused=True for a zero gradient",
             )
 
-    return with_gradient(f, argnums, complete, has_aux=has_aux, holomorphic=holomorphic)
+    return with_gradient(f, argnums, complete, has_aux=has_aux, holomorphic=holomorphic, valued=valued)
 
 
 def with_gradient(
@@ -112,8 +124,12 @@ def with_gradient(
     *,
     has_aux: bool = False,
     holomorphic: bool = False,
+    valued: bool = True,
 ) -> Callable[..., Any]:
-    """The function that `value_and_grad` makes; `look` sees the cotangents first, None for what no gradient reaches."""
+    """The function that `value_and_grad` makes, or `grad` unless it is `valued`.
+
+    `look` sees the cotangents first, None for what no gradient reaches.
+    """
 
     @boundary
     @functools.wraps(f)
@@ -140,6 +156,8 @@ def with_gradient(
                     gxs = backward(nodes, [(value, ones(value.type))], entered.values, held)
                     look(entered, gxs)
                     found = finish(work, entered, gxs, holomorphic)
+            if not valued:
+                return (found, work.leave(aux)) if has_aux else found
             result = work.leave(Array(value, True))
             return ((result, work.leave(aux)) if has_aux else result), found
 
@@ -184,16 +202,7 @@ def grad(
     >>> ws.grad(np.sin)(0.0)
     np.float64(1.0)
     """
-    options = {"holomorphic": holomorphic, "allow_unused": allow_unused, "rewrite": rewrite}
-    both = value_and_grad(f, argnums, has_aux=has_aux, **options)
-
-    @boundary
-    @functools.wraps(f)
-    def gradient(*args: Any, **kwargs: Any) -> Any:
-        value, found = both(*args, **kwargs)
-        return (found, value[1]) if has_aux else found
-
-    return gradient
+    return differentiated_function(f, argnums, False, has_aux, holomorphic, allow_unused, rewrite)
 
 
 def trace_gradients(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,18 +18,14 @@ from wholestep.frontend.memory import in_order_of, may_be_transposed
 from wholestep.frontend.options import OPTIONS, check_options
 from wholestep.frontend.promotion import WEAK, broadcast_shapes, broadcast_to, cast_to, checked, full_of, lift, wrap
 from wholestep.frontend.ufunc_rules import COMPARISONS, LOGICAL, Rule, rule_for
-from wholestep.ir.build import emit
+from wholestep.ir.build import emit_typed
 from wholestep.ir.graph import Value
+from wholestep.ir.types import Type
 from wholestep.primitives import logic as lo
 from wholestep.primitives.elementwise import Elementwise
 from wholestep.primitives.family import Primitive, number_of
 
 _resolved: dict[tuple[Any, ...], tuple[Rule, tuple[np.dtype[Any], ...], tuple[np.dtype[Any], ...]]] = {}
-
-
-_alike: dict[tuple[np.ufunc, np.dtype[Any]], tuple[Any, bool, bool, tuple[np.dtype[Any], ...]]] = {}
-"""For ufuncs of operands of one dtype: the rule, whether a call of it emits a node and no more, whether the ufunc
-computes in that dtype, and the dtypes of the results."""
 
 
 def loop_dtypes(ufunc: np.ufunc, kinds: tuple[Any, ...], dtype: np.dtype[Any] | None, casting: Any) -> Any:
@@ -101,20 +98,28 @@ def alike(ufunc: np.ufunc, operands: tuple[Any, ...]) -> Any:
     for v in values:
         if v.type is not t:
             return None
-    found = _alike.get((ufunc, t.dtype))
-    if found is None:
-        rule, loop, results = resolve(ufunc, (t.dtype,) * len(values))
-        emitted = isinstance(rule, Primitive) and type(rule).__call__ is Primitive.__call__
-        found = _alike[ufunc, t.dtype] = (rule, emitted, loop[0] is t.dtype, results)
-    rule, emitted, fits, results = found
-    if not fits:
+    rule, made_type, results = alike_rule(ufunc, t, len(values))
+    if rule is None:
         return None
-    out = emit(rule, tuple(values), {}) if emitted else rule(*values)
-    if type(out) is Value and out.type.dtype is results[0]:
-        made: Any = Array(out, not out.type.shape)
+    if made_type is None:
+        made = wrapped(rule(*values), results)
     else:
-        made = wrapped(out, results)
+        made = Array(emit_typed(rule, tuple(values), {}, made_type), made_type.ndim == 0)
     return laid(made, operands) if turned else made
+
+
+@lru_cache(maxsize=4096)
+def alike_rule(ufunc: np.ufunc, t: Type, count: int) -> tuple[Rule | None, Type | None, tuple[np.dtype[Any], ...]]:
+    """The rule of a ufunc for so many operands of one type, and the dtypes of its results; no rule where it promotes.
+
+    The type of the result is said where the rule is a primitive that gives NumPy's dtype: a node and no more.
+    """
+    rule, loop, results = resolve(ufunc, (t.dtype,) * count)
+    if loop[0] is not t.dtype:
+        return None, None, results
+    emitted = isinstance(rule, Primitive) and type(rule).__call__ is Primitive.__call__ and not rule.multiple
+    made = rule.type(*[t] * count) if isinstance(rule, Primitive) and emitted else None
+    return rule, made if made is not None and made.dtype is results[0] else None, results
 
 
 def wrapped(out: Any, results: tuple[np.dtype[Any], ...]) -> Any:

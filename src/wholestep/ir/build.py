@@ -156,6 +156,11 @@ def blaming_one_line() -> Iterator[None]:
 
 def emit(op: Any, inputs: tuple[Value, ...], params: dict[str, Any]) -> Any:
     """Add one node and return its value, or the tuple of its values where the primitive has several."""
+    return emit_typed(op, inputs, params, op.type(*[v.type for v in inputs], **params))
+
+
+def emit_typed(op: Any, inputs: tuple[Value, ...], params: dict[str, Any], types: Any) -> Any:
+    """`emit` where the caller knows the types of the outputs."""
     builders = _stack.builders
     if not builders:
         raise escaped(inputs[0] if inputs else None)
@@ -164,20 +169,14 @@ def emit(op: Any, inputs: tuple[Value, ...], params: dict[str, Any]) -> Any:
         if value.builder is not builder:
             inputs = tuple(v if v.builder is builder else builder.capture(v) for v in inputs)
             break
-    types = op.type(*[v.type for v in inputs], **params)
-    if not builder.recording and not op.multiple and not op.collective and builder.evaluate is not None:
-        value = Value(types, None, builder)
-        for v in inputs:
-            if v.data is None:
-                return value
-        value.data = builder.evaluate(op, inputs, params)
-        return value
-    node = Node(op, inputs, params, _stack.where or here(3))  # who calls this is no user either
-    if op.multiple or op.collective or not builder.recording:
-        return append(builder, node, types)
-    builder.nodes.append(node)  # what `append` does, without a call of it: most nodes of most traces come by here
-    value = Value(types, node, builder)
-    node.outputs = (value,)
+    recording = builder.recording
+    if op.multiple or op.collective:
+        return append(builder, Node(op, inputs, params, _stack.where or here(4)), types)
+    value = Value(types, None, builder)
+    if recording:  # what `append` does, without a call of it: most nodes of most traces come by here
+        node = value.node = Node(op, inputs, params, _stack.where or here(4))  # who calls this is no user either
+        node.outputs = (value,)
+        builder.nodes.append(node)
     evaluate = builder.evaluate
     if evaluate is not None:
         for v in inputs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
 import weakref
@@ -47,15 +48,13 @@ _types: dict[tuple[Shape, np.dtype[Any]], weakref.ref[Type]] = {}
 _lock = threading.RLock()
 
 
+RECENT = 1024
+"""The number of types that are held here, so that a call which nobody follows closely need not make them again."""
+
+
+@functools.lru_cache(RECENT)
 def array_type(shape: Shape, dtype: np.dtype[Any]) -> Type:
     """The one Type of this shape and dtype, for as long as anybody holds it."""
-    known = _types.get((shape, dtype))
-    found = None if known is None else known()
-    return _entered(shape, dtype) if found is None else found
-
-
-def _entered(shape: Shape, dtype: np.dtype[Any]) -> Type:
-    """The type, made and entered unless another thread was faster."""
     made = Type()
     made.shape = tuple(s if isinstance(s, Dim) else int(s) for s in shape)
     made.dtype = np.dtype(dtype)

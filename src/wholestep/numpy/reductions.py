@@ -97,6 +97,8 @@ def sum_dtype(t: Type) -> Any:
 
 
 def _total(name: str, primitive: Any, unit: int, combine: Any, a: Any, dtype: Any = None, **options: Any) -> Any:
+    if type(a) is Array and dtype is None and not options and a.type.inexact:  # how most losses end: no option to read
+        return wrap(primitive(a.value, axes=tuple(range(a.ndim))))
     dtype = sum_dtype(lift(a).type) if dtype is None else checked(dtype)
     if dtype is not None and dtype.kind == "b":
         primitive = OF_TRUTHS[primitive]

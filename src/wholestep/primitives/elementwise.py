@@ -91,6 +91,16 @@ class Elementwise(Pointwise):
             out = out.astype(arrays[0].dtype)
         return out
 
+    def exact_ufunc(self, *types: Type) -> np.ufunc | None:
+        function, dtype = self.reference, types[0].dtype
+        if not isinstance(function, np.ufunc) or function.nout != 1 or type(self).ref is not Elementwise.ref:
+            return None
+        try:
+            *operands, result = function.resolve_dtypes((*[dtype] * function.nin, None))
+        except TypeError:
+            return None
+        return function if {*operands, *[result] * (not self.gives)} == {dtype} else None
+
     def type(self, *types: Type) -> Type:
         x = types[0]
         for y in types:

@@ -125,6 +125,10 @@ class Primitive:
         """(arrays, **params) -> what the operation means, in NumPy."""
         raise NotImplementedError(self.name)
 
+    def exact_ufunc(self, *types: Type) -> np.ufunc | None:
+        """The ufunc that is `ref` itself for operands of these types; None where `ref` has more to do."""
+        return None
+
     def jvp(self, *args: Any, **kwargs: Any) -> Sequence[Maybe]:
         """(node, dxs) -> tangents of the outputs; None among `dxs` is a zero tangent."""
         raise NotImplementedError(self.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,18 @@ def spread_back(y: Value, shape: tuple[Any, ...], axes: Axes) -> Value:
     return repeated
 
 
+@lru_cache(maxsize=4096)
+def reduced_type(op: Reduction, x: Type, axes: Axes) -> Type:
+    """The type of what a reduction along these axes gives; worked out once, as loops reduce the same types again."""
+    for axis in axes:
+        axis_inside(op.name, axis, x.ndim)
+    if dtype_kind(x.dtype) not in op.takes:
+        raise DtypeError(f"{op.name}: does not take {dtypes.short(x.dtype)}")
+    if not op.empty and any(isinstance(x.shape[a], int) and x.shape[a] == 0 for a in axes):
+        raise ShapeError(f"{op.name}: no element to choose from in {x} along axes {axes}")
+    return array_type(reduced_shape(x.shape, axes), x.dtype)
+
+
 class Reduction(Loops, LeadingBatch):
     """Combines the elements along `axes` with a ufunc's `reduce`."""
 
@@ -57,13 +70,7 @@ class Reduction(Loops, LeadingBatch):
         self.empty = empty
 
     def type(self, x: Type, *, axes: Axes) -> Type:
-        for axis in axes:
-            axis_inside(self.name, axis, x.ndim)
-        if dtype_kind(x.dtype) not in self.takes:
-            raise DtypeError(f"{self.name}: does not take {dtypes.short(x.dtype)}")
-        if not self.empty and any(isinstance(x.shape[a], int) and x.shape[a] == 0 for a in axes):
-            raise ShapeError(f"{self.name}: no element to choose from in {x} along axes {axes}")
-        return array_type(reduced_shape(x.shape, axes), x.dtype)
+        return reduced_type(self, x, axes)
 
     def ref(self, x: NDArray, *, axes: Axes) -> Any:
         wide = dtypes.compute_dtype(x.dtype) if x.dtype != object else x.dtype
