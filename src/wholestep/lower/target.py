@@ -25,7 +25,8 @@ DraftKernel = Callable[[Sequence[int] | None, Sequence[int] | None], KernelWrite
 
 class SplitLimits(NamedTuple):
     """The reductions that run in two stages: of at least `elements`, to fewer than `results`, or fewer than `sums` of
-    products; with more there is enough to share among threads already. An axis is cut into at most `chunks`.
+    products; with more there is enough to share among threads already. An axis is cut into at most `chunks`. Rows of
+    up to `columns` elements, `far` elements in all, are added up in two stages too: they come from memory whole then.
 
     Where `terms` are given, it is one result that has at least `elements`; all results together have at most `chunks`
     parts, of about so many terms or more, which lie in order, and a product has at least `products` terms for each
@@ -38,6 +39,8 @@ class SplitLimits(NamedTuple):
     chunks: int
     terms: int = 0
     products: int = 0
+    columns: int = 0
+    far: int = 0
 
 
 class OperandLimits(NamedTuple):

@@ -168,8 +168,10 @@ def product_chunks(node: Node, label: str, limits: SplitLimits) -> int:
 
 
 def has_few_results(shape: Sequence[int], axes: Sequence[int], limits: SplitLimits) -> bool:
-    """True if a reduction has too few results to share among threads."""
-    return math.prod([n for i, n in enumerate(shape) if i not in axes]) < limits.results
+    """True if a reduction has too few results to share among threads, or to read rows from memory whole."""
+    results, last = math.prod([n for i, n in enumerate(shape) if i not in axes]), len(shape) - 1
+    narrow = last not in axes and results == shape[last] <= limits.columns and math.prod(shape) >= limits.far
+    return results < limits.results or narrow
 
 
 def worth_splitting(node: Node, limits: SplitLimits) -> bool:

@@ -17,7 +17,8 @@ from wholestep.backends.cpu.target.library_calls import LIBRARY_RULES
 from wholestep.backends.cpu.target.linalg import LAPACK_EXPANSIONS
 from wholestep.backends.cpu.target.prefetch_placement import place_prefetches
 from wholestep.backends.cpu.target.row_streaming import is_evictable, stream_rows
-from wholestep.backends.cpu.target.schedule import MOST_LANES, best_lane, schedule_kernel, tile_axes, worth_sharing
+from wholestep.backends.cpu.target.schedule import MOST_LANES, best_lane, schedule_kernel, worth_sharing
+from wholestep.backends.cpu.target.tiles import tile_axes
 from wholestep.kernel.collapse_loops import collapse_loops, join_grid
 from wholestep.kernel.lang import DType, Kernel
 from wholestep.lower.blocking.block_launches import BlockedContraction
@@ -28,7 +29,7 @@ from wholestep.lower.kernels.kernel_writer import KernelWriter
 from wholestep.lower.program.steps import Step
 from wholestep.lower.target import DraftKernel, Expansion, SplitLimits, Target
 
-REDUCTION_SPLIT = SplitLimits(elements=1 << 15, results=16, sums=1024, chunks=64)
+REDUCTION_SPLIT = SplitLimits(elements=1 << 15, results=16, sums=1024, chunks=64, columns=1024, far=1 << 22)
 
 
 @dataclass(frozen=True)
