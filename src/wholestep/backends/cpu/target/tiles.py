@@ -100,13 +100,13 @@ def tile_axes(kernel: Kernel, lane: Axis | None, machine: Target) -> KernelSched
 
 
 def fold_tile(axis: Axis) -> int:
-    """How often the body of a fold is unrolled that vectors do not lie along."""
+    """The number of terms side by side of a fold that vectors do not lie along."""
     few = not axis.symbolic and axis.extent <= 4
     return max(axis.extent, 1) if few else tile_divisor(axis.size, 4, 2)
 
 
 def rows_ahead(kernel: Kernel, terms: Axis, lane: Axis) -> int:
-    """How many rows early those are asked for that come from memory to be added up; 0 for what caches hold."""
+    """The distance, in rows, at which rows from memory are asked for that are added up; 0 for what caches hold."""
     if not adds_rows(kernel):
         return 0
     far = [
