@@ -319,6 +319,19 @@ def f(x: f32[2, 3], y: f32[3, 4], z: f32[2, 3, 4]):
     return sum_1, sum_2, sum_3
 """,
     ),
+    "truths are counted in four bytes": (
+        "simplify_reductions",
+        """
+def f(x: bool[2, 3], y: i32[2, 3]):
+    cast_1: i64[2, 3] = cast(x, dtype=i64)
+    sum_1: i64[2] = sum(cast_1, axes=(1,))
+    cast_2: f64[2, 3] = cast(x, dtype=f64)
+    sum_2: f64[2] = sum(cast_2, axes=(1,))
+    cast_3: i64[2, 3] = cast(y, dtype=i64)
+    sum_3: i64[2] = sum(cast_3, axes=(1,))
+    return sum_1, sum_2, sum_3
+""",
+    ),
     "a repeated product that is read twice": (
         "simplify_reductions",
         """

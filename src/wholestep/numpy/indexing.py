@@ -191,7 +191,8 @@ argwhere, flatnonzero = [bound(f, "the values must be known", of_known, f) for f
 @covers(np.count_nonzero)
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     """numpy.count_nonzero."""
-    return np.sum(lift(a) != 0, axis=axis, keepdims=keepdims)
+    x = lift(a)
+    return np.sum(x if x.dtype.kind == "b" else x != 0, axis=axis, keepdims=keepdims)
 
 
 @covers(np.ix_)

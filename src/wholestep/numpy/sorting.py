@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from wholestep import dtypes
+from wholestep.dims import Dim
 from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import bound, covers, is_traced
@@ -15,6 +16,9 @@ from wholestep.numpy.movement import axis_of, flip, ravel, traced_array
 from wholestep.numpy.outside import NO_VALUE, np
 from wholestep.numpy.selection import known_of
 from wholestep.primitives.order import partition as partition_primitive, sort as sort_primitive
+
+COMPARED = 256
+"""A sorted array of up to so many elements is compared as a whole, which takes no longer than to search it. Measured."""
 
 
 def _sort_operand(name: str, a: Any, axis: Any, order: Any) -> tuple[Array, int]:
@@ -122,9 +126,20 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
     if rows is not None and wanted is not None:
         plain = np.searchsorted(np.broadcast_to(rows, x.shape), np.broadcast_to(wanted, y.shape), side)
         return lift(plain)
-    item = y[..., None]
-    before = less_with_nan_last(x, item) if side == "left" else ~less_with_nan_last(item, x)
-    return np.sum(before, axis=-1)
+    n = x.shape[0]
+    if isinstance(n, Dim) or n <= COMPARED:
+        return np.sum(is_before(x, y[..., None], side), axis=-1)
+    found = np.zeros(y.shape, np.int32 if n < 2**31 else np.int64)
+    for step in [1 << bit for bit in reversed(range(n.bit_length()))]:  # binary search, by the bits of the answer
+        reached = found + step
+        item = np.take(x, reached - 1, mode="clip")
+        found = np.where((reached <= n) & is_before(item, y, side), reached, found)
+    return found.astype(np.int64)
+
+
+def is_before(x: Any, y: Any, side: str) -> Any:
+    """True where an element of a sorted array stands before the place of a number."""
+    return less_with_nan_last(x, y) if side == "left" else ~less_with_nan_last(y, x)
 
 
 def less_with_nan_last(x: Any, y: Any) -> Any:

@@ -204,16 +204,21 @@ def read_argument_extreme(reader: ElementReader, node: Node, at: Coordinates) ->
         return (value,) if value.dtype != BOOL else (reader.builder.convert(value, np.dtype(np.int8)),)
 
     dtype = x.dtype if x.dtype.kind != "b" else np.dtype(np.int8)
-    best = reader.reduce(fold, at, [n], dtype, element)
+    along = reader.axis(n)  # one axis, so that vectors lie along both loops
+    best = reader.reduce(fold, at, [n], dtype, element, along)
+    short = isinstance(n, int) and n < 2**31
+    counted = np.dtype(np.int32 if short else np.int64)
 
     def place(r: Coordinates) -> Any:
         (value,) = element(r)
         hit = reader.builder.op("eq", value, best)
         if value.dtype.kind == "f":
             hit = reader.builder.op("or", hit, reader.builder.op("isnan", value))
-        return (reader.choose(hit, reader.builder.index(r[0]), reader.builder.size(n)),)
+        here, last = reader.builder.index(r[0]), reader.builder.size(n)
+        return (reader.choose(hit, reader.builder.convert(here, counted), reader.builder.convert(last, counted)),)
 
-    return reader.reduce("min", at, [n], np.dtype(np.int64), place)
+    found = reader.reduce("min", at, [n], counted, place, along)
+    return reader.builder.convert(found, np.dtype(np.int64))
 
 
 ELEMENT_RULES.update(

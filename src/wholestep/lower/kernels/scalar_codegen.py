@@ -213,16 +213,22 @@ class ElementReader:
         return self.builder.depth([k for index in at for k in index.terms])
 
     def reduce(
-        self, op: str, at: Coordinates, extents: Sequence[int], dtype: DType, element: Callable[..., Any]
+        self,
+        op: str,
+        at: Coordinates,
+        extents: Sequence[int],
+        dtype: DType,
+        element: Callable[..., Any],
+        along: Axis | None = None,
     ) -> ScalarValue:
-        """Emit `element(r)` reduced over new axes of these extents."""
+        """Emit `element(r)` reduced over new axes of these extents, or again over the only one, `along`."""
         if math.prod(extents) == 0:
             return self.number(neutral_element(op, working_dtype(dtype)), dtype)
         if self.row and [a.size for a in self.row] == [n for n in extents if n != 1]:
             if not any(k in self.row for index in at for k in index.terms):
                 return self.across(op, extents, element)
         with self.builder.at(self.level(at)):
-            return self.reduction_nest(op, list(extents), [], None, dtype, element)
+            return self.reduction_nest(op, list(extents), [], None, dtype, element, along)
 
     def across(self, op: str, extents: Sequence[int], element: Callable[..., Any]) -> ScalarValue:
         """A reduction across the lanes of the row."""
@@ -235,7 +241,14 @@ class ElementReader:
         return scalar_of(x)
 
     def reduction_nest(
-        self, op: str, extents: list[int], at: list[Index], init: Sequence[Var] | None, dtype: DType, element: Any
+        self,
+        op: str,
+        extents: list[int],
+        at: list[Index],
+        init: Sequence[Var] | None,
+        dtype: DType,
+        element: Any,
+        along: Axis | None = None,
     ) -> ScalarValue:
         """Emit the loops of a reduction; an inner loop continues from the outer one's accumulator."""
         wide = [n for n in extents if n != 1]
@@ -243,7 +256,7 @@ class ElementReader:
             return self.fold_once(op, element((*at, *[Index()] * len(extents))), init)
         position = next(i for i, n in enumerate(extents) if n != 1)
         at = [*at, *[Index()] * position]
-        axis = self.axis(extents[position])
+        axis = along or self.axis(extents[position])
         rest = extents[position + 1 :]
         with self.builder.loop(axis) as loop:
             here = [*at, Index(0, {axis: 1})]

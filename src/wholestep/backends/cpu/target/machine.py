@@ -29,7 +29,7 @@ from wholestep.lower.kernels.kernel_writer import KernelWriter
 from wholestep.lower.program.steps import Step
 from wholestep.lower.target import DraftKernel, Expansion, SplitLimits, Target
 
-REDUCTION_SPLIT = SplitLimits(elements=1 << 15, results=16, sums=1024, chunks=64, columns=1024, far=1 << 22)
+REDUCTION_SPLIT = SplitLimits(elements=1 << 15, results=16, sums=1024, chunks=64, columns=4096, far=1 << 22)
 
 
 @dataclass(frozen=True)
