@@ -8,7 +8,7 @@ import numpy as np
 
 from wholestep.ir.build import blame, build
 from wholestep.ir.graph import OPS, Graph, Node, Value
-from wholestep.lower.legalize import attention, fft, matrix_functions, sort
+from wholestep.lower.legalize import attention, complex_products, fft, matrix_functions, sort
 from wholestep.lower.legalize.attention_blocks import no_panels
 from wholestep.lower.legalize.internal_ops import require
 from wholestep.lower.target import CORE_ATTENTION, SCALAR, Expansion, Target
@@ -50,6 +50,7 @@ EXPANSIONS: dict[str, Expansion] = {
     **sort.EXPANSIONS,
     **matrix_functions.EXPANSIONS,
     **fft.EXPANSIONS,
+    **complex_products.EXPANSIONS,
     "cond": int64_branch_index,
     "pow": check_exponents,
 }
