@@ -1,13 +1,18 @@
-"""Large products of complex numbers: by four of real ones, and right."""
+"""Complex numbers in vectors, and large products of them by four of real ones."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import wholestep as ws
+from wholestep.backends.cpu.compiler import machine_model
+from wholestep.backends.cpu.cpu_features import named_target
+from wholestep.kernel.lang import axes_of
+from wholestep.lower.compile import lower_program
 from wholestep.lower.legalize.complex_products import LEAST_PRODUCTS
 from wholestep.lower.legalize.expand_ops import expand_ops
 
@@ -50,3 +55,10 @@ def test_many_products_become_real_ones(shapes: tuple[tuple[int, ...], ...]) -> 
 def test_few_products_stay(shapes: tuple[tuple[int, ...], ...]) -> None:
     graph = expand_ops(ws.trace(lambda x, y: x @ y)(*[np.ones(n, "c8") for n in shapes]))
     assert [node.inputs[0].dtype.kind for node in graph.nodes if node.op.name == "contract"] == ["c"]
+
+
+@pytest.mark.parametrize("f", [np.abs, np.exp, lambda x: x * x, lambda x: x.sum(0), lambda x: x.sum(1), np.angle])
+def test_complex_numbers_lie_along_vectors(f: Callable[[Any], Any]) -> None:
+    """Their parts are picked out of whole vectors, and stored woven."""
+    kernels = lower_program(ws.trace(f)(np.ones((40, 50), "c8")), machine_model(named_target("x86-64-v3"))).kernels()
+    assert all(max(axis.lanes for axis in axes_of(kernel)) == 8 for kernel in kernels)

@@ -19,11 +19,10 @@ from wholestep.backends.cpu.codegen.masked_memory import (
 from wholestep.backends.cpu.codegen.transposed_loads import LINE_BYTES, transposable_axis, transposed_load
 from wholestep.backends.cpu.codegen.uniformity import VaryingAxes, vector_lanes
 from wholestep.backends.cpu.codegen.writer import FunctionWriter, UnrolledValue
+from wholestep.backends.cpu.target.tiles import MAX_PICK_STRIDE
 from wholestep.kernel.lang import Axis, Buffer, Index, Store, Var
 
 ZERO_BLOCK = "@ws_zeros"
-MAX_PICK_STRIDE = 4
-"""The largest stride between lanes that is loaded contiguously and shuffled."""
 
 
 class BufferAccess:

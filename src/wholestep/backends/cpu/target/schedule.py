@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from itertools import pairwise
 
 from wholestep.backends.cpu.target.tiles import (
     LINE,
+    MAX_PICK_STRIDE,
     contiguous_axis,
     kernel_loops,
     parallel_axes,
@@ -142,14 +144,22 @@ def best_lane(kernel: Kernel, machine: Target, *, arithmetic: bool = False) -> A
     least: float = sum(map(point_count, [*[a.axes for a in found], *done]))
     axes = vectorizable_axes(kernel)
     chained = [a for a in axes if turned_terms(kernel, a, machine) is not None]
+    paired = neighbouring_stores(found)
     turns = bool(chained) or not any(loop.folds or loop.carries for loop in kernel_loops(kernel))
     for axis in chained or axes:
         steps = -(-axis.extent // width) / axis.extent
-        price = sum([access_cost(a, axis, width, turns) for a in found])
+        price = sum([access_cost(a, axis, width, turns, paired) for a in found])
         price += sum([point_count(around) * (steps if axis in around else 1.0) for around in done])
         if price < least:
             best, least = axis, price
     return best
+
+
+def neighbouring_stores(accesses: Sequence[MemoryAccess]) -> set[object]:
+    """The stores to elements of which a store of the other part of a complex number writes the neighbour."""
+    stores = [a for a in accesses if a.is_store]
+    pairs = [(a, b) for a, b in pairwise(stores) if a.buffer is b.buffer and a.path == b.path]
+    return {a.source for pair in pairs if pair[1].offset == pair[0].offset + 1 for a in pair}
 
 
 def vectorizable_axes(kernel: Kernel) -> list[Axis]:
@@ -171,9 +181,10 @@ def is_arithmetic(s: Var | Store | Fold) -> bool:
     return isinstance(s, Var) and s.op not in ("const", "size", "index", "load")
 
 
-def access_cost(a: MemoryAccess, axis: Axis, width: int, turns: bool) -> float:
+def access_cost(a: MemoryAccess, axis: Axis, width: int, turns: bool, paired: Collection[object] = ()) -> float:
     """The cost of an access with vectors along an axis: a strided one is taken apart element by element, but for loads
-    that can be turned in a square of registers."""
+    that can be turned in a square of registers, or picked out of a few vectors, and the `paired` stores of the parts of
+    complex numbers."""
     around = a.axes
     times = point_count(around)
     if axis not in around:
@@ -181,6 +192,8 @@ def access_cost(a: MemoryAccess, axis: Axis, width: int, turns: bool) -> float:
     stride = a.offset.coefficient(axis)
     indirect = any(varies_along(k, axis) for k in a.offset.values())
     each = 1.0 if stride in (0, 1) and not indirect else 1.5 if stride == -1 else 4.0 * width
+    if not indirect and not a.conditional and 1 < stride <= MAX_PICK_STRIDE and (not a.is_store or a.source in paired):
+        each = stride + 1.0  # whole vectors and a shuffle
     if turns and each > 2.0 and not indirect and contiguous_axis(a, axis, width) is not None:
         each = 2.0
     return times / axis.extent * -(-axis.extent // width) * each

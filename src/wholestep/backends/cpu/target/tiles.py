@@ -36,6 +36,8 @@ SAME_SET_BYTES = 2048
 """Rows that lie a multiple of this apart share few sets of the first cache: twice as many would push each other out."""
 LINE = 64
 """The bytes of a line of the caches."""
+MAX_PICK_STRIDE = 4
+"""The largest stride between lanes that is loaded contiguously and shuffled."""
 FULL_BODY = 40
 """Two steps of a body of more operations than this, side by side, fill the registers."""
 
