@@ -13,7 +13,7 @@ import pytest
 
 from wholestep import dims, errors
 from wholestep.train.step.step import Step
-from wholestep_tools.site.names import MODULES, STEP
+from wholestep_tools.site.names import LOOP, MODULES, STEP
 
 SPACES = ("wholestep", "wholestep.random", "wholestep.nn", "wholestep.optim")
 PUBLIC: dict[str, tuple[str, Any]] = {
@@ -25,7 +25,7 @@ PUBLIC: dict[str, tuple[str, Any]] = {
 }
 PUBLIC |= {
     f"{module}.{name}": (module, getattr(importlib.import_module(module), name))
-    for module, names in MODULES.items()
+    for module, names in {**MODULES, **LOOP}.items()
     for name in names.split()
 }
 PUBLIC |= {f"step.{name}": ("step", getattr(Step, name)) for name in STEP.split()}
@@ -106,6 +106,10 @@ def test_what_a_docstring_refers_to_exists(name: str) -> None:
 
 LATE = [n for n, (_, thing) in PUBLIC.items() if str(getattr(thing, "__module__", "")).startswith("wholestep.train.")]
 ELSEWHERE = {
+    **{
+        f"wholestep.train.loop.services.{name}": "tests/train/test_services.py runs it, or a fake of it"
+        for name in LOOP["wholestep.train.loop.services"].split()
+    },
     "wholestep.calibrate": "tests/train/test_profile.py runs it, and puts the rates back",
     "wholestep.to_tensorflow": "tests/export/test_tensorflow.py runs it, where TensorFlow is installed",
     "wholestep.to_torch": "tests/export/test_handover.py runs it, where torch is installed",

@@ -24,6 +24,6 @@ def test_examples(name):
 
 
 def test_every_public_name_has_an_example():
-    plain = {"Dim", "ShapeDtype", "WholestepError", "errors", "mesh", "numpy", "random", "scipy", "testing"}
+    plain = {"Dim", "ShapeDtype", "WholestepError", "errors", "mesh", "numpy", "random", "scipy", "testing", "tree"}
     missing = [n for n in wholestep.__all__ if n not in plain and ">>>" not in (getattr(wholestep, n).__doc__ or "")]
     assert not missing

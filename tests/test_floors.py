@@ -8,7 +8,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src"
 FLOORS = {
     "": (
-        "collector words",
+        "collector spelling words",
         "errors",
         "contents forks config dtypes dims",
         "collectives",

@@ -42,7 +42,7 @@ def test_a_file_opens_with_its_idea(file: Path) -> None:
 
 
 LIBRARY = ROOT / "src" / "wholestep"
-MIRRORS = ("numpy/", "scipy/", "random/", "nn/init.py", "export/python/support/", "interop/")
+MIRRORS = ("numpy/", "scipy/", "random/", "tree.py", "nn/init.py", "export/python/support/", "interop/")
 """Modules whose functions have the names, and the meanings, that NumPy, SciPy, other libraries and users gave them."""
 MATHEMATICS = "kernel/maths/"
 """The kernel code of mathematical functions; the real and the complex code of one have its name."""

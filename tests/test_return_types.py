@@ -11,6 +11,7 @@ STATE = "a tree of arrays whose structure is the optimizer's own"
 WRAPPED = "what the part inside returns"
 SETTLED = "a parameter of the update, a number or traced"
 UNTYPED = {
+    "wholestep.concat_rows": "a tree like each of the parts, or an object with items",
     "wholestep.eval_shape": "the tree of f's result with ShapeDtypes for arrays",
     "wholestep.hvp": "one tree for one argument, a tuple for several; overloads tell them apart",
     "wholestep.optim.average": "a tree like the parameters, which the state alone does not name",
@@ -22,24 +23,29 @@ UNTYPED = {
     "wholestep.Loader.made": "a batch, as the source has it",
     "wholestep.Loader.finished": "a batch, as the source has it",
     "wholestep.Loader.joined": "a batch, as the source has it",
+    **dict.fromkeys(
+        ("wholestep.tree.map", "wholestep.tree.map_with_path", "wholestep.tree.transpose", "wholestep.tree.unflatten"),
+        "a tree, of which its structure alone says what it is",
+    ),
     **{
         f"wholestep.nn.{name}": WRAPPED
-        for name in """Lambda.__call__ Sequential.__call__ SpectralNorm.__call__ Stack.__call__ Stack.init_cache
-            WeightNorm.__call__""".split()
+        for name in """Lambda.__call__ Orthogonal.__call__ Sequential.__call__ SpectralNorm.__call__ Stack.__call__
+            Stack.init_cache WeightNorm.__call__""".split()
     },
     **{
         f"wholestep.nn.{name}": "an array between two steps of the class's own work"
         for name in """BatchNorm.toward GRUCell.advance LSTMCell.advance MultiHeadAttention.visible RNNCell.advance
-            SpectralNorm.matrix SpectralNorm.unit WeightNorm.lengths""".split()
+            SpectralNorm.unit WeightNorm.lengths""".split()
     },
     **{
         f"wholestep.optim.{name}.init": STATE
-        for name in "Accumulate Chain Ema Lbfgs Lookahead Muon Optimizer Plateau Sam Transform".split()
+        for name in "Accumulate Chain Ema Lbfgs Lookahead Muon Optimizer Plateau Projected Sam Transform".split()
     },
     **{
         f"wholestep.optim.{name}": SETTLED
         for name in """Accumulate.resolved Accumulate.weight_of AdaptiveClip.clip_units ClipByBlockRms.shortened
-            ClipByValue.clipped CosineRestarts.begins Normalize.normalized Plateau.resolved""".split()
+            ClipByValue.clipped CosineRestarts.begins Normalize.normalized Plateau.resolved
+            Projected.resolved""".split()
     },
 }
 """Public functions and methods annotated `-> Any`, each with the reason."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from wholestep.collector import without_garbage_collection
 
 with without_garbage_collection(lasting=True):  # what modules hold stays
-    from wholestep import errors, nn, numpy, optim, random
+    from wholestep import errors, nn, numpy, optim, random, tree
     from wholestep.boundary.answers import unknown
     from wholestep.boundary.public import boundary, published
     from wholestep.dims import Dim
@@ -16,6 +16,7 @@ with without_garbage_collection(lasting=True):  # what modules hold stays
     from wholestep.frontend.control import cond, fori_loop, scan, switch, while_loop
     from wholestep.frontend.custom import composite, custom_jvp, custom_vjp
     from wholestep.frontend.custom_batching import custom_vmap
+    from wholestep.frontend.custom_gradient import custom_gradient
     from wholestep.frontend.derivatives import jvp, linearize, vjp
     from wholestep.frontend.dispatch import HOOKS
     from wholestep.frontend.exchanges import all_to_all, pmax, pmin, ppermute
@@ -67,7 +68,9 @@ __all__ = [
     "closure_convert",
     "compile",
     "composite",
+    "concat_rows",
     "cond",
+    "custom_gradient",
     "custom_jvp",
     "custom_linear_solve",
     "custom_root",
@@ -111,6 +114,7 @@ __all__ = [
     "print",
     "psum",
     "random",
+    "random_split",
     "recompute",
     "scan",
     "scipy",
@@ -124,7 +128,9 @@ __all__ = [
     "to_torch",
     "trace",
     "trace_gradients",
+    "tree",
     "unroll",
+    "update_batch_norm",
     "value_and_grad",
     "vjp",
     "vmap",
@@ -141,6 +147,7 @@ LAZY = {
     "block_until_ready": "wholestep.train.state.result",
     "calibrate": "wholestep.train.calibrate",
     "compile": "wholestep.train.step.compile",
+    "concat_rows": "wholestep.train.data.parts",
     "encode_labels": "wholestep.train.data.labels",
     "estimate": "wholestep.train.step.estimate",
     "eval_shape": "wholestep.frontend.inspect",
@@ -152,6 +159,7 @@ LAZY = {
     "lr_find": "wholestep.train.loop.lr_finder",
     "mean_over": "wholestep.train.loop.averages",
     "params": "wholestep.nn.ambient",
+    "random_split": "wholestep.train.data.parts",
     "stacked": "wholestep.train.state.offloaded_state",
     "to_file": "wholestep.train.handover.to_file",
     "to_jax": "wholestep.train.handover.to_jax",
@@ -159,6 +167,7 @@ LAZY = {
     "to_torch": "wholestep.train.handover.to_torch",
     "trace": "wholestep.frontend.inspect",
     "unroll": "wholestep.train.step.unroll",
+    "update_batch_norm": "wholestep.train.loop.batch_statistics",
     "WholestepClassifier": "wholestep.train.sklearn.estimators",
     "WholestepRegressor": "wholestep.train.sklearn.estimators",
     "load_ipython_extension": "wholestep.notebook.extension",

@@ -1,35 +1,39 @@
 """Nested containers as lists of leaves: flatten, unflatten, and the path a user would write to each leaf."""
 
+from __future__ import annotations
+
 import functools
-import re
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from keyword import iskeyword
-from typing import Any, NamedTuple, TypeAlias, cast
-from unicodedata import normalize
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 import optree
 
 from wholestep.errors import TreeError
 from wholestep.exits import UNBROKEN
+from wholestep.spelling import Path as Path, access as access, access_to, below_root, matches as matches
 
+T = TypeVar("T")
 TreeDef: TypeAlias = optree.PyTreeSpec
 
 # Our own registrations stay out of the user's other libraries; what those registered globally is still seen.
 _SPACE = "wholestep"
 _LEAVES = frozenset((np.ndarray, np.float64, np.float32, int, float))
 """Types of leaves that nobody can register as nodes: asking would take longer than what is done with many of them."""
+_MISSING = object()
 _LEAF: TreeDef = optree.tree_structure(cast(Any, 0), namespace=_SPACE)
 
 
 def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeDef]:
-    """Split a tree into its leaves and its structure; None is an empty node, not a leaf.
+    """A tree as its leaves and its structure; None is an empty node, not a leaf.
 
-    Raises TreeError, as everything here does, for containers that lie more than 1,000 deep in each other.
+    Shapes: leaves are anything; where `is_leaf(node)` holds, a whole node is one.
+    Raises: TreeError for containers that lie more than 1,000 deep in each other.
 
-    >>> flatten({"b": [2, None], "a": 1})[0]
+    >>> import wholestep as ws
+    >>> ws.tree.flatten({"b": [2, None], "a": 1})[0]
     [1, 2]
     """
     if type(tree) in _LEAVES:
@@ -42,11 +46,13 @@ def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[li
 
 
 def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
-    """Put leaves back into a structure.
+    """The tree of a structure and its leaves.
 
-    Raises ValueError when there are too few or too many leaves.
+    Shapes: leaves are anything, in the order of `tree.leaves`.
+    Raises: ValueError where there are too few or too many.
 
-    >>> unflatten(structure({"a": 0, "b": [0]}), [1, 2])
+    >>> import wholestep as ws
+    >>> ws.tree.unflatten(ws.tree.structure({"a": 0, "b": [0]}), [1, 2])
     {'a': 1, 'b': [2]}
     """
     if treedef is _LEAF:
@@ -56,17 +62,36 @@ def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
         return treedef.unflatten(leaves)
 
 
-def map(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
-    """Apply a function to each leaf of a tree, together with the leaves of others of the same outline.
+def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
+    """The tree of what a function gives for each leaf of a tree, with the leaves of others of the same outline.
 
-    Raises ValueError when the outlines differ.
+    Where `is_leaf(node)` holds, a whole node is a leaf; what lies in the other trees at a leaf is given as it is.
 
-    >>> map(lambda x, y: x + y, [1, (2,)], [10, (20,)])
+    Shapes: leaves are anything; the result has the outline of the first tree.
+    Raises: ValueError where the outlines differ, TreeError for containers that lie more than 1,000 deep in each other.
+
+    >>> import wholestep as ws
+    >>> ws.tree.map(lambda x, y: x + y, [1, (2,)], [10, (20,)])
     [11, (22,)]
     """
-    found, treedef = flatten(tree)
+    found, treedef = flatten(tree, is_leaf)
     others = [below(treedef, other) for other in rest]
     return unflatten(treedef, [f(*leaves) for leaves in zip(found, *others, strict=True)])
+
+
+def map_with_path(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
+    """`map` for a function that is given the path of each leaf before the leaf.
+
+    Shapes: as `tree.map`; a path is a string, the access that a user would write: `layers[0].weight`.
+    Raises: as `tree.map`.
+
+    >>> import wholestep as ws
+    >>> ws.tree.map_with_path(lambda path, x: x if path.endswith("bias") else 0, {"bias": 1, "weight": [2]})
+    {'bias': 1, 'weight': [0]}
+    """
+    found, treedef = flatten(tree, is_leaf)
+    others = [below(treedef, other) for other in rest]
+    return unflatten(treedef, [f(*leaves) for leaves in zip(_paths(treedef), found, *others, strict=True)])
 
 
 @UNBROKEN
@@ -104,23 +129,96 @@ class _Comparing(threading.local):
 _comparing = _Comparing()
 
 
-def leaves(tree: Any) -> list[Any]:
-    """List the leaves of a tree in order.
+def leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
+    """The leaves of a tree in order.
 
-    >>> leaves(({"x": 1}, 2))
+    Shapes: leaves are anything; where `is_leaf(node)` holds, a whole node is one.
+    Raises: TreeError for containers that lie more than 1,000 deep in each other.
+
+    >>> import wholestep as ws
+    >>> ws.tree.leaves(({"x": 1}, 2))
     [1, 2]
     """
+    if is_leaf is not None:
+        return flatten(tree, is_leaf)[0]
     try:
         return optree.tree_leaves(tree, namespace=_SPACE)
     except RecursionError:
         raise _too_deep() from None
 
 
+def leaves_with_path(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[tuple[str, Any]]:
+    """Pairs of the path of a leaf and the leaf, in order.
+
+    Shapes: as `tree.leaves`; a path is a string, the access that a user would write: `layers[0].weight`.
+    Raises: as `tree.leaves`.
+
+    >>> import wholestep as ws
+    >>> ws.tree.leaves_with_path([1, {"x": 3}])
+    [('[0]', 1), ('[1].x', 3)]
+    """
+    found, treedef = flatten(tree, is_leaf)
+    return [*zip(_paths(treedef), found, strict=True)]
+
+
+def reduce(
+    f: Callable[[Any, Any], T],
+    tree: Any,
+    initializer: Any = _MISSING,
+    is_leaf: Callable[[Any], bool] | None = None,
+) -> T:
+    """The leaves of a tree as one value, which takes them in one after the other, from the first on.
+
+    `f(so_far, leaf)` begins with `initializer`, or with the first leaf where there is none.
+
+    Shapes: as `tree.leaves`.
+    Raises: TreeError for a tree without leaves where there is no `initializer`, and as `tree.leaves`.
+
+    >>> import wholestep as ws
+    >>> ws.tree.reduce(lambda total, x: total + x, [1, (2, 3), {"a": 4}])
+    10
+    """
+    found = leaves(tree, is_leaf)
+    if initializer is _MISSING:
+        if not found:
+            raise TreeError("tree.reduce: the tree has no leaves", hint="give an initializer, which is the result then")
+        initializer = found.pop(0)
+    made: T = functools.reduce(f, found, initializer)
+    return made
+
+
+def transpose(outer: TreeDef, inner: TreeDef | None, tree: Any) -> Any:
+    """A tree of trees turned inside out: of structure `outer` with `inner` at each leaf, it gets the reverse.
+
+    Where `inner` is None, it is that of the first tree inside. What lies deeper than both moves as a leaf does.
+
+    Shapes: `outer` and `inner` are structures, as `tree.structure` gives them; leaves are anything.
+    Raises: ValueError where the tree has another outline, TreeError where there is no tree to find `inner` in.
+
+    >>> import wholestep as ws
+    >>> pairs = [{"x": 1, "y": 2}, {"x": 3, "y": 4}]
+    >>> ws.tree.transpose(ws.tree.structure([0, 0]), None, pairs)
+    {'x': [1, 3], 'y': [2, 4]}
+    """
+    trees = below(outer, tree)
+    if inner is None:
+        if not trees:
+            raise TreeError("tree.transpose: the outer structure has no leaves", hint="give the inner structure too")
+        inner = structure(trees[0])
+    rows = [below(inner, each) for each in trees]
+    columns = zip(*rows, strict=True) if rows else [()] * inner.num_leaves
+    return unflatten(inner, [unflatten(outer, column) for column in columns])
+
+
 @UNBROKEN
 def structure(tree: Any) -> TreeDef:
-    """Return what is left of a tree without its leaves: it can be compared and hashed.
+    """The tree without its leaves, which can be compared and hashed.
 
-    >>> structure([1, 2]) == structure([3, 4])
+    Shapes: leaves are anything.
+    Raises: TreeError for containers that lie more than 1,000 deep in each other.
+
+    >>> import wholestep as ws
+    >>> ws.tree.structure([1, 2]) == ws.tree.structure([3, 4])
     True
     """
     try:
@@ -150,34 +248,45 @@ def key_orders(tree: Any) -> tuple[tuple[Hashable, ...], ...]:
     return tuple(found)
 
 
-@UNBROKEN
 def paths(tree: Any, root: str = "") -> list[str]:
-    """Spell, for each leaf, how a user would write the access to it.
+    """The path of each leaf: the access to it that a user would write.
 
-    >>> paths({"layers": [{"weight": 1}]}, root="params")
+    Shapes: leaves are anything; `root` is the name of the tree.
+    Raises: as `tree.leaves`.
+
+    >>> import wholestep as ws
+    >>> ws.tree.paths({"layers": [{"weight": 1}]}, root="params")
     ['params.layers[0].weight']
     """
+    return _paths(structure(tree), root)
+
+
+@UNBROKEN
+def _paths(treedef: TreeDef, root: str = "") -> list[str]:
+    """The paths of the leaves of a structure."""
     found: list[str] = []
-    waiting = [(structure(tree), "")]
+    waiting = [(treedef, "")]
     while waiting:
         node, before = waiting.pop()
         if node.is_leaf():
-            found.append(_joined(root, before))
+            found.append(below_root(root, before))
             continue
-        steps = [before + _spell(key) for key in _keys(node)]
+        steps = [before + access_to(key) for key in _keys(node)]
         if node.num_children == node.num_leaves == node.num_nodes - 1:  # leaves alone, which are then not looked at
-            found += [_joined(root, step) for step in steps]
+            found += [below_root(root, step) for step in steps]
         else:
             waiting += reversed([*zip(node.children(), steps, strict=True)])
     return found
 
 
 def prefix(tree_prefix: Any, tree: Any, root: str = "") -> list[Any]:
-    """Give each leaf of a tree the value that a smaller tree of the same outline has for it; None is a value too.
+    """The value that a smaller tree of the same outline has for each leaf of a tree; None is a value too.
 
-    Raises ValueError naming the path at which the outlines part.
+    Shapes: leaves and values are anything; `root` is the name of the tree in messages.
+    Raises: ValueError naming the path at which the outlines part.
 
-    >>> prefix((None, 0), ({"a": 1, "b": 2}, 3))
+    >>> import wholestep as ws
+    >>> ws.tree.prefix((None, 0), ({"a": 1, "b": 2}, 3))
     [None, None, 0]
     """
     values: list[Any] = []
@@ -194,20 +303,19 @@ def register(
     """Make a class a node: `flatten_fn(node)` gives (children, extra), `unflatten_fn(extra, children)` the node.
 
     A third item in the tuple names the children; names that are identifiers are spelled as attributes in paths.
-    Raises TypeError when `cls` is not a class and ValueError when it is registered already.
 
+    Shapes: children are trees of anything; `extra` can be compared and hashed.
+    Raises: TypeError where `cls` is not a class, ValueError where it is registered already.
+
+    >>> import wholestep as ws
     >>> class Pair:
     ...     def __init__(self, left, right):
     ...         self.left, self.right = left, right
-    >>> register(Pair, lambda p: ((p.left, p.right), None, ("left", "right")), lambda _, children: Pair(*children))
-    >>> paths([Pair(1, 2)], root="x")
+    >>> ws.tree.register(Pair, lambda p: ((p.left, p.right), None, ("left", "right")), lambda _, xs: Pair(*xs))
+    >>> ws.tree.paths([Pair(1, 2)], root="x")
     ['x[0].left', 'x[0].right']
     """
     optree.register_pytree_node(cls, flatten_fn, unflatten_fn, namespace=_SPACE)
-
-
-class Path(str):
-    """The name of a child that lies several accesses deep, spelled as they are: `layers[0].weight`."""
 
 
 class Level(NamedTuple):
@@ -242,24 +350,6 @@ def rebuild(cls: type[Any], metadata: Any, children: Iterable[Any]) -> Any:
     return entry.unflatten_func(metadata, children)
 
 
-def access(path: str, key: Any) -> str:
-    """The path of a child, as a user would write it.
-
-    >>> access(access("layers", 0), "weight")
-    'layers[0].weight'
-    """
-    return _joined(path, _spell(key))
-
-
-def matches(pattern: str, path: str) -> bool:
-    """Return whether a pattern, in which `*` stands for any characters, means a path or a tree that the path is in.
-
-    >>> [matches("layers[*].bias", p) for p in ("layers[0].bias", "layers[0].bias.x", "layers[0].bias2")]
-    [True, True, False]
-    """
-    return re.fullmatch(f"(?:{re.escape(pattern).replace(re.escape('*'), '.*')})(?:[.\\[].*)?", path) is not None
-
-
 def _too_deep() -> TreeError:
     return TreeError(
         f"tree: containers lie more than {optree.MAX_RECURSION_DEPTH:,} deep in each other",
@@ -276,23 +366,6 @@ def _keys(node: TreeDef) -> Sequence[Any]:
     return node.entries()
 
 
-def _spell(key: Any) -> str:
-    return _spell_name(key) if isinstance(key, str) else f"[{key!r}]"
-
-
-@functools.lru_cache(maxsize=4096, typed=True)
-def _spell_name(key: str) -> str:
-    if isinstance(key, Path):
-        return key if key.startswith("[") else f".{key}"
-    as_attribute = key.isidentifier() and not iskeyword(key)
-    # Python reads an identifier in its normal form, which would be another key.
-    return f".{key}" if as_attribute and normalize("NFKC", key) == key else f"[{key!r}]"
-
-
-def _joined(root: str, path: str) -> str:
-    return root + path if root else path.removeprefix(".")
-
-
 @UNBROKEN
 def _spread(value: Any, node: Any, path: str, values: list[Any]) -> None:
     if value is None or optree.tree_is_leaf(value, namespace=_SPACE):
@@ -306,7 +379,7 @@ def _spread(value: Any, node: Any, path: str, values: list[Any]) -> None:
     if wanted.keys() != present.keys():
         _part(path, _difference(wanted, present))
     for key, child in present.items():
-        _spread(wanted[key], child, _joined(path, _spell(key)), values)
+        _spread(wanted[key], child, below_root(path, access_to(key)), values)
 
 
 @UNBROKEN

@@ -121,7 +121,10 @@ def mixed():
             *[Case(lambda a, n=n: special.polygamma(n, a), real(3, low=0.5), rtol=1e-13) for n in (0, 1, 2, 3)],
             Case(lambda a: special.polygamma(np.array([[0], [2]]), a), real(3, low=0.5), rtol=1e-13),
         ],
-        "zeta": [Case(lambda q: special.zeta(2.5, q), real(3, low=0.5), rtol=1e-13)],
+        "zeta": [
+            Case(lambda q: special.zeta(2.5, q), real(3, low=0.5), rtol=1e-13),
+            Case(lambda s: special.zeta(s, 1.7), real(3, low=1.5), rtol=1e-13),
+        ],
         "softplus": [Case(special.softplus, x)] if hasattr(scipy.special, "softplus") else [],
         "sinc": [Case(special.sinc, x)],
     }

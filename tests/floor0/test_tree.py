@@ -2,11 +2,14 @@
 
 from collections import OrderedDict, defaultdict, namedtuple
 
+import jax
 import numpy as np
 import pytest
 from hypothesis import given, strategies as some
 
+import wholestep as ws
 from wholestep import tree
+from wholestep.errors import TreeError
 
 Point = namedtuple("Point", "x y")
 
@@ -47,6 +50,65 @@ def test_a_path_is_the_access_to_its_leaf(whole):
     found = dict(zip(tree.paths(whole, "root"), tree.leaves(whole), strict=True))
     for path in unshadowed:
         assert eval(path, {"root": dotted(whole)}) == found[path]
+
+
+@given(TREES)
+def test_leaves_with_paths_are_those_of_jax(whole):
+    pairs = tree.leaves_with_path(whole)
+    assert pairs == [*zip(tree.paths(whole), tree.leaves(whole), strict=True)]
+    assert [leaf for _, leaf in pairs] == [leaf for _, leaf in jax.tree.leaves_with_path(whole)]
+    assert tree.leaves(tree.map_with_path(lambda path, leaf: path, whole)) == tree.paths(whole)
+    by_path = tree.leaves_with_path(tree.map_with_path(lambda path, leaf: f"{path} {leaf}", whole))
+    assert by_path == [(path, f"{path} {leaf}") for path, leaf in pairs]
+    taken = lambda so_far, leaf: (*so_far, leaf)  # noqa: E731
+    assert tree.reduce(taken, whole, ()) == jax.tree.reduce(taken, whole, ()) == tuple(tree.leaves(whole))
+
+
+@given(TREES, TREES)
+def test_trees_of_trees_are_turned_inside_out_as_by_jax(outer, inner):
+    outside, inside = tree.structure(outer), tree.structure(inner)
+    nested = tree.map_with_path(lambda above, _: tree.map_with_path(lambda below, _: (above, below), inner), outer)
+    turned = tree.transpose(outside, inside, nested)
+    wanted = tree.map_with_path(lambda below, _: tree.map_with_path(lambda above, _: (above, below), outer), inner)
+    assert turned == wanted
+    if outside.num_leaves and inside.num_leaves:
+        one = lambda x: jax.tree.structure(tree.map(lambda _: 0, x))  # noqa: E731
+        numbers = tree.unflatten(outside, [tree.map(lambda _, k=k: k, inner) for k in range(outside.num_leaves)])
+        assert tree.transpose(outside, None, numbers) == jax.tree.transpose(one(outer), one(inner), numbers)
+
+
+def test_leaves_may_be_chosen_in_each_walk():
+    whole, pair = [(1, 2), {"a": 3}], lambda node: isinstance(node, tuple)
+    assert tree.leaves(whole, is_leaf=pair) == [(1, 2), 3]
+    assert tree.map(len, [(1, 2), ()], is_leaf=pair) == [2, 0]
+    assert tree.leaves_with_path(whole, is_leaf=pair) == [("[0]", (1, 2)), ("[1].a", 3)]
+    assert tree.map_with_path(lambda path, x: (path, x), whole, is_leaf=pair) == [("[0]", (1, 2)), {"a": ("[1].a", 3)}]
+    assert tree.reduce(lambda n, x: n + len(x), [(1, 2), (3,)], 0, is_leaf=pair) == 3
+    empty = lambda node: node is None  # noqa: E731
+    assert tree.map(lambda x, y: (x, y), [None, 1], [2, 3], is_leaf=empty) == [(None, 2), (1, 3)]
+
+
+def test_a_path_goes_with_the_leaves_of_other_trees():
+    assert tree.map_with_path(lambda path, x, y: (path, x + y), [1, (2,)], [10, (20,)]) == [
+        ("[0]", 11),
+        (("[1][0]", 22),),
+    ]
+    with pytest.raises(ValueError):
+        tree.map_with_path(lambda path, x, y: x, [1, 2], [1])
+
+
+def test_reductions_and_transposes_that_cannot_be():
+    assert tree.reduce(max, [3, {"a": 5}]) == 5
+    with pytest.raises(TreeError, match="the tree has no leaves"):
+        tree.reduce(max, [])
+    with pytest.raises(TreeError, match="the outer structure has no leaves"):
+        tree.transpose(tree.structure([]), None, [])
+    with pytest.raises(ValueError):
+        tree.transpose(tree.structure([0, 0]), None, [(1,), (2, 3)])
+
+
+def test_trees_are_a_public_name():
+    assert "tree" in dir(ws) and ws.tree is tree
 
 
 @given(TREES)

@@ -1,9 +1,13 @@
 """Stated derivatives: residuals of any kind, both modes, batches, composites."""
 
+import math
+
 import numpy as np
 import pytest
 
 import wholestep as ws
+from wholestep import tree
+from wholestep.errors import DtypeError, ShapeError, TreeError
 from wholestep.frontend.precision import autocast
 
 X = np.array([0.5, -1.0, 2.0])
@@ -157,3 +161,136 @@ def test_a_python_number_stays_weak_inside(wrap):
     f = wrap(lambda x, a: x * a)
     found = [f(single, 2.0), ws.jit(f)(single, 2.0), ws.jit(lambda x: f(x, 2.0))(single)]
     assert [x.dtype for x in found] == [np.float32] * 3
+
+
+def test_one_rule_for_each_operand():
+    """As `jax.custom_jvp.defjvps`: the tangent is the sum of what the rules give, and None gives nothing."""
+
+    @ws.custom_jvp
+    def f(x, p, count):
+        return {"a": np.sin(x) * p["y"], "b": count * p["y"] ** 2}
+
+    f.defjvps(
+        lambda dx, out, x, p, count: {"a": np.cos(x) * p["y"] * dx, "b": np.zeros_like(x)},
+        lambda dp, out, x, p, count: {"a": np.sin(x) * dp["y"], "b": 2 * count * p["y"] * dp["y"]},
+        None,
+    )
+
+    def loss(x, y):
+        out = f(x, {"y": y}, 3)
+        return np.sum(out["a"] ** 3) + np.sum(out["b"])
+
+    def plain(x, y):
+        return np.sum((np.sin(x) * y) ** 3) + np.sum(3 * y**2)
+
+    y = np.array([0.3, 0.2, -1.0])
+    for transform in (
+        lambda f: ws.grad(f, (0, 1))(X, y),
+        lambda f: ws.jit(ws.grad(f, (0, 1)))(X, y),
+        lambda f: ws.jvp(f, (X, y), (y, X)),
+        lambda f: ws.hessian(f, (0, 1))(X, y),
+        lambda f: ws.vmap(ws.grad(f))(np.stack([X, y]), np.stack([y, y])),
+        lambda f: ws.grad(lambda y: ws.vmap(f, in_axes=(0, None))(np.stack([X, 2 * X]), y).sum())(y),
+    ):
+        for found, wanted in zip(tree.leaves(transform(loss)), tree.leaves(transform(plain)), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-12)
+    f.defjvps(None, None, None)
+    assert not ws.grad(loss)(X, y).any() and ws.jvp(loss, (X, y), (y, X))[1] == 0
+
+
+def test_the_tangent_of_a_rule_fits_its_result():
+    @ws.custom_jvp
+    def f(x, y):
+        return np.sin(x) * y
+
+    def jvp():
+        return ws.jvp(lambda x: f(x, X), (X,), (X,))
+
+    for rule, error, words in (
+        (lambda p, t: (f(*p), np.sum(t[0])), ShapeError, r"f: the rule gives a tangent f64 for a result f64\[3\]"),
+        (lambda p, t: (f(*p), 1j * t[0]), DtypeError, r"f: the rule gives a tangent c128\[3\]"),
+        (lambda p, t: (f(*p), (t[0], t[0])), TreeError, "f: the rule gives a tangent"),
+        (lambda p, t: f(*p), TreeError, "returns \\(out, tangent\\)"),
+    ):
+        f.defjvp(rule)
+        for transform in (jvp, lambda: ws.grad(lambda x: f(x, X).sum())(X)):
+            with pytest.raises(error, match=words):
+                transform()
+    f.defjvps(lambda dx, out, x, y: dx * np.float32(2), None)
+    assert jvp()[1].dtype == np.float64
+    f.defjvps(None)
+    with pytest.raises(TreeError, match="f: defjvps was given 1 rules for 2 operands"):
+        jvp()
+
+
+def test_rules_are_ordinary_code():
+    """A rule is rewritten as the function is: arrays of traced values, `math`, and assignment into an array."""
+
+    def slopes(x):
+        out = np.zeros(3)
+        out[1:] = 2 * x[1:]
+        return out + np.array([math.cos(x[0]), 0.0, 0.0])
+
+    def of(x):
+        return math.sin(x[0]) + x[1] ** 2 + x[2] ** 2
+
+    tangent, pullback, pair = ws.custom_jvp(of), ws.custom_vjp(of), ws.custom_gradient(lambda x: (of(x), pulled(x)))
+    tangent.defjvp(lambda p, t: (of(*p), np.sum(slopes(*p) * t[0])))
+    pullback.defvjp(lambda x: (of(x), x), lambda x, g: (g * slopes(x),))
+
+    def pulled(x):
+        return lambda g: g * slopes(x)
+
+    declared = ws.composite(of, name="of")
+    declared.defvjp(lambda args, out, g: (g * slopes(*args),))
+    for f in (tangent, pullback, pair, declared):
+        np.testing.assert_allclose(ws.grad(f)(X), [np.cos(0.5), -2.0, 4.0])
+
+
+def test_a_function_that_returns_its_pullback():
+    """As `jax.custom_gradient`; what the pullback reads may be any value that the function has computed."""
+
+    @ws.custom_gradient
+    def f(x, p, scale):
+        order = np.argsort(x)
+        picked = np.sin(x[order])
+
+        def pullback(g):
+            gx = np.zeros(3)
+            gx[order] = scale * np.cos(x[order]) * p["y"] * g["a"]
+            return gx + 2 * x * g["b"], {"y": scale * picked * g["a"]}, None
+
+        return {"a": scale * picked * p["y"], "b": x @ x}, pullback
+
+    def loss(x, y):
+        out = f(x, {"y": y}, 2)
+        return np.sum(out["a"] ** 3) + out["b"] ** 2
+
+    def plain(x, y):
+        return np.sum((2 * np.sin(np.sort(x)) * y) ** 3) + (x @ x) ** 2
+
+    y = np.array([0.3, 0.2, -1.0])
+    assert f(X, {"y": y}, 2)["b"] == X @ X
+    for transform in (
+        lambda f: ws.grad(f, (0, 1))(X, y),
+        lambda f: ws.jit(ws.grad(f, (0, 1)))(X, y),
+        lambda f: ws.jvp(f, (X, y), (y, X)),
+        lambda f: ws.hessian(f, (0, 1))(X, y),
+        lambda f: ws.vmap(ws.grad(f))(np.stack([X, y]), np.stack([y, y])),
+        lambda f: ws.grad(lambda y: ws.vmap(f, in_axes=(0, None))(np.stack([X, 2 * X]), y).sum())(y),
+    ):
+        for found, wanted in zip(tree.leaves(transform(loss)), tree.leaves(transform(plain)), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-12)
+
+
+def test_a_pullback_of_one_argument_gives_its_cotangent():
+    whole = ws.custom_gradient(lambda p: (2 * p["x"], lambda g: {"x": 7 * g}))
+    assert ws.grad(whole)({"x": 1.0}) == {"x": 7.0}
+    in_a_tuple = ws.custom_gradient(lambda x: (2 * x, lambda g: (7 * g,)))
+    assert ws.grad(in_a_tuple)(1.0) == 7.0
+    decided = ws.custom_gradient(lambda x: (2 * x, lambda g: g if x > 0 else -g))
+    assert ws.grad(decided)(-1.0) == -1.0
+    with pytest.raises(TreeError, match="returns \\(out, pullback\\)"):
+        ws.custom_gradient(lambda x: x)(1.0)
+    with pytest.raises(TreeError, match="2 leaves where the argument has 1"):
+        ws.grad(ws.custom_gradient(lambda x: (x, lambda g: (g, g))))(1.0)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import wholestep as ws
-from wholestep.errors import DerivativeError, DtypeError, ShapeError
+from wholestep.errors import DerivativeError, DtypeError, ShapeError, TreeError
 
 RNG = np.random.default_rng(0)
 A, B = RNG.normal(size=(4, 4)) * 0.2, RNG.normal(size=4)
@@ -86,6 +86,72 @@ def test_a_symmetric_solve_needs_one_solver():
         np.testing.assert_allclose(*slopes, atol=1e-9)
 
 
+def test_a_linear_equation_in_complex_numbers():
+    m, b = M + 1j * A.T, B + 2j * B[::-1]
+
+    def found(m, b):
+        x = ws.custom_linear_solve(lambda x, m: m @ x, b, relaxed, m, transpose_solve=relaxed)
+        return np.sum(np.abs(x) ** 3)
+
+    def wanted(m, b):
+        return np.sum(np.abs(np.linalg.solve(m, b)) ** 3)
+
+    for argnums in (0, 1):
+        slopes = [ws.grad(f, argnums=argnums)(m, b) for f in (found, wanted)]
+        np.testing.assert_allclose(*slopes, atol=1e-9)
+        np.testing.assert_allclose(ws.jit(ws.grad(found, argnums=argnums))(m, b), slopes[1], atol=1e-9)
+    second = [ws.jacrev(ws.grad(lambda s, f=f: f(s * m, b)))(1.5) for f in (found, wanted)]
+    np.testing.assert_allclose(*second, atol=1e-8)
+    hermitian = np.eye(4) * 3 + (A + 1j * A[::-1]) / 2 + np.conj((A + 1j * A[::-1]).T) / 2
+    one = lambda b: np.sum(np.abs(ws.custom_linear_solve(lambda x: hermitian @ x, b, relaxed)) ** 3)  # noqa: E731
+    slopes = [ws.grad(f)(b) for f in (one, lambda b: wanted(hermitian, b))]
+    np.testing.assert_allclose(*slopes, atol=1e-9)
+
+
+def counted(solve):
+    """A solver that says beside its solution how often it went on."""
+
+    def solver(g, x):
+        def step(carry):
+            x, k = carry
+            return x + 0.2 * (given - g(x)), k + 1
+
+        given = x if solve == "linear" else np.zeros_like(x)
+        start = (np.zeros_like(x) if solve == "linear" else x, 0)
+        x, k = ws.while_loop(lambda carry: np.max(abs(g(carry[0]) - given)) > 1e-13, step, start)
+        return x, {"steps": k, "last": g(x)}
+
+    return solver
+
+
+def test_a_solver_may_say_how_it_went():
+    def linear(m, b):
+        return ws.custom_linear_solve(
+            lambda x, m: m @ x, b, counted("linear"), m, transpose_solve=counted("linear"), has_aux=True
+        )
+
+    def root(a):
+        return ws.custom_root(lambda x, a: x - np.cos(a * x), np.ones(4), counted("root"), a, has_aux=True)
+
+    def plain_root(a):
+        return ws.custom_root(lambda x, a: x - np.cos(a * x), np.ones(4), newton, a)
+
+    for f, plain in (
+        (lambda b: linear(M, b), lambda b: np.linalg.solve(M, b)),
+        (root, plain_root),
+    ):
+        x, aux = f(B)
+        assert 10 < aux["steps"] < 1000 and aux["last"].shape == (4,)
+        np.testing.assert_allclose(x, plain(B), atol=1e-12)
+        wanted = ws.grad(lambda b, plain=plain: np.sum(plain(b) ** 3))(B)
+        loss = lambda b, f=f: np.sum(f(b)[0] ** 3) + np.sum(f(b)[1]["last"]) + f(b)[1]["steps"]  # noqa: E731
+        np.testing.assert_allclose(ws.grad(loss)(B), wanted, atol=1e-10)
+        np.testing.assert_allclose(ws.vmap(ws.grad(loss))(np.stack([B, B]))[1], wanted, atol=1e-10)
+        np.testing.assert_allclose(ws.jvp(loss, (B,), (B,))[1], wanted @ B, atol=1e-10)
+    with pytest.raises(TreeError, match=r"custom_root: with has_aux the solver returns \(x, aux\)"):
+        ws.custom_root(lambda x: x, B, newton, has_aux=True)
+
+
 def test_the_loop_of_a_solver_is_not_differentiated():
     """A while_loop has no reverse mode; a root in it has."""
     step = ws.compile(lambda p, b: np.sum(equilibrium(p, b) ** 2), A, optimizer=ws.optim.sgd(0.1), batch=B)
@@ -107,7 +173,7 @@ def test_the_loop_of_a_solver_is_not_differentiated():
             "closes over",
         ),
         (lambda: ws.custom_root(lambda x: x, np.arange(3), newton), DtypeError, "custom_root: the guess is i64"),
-        (lambda: ws.custom_linear_solve(lambda x: x, 1j, relaxed), DtypeError, "custom_linear_solve: b is c128"),
+        (lambda: ws.custom_linear_solve(lambda x: x, 1, relaxed), DtypeError, "custom_linear_solve: b is i64"),
         (lambda: ws.custom_root(lambda x: x[:2], B, lambda g, x: x), ShapeError, "custom_root: f gives"),
         (lambda: ws.custom_root(lambda x: x, B, lambda g, x: x[:2]), ShapeError, "custom_root: the solver gives"),
         (lambda: ws.custom_linear_solve(lambda x: M[:2] @ x, B, lambda g, b: b), ShapeError, "matvec gives"),

@@ -95,6 +95,7 @@ def test_the_arena_can_be_drawn(tmp_path) -> None:
     page = (tmp_path / "arena.html").read_text(encoding="utf-8")
     assert made.peak[0].what.split()[0] + "</span>" in page
     assert page.count("<rect ") == len(made.live_ranges) and "http" not in page and f"{made.arena:,} bytes" in page
+    assert made._repr_html_().count("<rect ") == len(made.live_ranges) and "plan f: arena" in made._repr_html_()
     assert (tmp_path / "arena.png").read_bytes()[:4] == b"\x89PNG"
     with pytest.raises(ParameterError, match=r"neither a \.png nor an \.html"):
         made.plot(tmp_path / "arena.pdf")

@@ -288,6 +288,78 @@ def test_a_spectral_norm_comes_to_one(make):
         nn.SpectralNorm(nn.LayerNorm(3), key=0)
 
 
+@pytest.mark.parametrize("taps", [3, 5])
+@pytest.mark.parametrize("size", [(7, 9), (3, 20), (15, 4), (1, 18)])
+def test_lanczos_resampling(taps, size):
+    x = RNG.normal(size=(2, 3, 7, 9))
+
+    def along(count, length):
+        made = np.zeros((count, length))
+        for new in range(length):
+            for old in range(count):
+                d = abs((new + 0.5) * count / length - 0.5 - old) / max(count / length, 1)
+                made[old, new] = np.sinc(d) * np.sinc(d / taps) if d < taps else 0
+        return made / made.sum(axis=0)
+
+    expected = np.einsum("nchw,hi,wj->ncij", x, along(7, size[0]), along(9, size[1]))
+    mode = f"lanczos{taps}"
+    np.testing.assert_allclose(nn.upsample(x, size=size, mode=mode), expected, atol=1e-13)
+    ws.gradcheck(lambda x: nn.upsample(x, size=size, mode=mode), x, order=1)
+    small = ws.jit(lambda x: nn.upsample(x, size=size, mode=mode))(x.astype(np.float32))
+    np.testing.assert_allclose(small, expected, atol=1e-5)
+    jax = pytest.importorskip("jax", reason="JAX is an outside oracle; not installed")
+    with jax.enable_x64(True):
+        theirs = jax.image.resize(x, (2, 3, *size), mode)
+    np.testing.assert_allclose(expected, theirs, atol=1e-13)
+
+
+@pytest.mark.parametrize("way", ["matrix_exp", "cayley", "householder"])
+@pytest.mark.parametrize(
+    "make", [lambda: nn.Linear(6, 4, key=0), lambda: nn.Linear(4, 4, key=0), lambda: nn.Conv2d(2, 3, 3, key=0)]
+)
+def test_an_orthogonal_weight_stays_orthogonal(make, way):
+    layer = make()
+    weight = np.asarray(layer.weight)
+    matrix = weight.T if weight.ndim == 2 else weight.reshape(weight.shape[0], -1)
+    held = nn.Orthogonal(layer, map=way)
+    tall = matrix if matrix.shape[0] >= matrix.shape[1] else matrix.T
+    q, r = np.linalg.qr(tall.astype(float))
+    begin = q * np.sign(np.diagonal(r))
+    np.testing.assert_allclose(held.orthonormal(), begin if tall is matrix else begin.T, atol=1e-6)
+    x = RNG.normal(size=(4, weight.shape[0]) if weight.ndim == 2 else (4, 2, 5, 5)).astype(np.float32)
+    step = ws.compile(lambda m, x: np.mean((m(x) - 1) ** 2), held, optimizer=ws.optim.adam(0.05), batch=x)
+    losses = [step(x).loss for _ in range(50)]
+    assert losses[-1] < losses[0]
+    found = np.asarray(step.model.orthonormal())
+    assert not np.allclose(found, np.asarray(held.orthonormal()), atol=1e-2)
+    few = found @ found.T if found.shape[0] <= found.shape[1] else found.T @ found
+    np.testing.assert_allclose(few, np.eye(len(few)), atol=3e-6)
+    layer.weight = found.T if weight.ndim == 2 else found.reshape(weight.shape)
+    layer.bias = step.model.layer.bias
+    np.testing.assert_allclose(step.model(x), layer(x), atol=1e-5)
+    assert nn.decay_flags(held) == {"raw": False, "layer.bias": False}
+
+
+def test_orthogonal_weights_of_other_dtypes():
+    held = nn.Orthogonal(nn.Linear(4, 3, key=0, dtype="float16"))
+    assert held.orthonormal().dtype == np.float16
+    np.testing.assert_allclose(held.orthonormal() @ held.orthonormal().T, np.eye(3), atol=2e-3)
+    layer = nn.Linear(4, 3, key=0, bias=False)
+    layer.weight = RNG.normal(size=(4, 3)) + 1j * RNG.normal(size=(4, 3))
+    for way in ("matrix_exp", "cayley"):
+        held = nn.Orthogonal(layer, map=way)
+        held.raw = RNG.normal(size=(4, 3)) + 1j * RNG.normal(size=(4, 3))
+        made = held.orthonormal()
+        np.testing.assert_allclose(made @ made.conj().T, np.eye(3), atol=1e-12)
+    for give, says in (
+        (lambda: nn.Orthogonal(layer, map="householder"), "complex"),
+        (lambda: nn.Orthogonal(nn.Linear(4, 3, key=0), map="exp"), "map is 'exp'"),
+        (lambda: nn.Orthogonal(nn.LayerNorm(3)), "LayerNorm"),
+    ):
+        with pytest.raises(errors.ParameterError, match=rf"^Orthogonal: .*{says}"):
+            give()
+
+
 def test_a_decoder_block_sees_nothing_later_and_all_of_its_context():
     block = nn.TransformerDecoderBlock(8, 2, key=0)
     x, context = RNG.normal(size=(1, 5, 8)), RNG.normal(size=(1, 3, 8))

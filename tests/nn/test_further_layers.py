@@ -193,6 +193,34 @@ def test_weight_norm(make):
     np.testing.assert_allclose(normed(x), there(torch.tensor(x)).detach().numpy(), atol=1e-5)
 
 
+@pytest.mark.parametrize("sizes", [(5, 3), (3, 5), (4, 4)])
+@pytest.mark.parametrize("way", ["matrix_exp", "cayley", "householder"])
+def test_an_orthogonal_weight_is_that_of_torch(sizes, way):
+    there = torch.nn.utils.parametrizations.orthogonal(torch.nn.Linear(*sizes).double(), orthogonal_map=way)
+    original = there.parametrizations.weight.original
+    if way == "householder":  # the diagonal holds signs there, which are no numbers to train
+        turned = torch.tensor(np.sign(RNG.normal(size=min(sizes))))
+        original.data = torch.tensor(RNG.normal(size=sizes[::-1])).fill_diagonal_(0)
+        original.data[range(min(sizes)), range(min(sizes))] = turned
+    else:
+        original.data = torch.tensor(RNG.normal(size=sizes[::-1]))
+    here = nn.from_torch(nn.Orthogonal(nn.Linear(*sizes, key=0, dtype=np.float64), map=way), there.state_dict())
+    np.testing.assert_allclose(here.orthonormal(), there.weight.detach().numpy(), atol=1e-12)
+    x, weights = RNG.normal(size=(7, sizes[0])), RNG.normal(size=(7, sizes[1]))
+    made = there(torch.tensor(x))
+    np.testing.assert_allclose(here(x), made.detach().numpy(), atol=1e-12)
+    (made * torch.tensor(weights)).sum().backward()
+    slope = ws.grad(lambda layer: np.sum(layer(x) * weights))(here)
+    np.testing.assert_allclose(slope.raw.T, original.grad.numpy(), atol=1e-12)
+    np.testing.assert_allclose(slope.layer.bias, there.bias.grad.numpy(), atol=1e-12)
+
+
+def test_the_usual_map_is_that_of_torch():
+    for sizes in ((5, 3), (4, 4)):
+        there = torch.nn.utils.parametrizations.orthogonal(torch.nn.Linear(*sizes))
+        assert nn.Orthogonal(nn.Linear(*sizes, key=0)).map == there.parametrizations.weight[0].orthogonal_map.name
+
+
 @pytest.mark.parametrize("bias", [False, True])
 def test_adaptive_softmax_with_the_tensors_of_torch(bias):
     there = torch.nn.AdaptiveLogSoftmaxWithLoss(16, 50, [8, 20, 35], 2.0, bias).double()
@@ -270,6 +298,20 @@ def test_a_fractional_pool_at_the_draws_of_torch(size, counts):
     assert found.shape == (2, 3, *counts) and np.isin(found, x).all()
 
 
+@pytest.mark.parametrize(("size", "counts"), [(2, (4, 5, 2)), ((3, 2, 1), (6, 1, 4)), (1, (8, 7, 4))])
+def test_a_fractional_pool_of_volumes_at_the_draws_of_torch(size, counts):
+    x, draws = RNG.normal(size=(2, 3, 9, 8, 5)), RNG.uniform(size=(2, 3, 3))
+    given = torch.tensor(draws)
+    agree(
+        lambda x: nn.fractional_max_pool3d(x, size, counts, draws=draws),
+        lambda x: F.fractional_max_pool3d(x, size, counts, _random_samples=given),
+        x,
+    )
+    found = nn.FractionalMaxPool3d(size, output_size=counts)(x, key=1)
+    assert found.shape == (2, 3, *counts) and np.isin(found, x).all()
+    assert nn.FractionalMaxPool3d(2, output_ratio=0.5)(x, key=1).shape == (2, 3, 4, 4, 2)
+
+
 def test_fractional_pools_that_cannot_be_are_refused():
     x = np.ones((1, 1, 4, 4))
     with pytest.raises(ShapeError, match="4 windows of 2 do not fit 4"):
@@ -278,3 +320,7 @@ def test_fractional_pools_that_cannot_be_are_refused():
         nn.fractional_max_pool2d(x, 2, 2)
     with pytest.raises(ParameterError, match="FractionalMaxPool2d: output_ratio"):
         nn.FractionalMaxPool2d(2, output_ratio=1.5)
+    with pytest.raises(ParameterError, match="FractionalMaxPool3d: output_ratio"):
+        nn.FractionalMaxPool3d(2, output_ratio=0.0)
+    with pytest.raises(ShapeError, match=r"fractional_max_pool3d: .*channels, depth, height, width"):
+        nn.fractional_max_pool3d(x, 2, 2, ws.random.key(0))

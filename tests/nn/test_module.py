@@ -387,3 +387,19 @@ def test_a_summary_multiplies_loops_out():
     inner = Dense(np.random.default_rng(0), 4, 4)
     once = nn.summary(inner, (2, 4)).flops
     assert nn.summary(Loop(inner), (2, 4)).flops == 7 * once
+
+
+def test_modules_by_path_are_each_there_once_and_before_their_parts():
+    shared = nn.Linear(2, 2, key=0)
+    model = nn.Sequential(shared, nn.Sequential(nn.BatchNorm(2), shared), nn.relu)
+    found = nn.named_modules({"net": model, "scale": np.ones(2)})
+    assert list(found) == ["net", "net.layers[0]", "net.layers[1]", "net.layers[1].layers[0]"]
+    assert found["net"] is model
+    assert found["net.layers[0]"] is shared
+    assert list(nn.named_modules(model))[:2] == ["", "layers[0]"]
+    assert nn.named_modules(np.ones(2)) == {}
+    torch = pytest.importorskip("torch", reason="PyTorch is an outside oracle; not installed")
+    theirs = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Sequential(torch.nn.BatchNorm1d(2), torch.nn.ReLU()))
+    ours = nn.Sequential(nn.Linear(2, 2, key=0), nn.Sequential(nn.BatchNorm(2), nn.Identity()))
+    names = [path.replace("layers[", "").replace("]", "") for path in nn.named_modules(ours)]
+    assert names == [path for path, _ in theirs.named_modules()]

@@ -191,6 +191,56 @@ def test_a_mixer_gives_what_timms_gives_and_trains_like_it(tmp_path):
     near(MODELS.load_folder(tmp_path / "theirs")(images), again(torch.tensor(images)))
 
 
+SHAPES = {"img_size": 32, "patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 4, "mlp_ratio": 1.5}
+
+
+@pytest.mark.filterwarnings("ignore:.*is deprecated:FutureWarning")
+@pytest.mark.parametrize(
+    ("kind", "sizes"), [("resnet18", {"in_chans": 3}), ("resnet50", {}), ("vit_tiny_patch16_224", SHAPES)]
+)
+def test_folders_of_images_go_to_timm_and_back(kind, sizes, tmp_path):
+    torch = pytest.importorskip("torch", reason="PyTorch is an outside oracle; not installed")
+    timm = pytest.importorskip("timm", reason="timm is an outside oracle; not installed")
+    torch.manual_seed(0)
+    net = timm.create_model(kind, num_classes=10, **sizes).eval()
+    for name, x in net.state_dict().items():
+        if name.endswith(("running_var", "cls_token")):
+            x.uniform_(0.5, 1.5)
+    torch.nn.init.normal_(net.get_classifier().weight, std=0.1)
+    timm.models.save_for_hf(net, tmp_path / "theirs", model_args=sizes, safe_serialization=True)
+    model = MODELS.load_folder(tmp_path / "theirs").eval()
+    near(model(IMAGES), net(torch.tensor(IMAGES)))
+    MODELS.save_folder(model, tmp_path / "ours")
+    again = timm.create_model(f"local-dir:{tmp_path / 'ours'}", pretrained=True).eval()
+    near(model(IMAGES), again(torch.tensor(IMAGES)))
+    if kind != "resnet50":
+        same_training(torch, net, net, model, IMAGES, 1e-3)
+
+
+def test_folders_of_images_hold_the_model(tmp_path):
+    vit = SMALL["ViT"]()
+    for i, model in enumerate([filled(vit), filled(MODELS.ResNet(classes=10, channels=1, key=0))]):
+        MODELS.save_folder(model, tmp_path / str(i))
+        again = MODELS.load_folder(tmp_path / str(i))
+        assert [{p: x.tobytes() for p, x in part.items()} for part in nn.split(again)] == [
+            {p: x.tobytes() for p, x in part.items()} for part in nn.split(model)
+        ]
+    with pytest.raises(ModelError, match="stages of 1, 1 blocks that begin with 4 channels"):
+        MODELS.save_folder(SMALL["ResNet"](), tmp_path / "small")
+    for about, message in {
+        "resnet200": "the architecture 'resnet200' is not known",
+        "vit_huge_patch14_224": "the architecture 'vit_huge_patch14_224' is not known",
+        "vit_base_patch16_224": "not built here with this global_pool",
+    }.items():
+        text = json.dumps({"architecture": about, "global_pool": "map"})
+        (tmp_path / "0" / "config.json").write_text(text)
+        with pytest.raises(ModelError, match=message):
+            MODELS.load_folder(tmp_path / "0")
+    (tmp_path / "0" / "config.json").write_text('{"architecture": "vit_tiny_patch16_224", "model_args": {"x": 1}}')
+    with pytest.raises(ModelError, match="not built here with this x"):
+        MODELS.load_folder(tmp_path / "0")
+
+
 def test_whispers_encoder_gives_what_transformers_gives_and_trains_like_it(tmp_path):
     torch, t, net, model = spectrograms()
     x = RNG.normal(size=(2, 5, 14)).astype(np.float32)

@@ -24,6 +24,7 @@ LAYERS = {
     "EmbeddingBag": lambda k: nn.EmbeddingBag(5, 3, key=k),
     "Bilinear": lambda k: nn.Bilinear(2, 3, 4, key=k),
     "WeightNorm": lambda k: nn.WeightNorm(nn.Conv1d(2, 3, 2, key=k)),
+    "Orthogonal": lambda k: nn.Orthogonal(nn.Linear(2, 3, key=k)),
     "SpectralNorm": lambda k: nn.SpectralNorm(nn.Linear(2, 3, key=k), key=k),
     "Conv1d": lambda k: nn.Conv1d(4, 2, 3, key=k, groups=2),
     "Conv2d": lambda k: nn.Conv2d(4, 2, 3, key=k),

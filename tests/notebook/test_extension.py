@@ -1,6 +1,7 @@
 """The IPython extension in a session of its own: pipelines, weights by name, views, and taking it all back."""
 
 import importlib.util
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +13,7 @@ from wholestep.nn.ambient import params
 from wholestep.nn.module import Module
 from wholestep.notebook import extension
 from wholestep.notebook.names import NamedWeights
+from wholestep.report.graph_drawing import MOST_BOXES, drawing, html_drawing
 
 CELL = """
 import numpy as np
@@ -93,13 +95,33 @@ def test_a_block_hides_no_name_and_ends(shell):
 def test_views_of_programs_steps_and_models(shell):
     shown = shell.display_formatter.formatters["text/html"]
     graph = ws.trace(lambda x: np.sin(x) < 1.0)(1.0)
-    assert "sin(x)" in shown(graph)
+    assert "sin(x)" in shown(graph) and shown(graph).count("<rect ") == 3
     model = Module()
     model.w = np.ones(3)
     step = ws.compile(lambda m, x: np.sum(m.w * x), model, optimizer=ws.optim.sgd(0.1), batch=np.ones(3))
-    assert "params      1 array" in shown(step)
+    assert "params      1 array" in shown(step) and shown(step).count("<summary>program<") == 2
+    assert "<svg" in shown(step) and "<svg" in shown(step.plan)
     assert "<td>w</td>" in shown(step.model)
     assert "<td>w</td>" in shown(ws.nn.summary(model))
+
+
+def test_a_drawing_has_a_box_for_every_operation_and_a_line_for_every_operand():
+    def recurrent(w, xs):
+        def step(h, x):
+            h = np.tanh(w @ h + x)
+            return h, np.sum(h)
+
+        return np.sum(ws.scan(step, np.zeros(3), xs)[1])
+
+    graph = ws.trace(recurrent)(np.ones((3, 3)), np.ones((5, 3)))
+    drawn = drawing(graph)
+    assert drawn.count("<rect ") == len(graph.inputs) + 2 and drawn.count("<path ") == 3  # scan(w, xs), sum(scan)
+    assert ">scan</text>" in drawn and "f64[3], f64[5]" in drawn and "test_extension.py" in drawn
+    places = [float(y) for y in re.findall(r'<rect x="[^"]*" y="([^"]*)"', drawn)]
+    assert places == sorted(places) and len(set(places)) == 3
+    assert "step, inside" in html_drawing(graph) and html_drawing(graph).count("<svg ") == 2
+    long = ws.trace(lambda x: [x := np.sin(x) for _ in range(MOST_BOXES)][-1])(1.0)
+    assert "too many to be drawn" in drawing(long)
 
 
 def test_bare_names_follow_their_weights():

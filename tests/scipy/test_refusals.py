@@ -8,8 +8,8 @@ import scipy.special
 import scipy.stats
 
 import wholestep as ws
-from wholestep.errors import DerivativeError, DtypeError, ParameterError, ShapeError, UnsupportedError
-from wholestep.scipy import linalg, signal, special, stats
+from wholestep.errors import ArgumentError, DerivativeError, DtypeError, ParameterError, ShapeError, UnsupportedError
+from wholestep.scipy import linalg, ndimage, signal, special, stats
 
 SHARE = np.array([0.2, 0.6])
 
@@ -21,7 +21,6 @@ SHARE = np.array([0.2, 0.6])
         (lambda b: scipy.special.betaincinv(2.0, b, SHARE), "betaincinv"),
         (lambda v: scipy.special.jv(v, SHARE), "jv"),
         (lambda v: scipy.special.kve(v, SHARE), "kve"),
-        (lambda s: special.zeta(s, SHARE), "zeta"),
         (lambda df: stats.t.cdf(SHARE, df), "stdtr"),
         (lambda a: stats.beta.ppf(SHARE, a, 2.0), "betaincinv"),
         (lambda a: scipy.special.hyp2f1(a, 1.0, 2.0, SHARE), "hyp2f1"),
@@ -45,6 +44,19 @@ def test_an_unknown_derivative_is_refused(f, name):
         (lambda x: signal.convolve(x, np.ones(3)), ShapeError, "convolve: ranks differ"),
         (lambda x: signal.convolve(x, np.ones((1, 5)), "valid"), ShapeError, "valid"),
         (lambda x: signal.medfilt(x), UnsupportedError, "scipy.signal.medfilt"),
+        (lambda x: signal.convolve2d(x, x, boundary="mirror"), ParameterError, "convolve2d: acceptable boundary flags"),
+        (lambda x: signal.convolve2d(x, x, "all"), ParameterError, "convolve2d: acceptable mode flags"),
+        (lambda x: signal.correlate2d(x[0], x[0]), ShapeError, "correlate2d: takes two matrices"),
+        (lambda x: linalg.solve_toeplitz(x[0], np.ones(3)), ShapeError, "solve_toeplitz: sizes differ"),
+        (lambda x: ndimage.map_coordinates(x, x), UnsupportedError, "map_coordinates: splines of order 3"),
+        (lambda x: ndimage.map_coordinates(x, x, order=1, mode="edge"), ParameterError, "boundary mode 'edge'"),
+        (lambda x: ndimage.map_coordinates(x, x[:1], order=1), ShapeError, "map_coordinates: coordinates are"),
+        (lambda x: ndimage.map_coordinates(x, x, x, 1), UnsupportedError, "map_coordinates: output= is a dtype"),
+        (lambda x: ndimage.zoom(x, 2), UnsupportedError, "scipy.ndimage.zoom"),
+        (lambda x: np.histogramdd(x, [2, "auto"]), ArgumentError, "histogramdd: bins are their number"),
+        (lambda x: np.histogramdd(x, [2]), ParameterError, "histogramdd: there are 2 variables, bins for 1"),
+        (lambda x: np.histogramdd(x, 2, weights=x[0] * 1j), DtypeError, "histogramdd: weights are"),
+        (lambda x: np.histogram2d(x[0], [1.0]), ParameterError, "histogram2d: x and y must have the same length"),
         (lambda x: signal.detrend(x, bp=[0, 1]), UnsupportedError, "detrend: break points"),
         (lambda x: signal.detrend(x, type="cubic"), ParameterError, "detrend: 'cubic' is no trend"),
         (lambda x: signal.stft(x, window=x[0]), UnsupportedError, "stft: a traced window"),

@@ -599,7 +599,9 @@ def test_a_notebook_gets_a_display_that_is_updated(monkeypatch, still):
     monkeypatch.setitem(sys.modules, "IPython.display", module.display)
     fit(made(), loader(), epochs=2, validation={**data()})
     assert shown[0] == "<pre></pre>"
-    assert shown[-1].count("val_loss") == 2 and shown[-1].endswith("\n</pre>")
+    chart, lines = shown[-1].split("<pre>")
+    assert lines.count("val_loss") == 2 and lines.endswith("\n</pre>")
+    assert chart.count("<polyline ") == 2 and ">val_loss</text>" in chart and "nan" not in chart
 
 
 def test_what_is_not_installed_is_named(monkeypatch):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import wholestep as ws
+from wholestep.errors import DtypeError, ParameterError, ShapeError, TreeError
 from wholestep.ir.build import current
 
 RNG = np.random.default_rng(0)
@@ -205,3 +206,33 @@ def test_vmap_of_grad_in_an_argument_that_is_shared():
     for transform in (ws.grad, ws.hessian, ws.jacrev):
         expected = np.stack([transform(f)(X, row) for row in rows])
         close(ws.vmap(transform(f), in_axes=(None, 0))(X, rows), expected, 1e-12)
+
+
+def test_the_size_of_a_batch_may_be_stated():
+    """As `jax.vmap(axis_size=)`: a function may have no mapped operand."""
+    close(ws.vmap(lambda: np.sin(1.0), axis_size=2)(), np.full(2, np.sin(1.0)), 0)
+    shared = ws.vmap(lambda x: x * ws.axis_index("i"), in_axes=None, axis_name="i", axis_size=3)
+    close(shared(X), np.stack([0 * X, X, 2 * X]), 0)
+    close(ws.grad(lambda x: shared(x).sum())(X), np.full_like(X, 3.0), 0)
+    close(ws.jit(ws.vmap(shared, axis_size=2))(np.stack([X, X]))[1], shared(X), 0)
+    total = ws.vmap(lambda x: ws.psum(x, "i"), None, 0, "i", np.int64(4))
+    close(total(2.0), np.full(4, 8.0), 0)
+    assert ws.vmap(lambda x: x, in_axes=None, axis_size=0)(X).shape == (0, *X.shape)
+    n = ws.Dim("n")
+    wide = ws.trace(lambda x: ws.vmap(lambda: 2.0, axis_size=x.shape[0])())(ws.ShapeDtype((n,), "f64"))
+    assert str(wide.out_types[0]) == "f64[n]"
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: ws.vmap(np.sin, axis_size=2)(np.ones(3)), ShapeError, "axis_size is 2, and the arguments have .* 3"),
+        (lambda: ws.vmap(np.sin, in_axes=None)(np.ones(3)), TreeError, "no argument is mapped"),
+        (lambda: ws.vmap(np.sin, axis_size=2.0), DtypeError, "axis_size is 2.0, not an integer"),
+        (lambda: ws.vmap(np.sin, axis_size=True), DtypeError, "axis_size is True, not an integer"),
+        (lambda: ws.vmap(np.sin, axis_size=-1), ParameterError, "axis_size is -1"),
+    ],
+)
+def test_a_stated_size_fits(call, error, words):
+    with pytest.raises(error, match=words):
+        call()

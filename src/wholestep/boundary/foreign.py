@@ -20,6 +20,9 @@ TOP: dict[str, Ours] = {
         checkpoint="remat rematerialize",
         gradcheck="test_util check_grads",
         Loader="DataLoader Dataset TensorDataset DataFrame",
+        random_split="train_test_split",
+        concat_rows="ConcatDataset concat",
+        update_batch_norm="update_bn",
     ),
     **all_of("lax", "ws.scan, ws.cond, ws.while_loop"),
     **all_of("ops index_add scatter_add scatter_reduce", "ws.nn.segment_sum", "np.add.at(x, i, y) adds in place"),
@@ -80,7 +83,7 @@ OPTIM: dict[str, Ours] = {
         accumulate="MultiSteps",
         clip_by_value="clip clip_grad_value_",
         clip_by_global_norm="clip_grad_norm_",
-        ema="swa_utils",
+        ema="swa_utils AveragedModel",
         adabelief="AdaBelief",
         lars="LARS",
         signum="sign_sgd SignSGD",
@@ -92,6 +95,16 @@ OPTIM: dict[str, Ours] = {
         schedule_free_adamw="AdamWScheduleFree schedule_free",
         schedule_free_sgd="SGDScheduleFree",
         sm3="SM3",
+        projected="keep_params_nonnegative",
+        interval="projection_box",
+        hypercube="projection_hypercube",
+        l1_ball="projection_l1_ball",
+        l1_sphere="projection_l1_sphere",
+        l2_ball="projection_l2_ball max_norm",
+        l2_sphere="projection_l2_sphere",
+        linf_ball="projection_linf_ball",
+        non_negative="projection_non_negative NonNeg",
+        simplex="projection_simplex",
     ),
     "warmup_cosine_decay_schedule": Ours("ws.optim.warmup, ws.optim.cosine", "warmup(cosine(1e-3, 1000), 100)"),
     "lr_scheduler": Ours(
@@ -102,6 +115,7 @@ OPTIM: dict[str, Ours] = {
     "inject_hyperparams": Ours("step.set", "every number of an optimizer can be set: step.set(lr=...)"),
     "SparseAdam": Ours("ws.optim.adam", "adam(lr, lazy='table') updates the rows of a table that have a gradient"),
     "zero_grad": Ours("ws.compile", "gradients do not accumulate, so there is nothing to set to zero"),
+    "update_bn": Ours("ws.update_batch_norm", "update_batch_norm(model, batches) is a copy with new statistics"),
 }
 
 RANDOM: dict[str, Ours] = {
@@ -130,7 +144,7 @@ MODULE: dict[str, Ours] = {
     **all_of("register_buffer", "ws.nn.buffer", "self.name = nn.buffer(array)"),
     **all_of("register_parameter add_module", "ws.nn.Module", "assign the array or the module to a field"),
     **all_of("apply init bind", "ws.nn.Module", "a module holds its parameters: model(x) is the call"),
-    **all_of("modules named_modules children", "ws.nn.summary", "the parts are the fields of the module"),
+    **all_of("modules named_modules children named_children", "ws.nn.named_modules", "the parts by path"),
     **all_of("backward", "ws.grad, ws.compile", "gradients are those of a function: ws.grad(loss)(model, batch)"),
 }
 

@@ -11,7 +11,8 @@ import numpy as np
 from wholestep import tree
 from wholestep.boundary.foreign import OWN_CALL
 from wholestep.boundary.public import boundary
-from wholestep.errors import AxisError, ShapeError, TreeError
+from wholestep.dims import Dim
+from wholestep.errors import AxisError, DtypeError, ParameterError, ShapeError, TreeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.axis_names import axis_size, named_axis
 from wholestep.frontend.printing import Printed, with_said, without_said
@@ -47,6 +48,7 @@ def vmap(
     in_axes: Any = 0,
     out_axes: Any = 0,
     axis_name: str | None = None,
+    axis_size: int | None = None,
     *,
     rewrite: bool = True,
 ) -> Callable[..., T]:
@@ -55,11 +57,13 @@ def vmap(
     `in_axes` says which axis of each argument is the batch: an int, None for an argument shared by all, or a tree of
     them, a prefix of the arguments. `out_axes` places it in the results; None asserts that a result does not vary.
     Inside, `ws.psum(x, axis_name)` and `ws.pmean` combine the elements. Keyword arguments are batched along axis 0.
-    With `rewrite=False` the user's functions run as they stand (see language.md).
+    `axis_size` is the number of elements, which has to be said where no argument is mapped. With `rewrite=False` the
+    user's functions run as they stand (see language.md).
 
     Shapes: arguments [..., n, ...] with one n, at their axes in `in_axes`; results with n at `out_axes`; dtypes stay.
-    Raises: ShapeError where batch sizes differ, AxisError for an axis that is not there, TreeError for a prefix that
-    does not fit.
+    Raises: ShapeError where batch sizes differ, or are not `axis_size`; AxisError for an axis that is not there;
+    TreeError for a prefix that does not fit, or where there is neither a mapped argument nor an `axis_size`; DtypeError
+    or ParameterError for an `axis_size` that is no number of elements.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.vmap(lambda x, y: x @ y, in_axes=(0, None))(np.eye(2), np.array([1.0, 2.0])).tolist()
@@ -72,6 +76,7 @@ def vmap(
             f"vmap: in_axes is {in_axes!r:.60}, and says which axis of each argument is the batch",
             hint=OWN_CALL.format("vmap"),
         )
+    stated = element_count(axis_size)
     f = as_asked(f, rewrite)
 
     @boundary
@@ -79,7 +84,7 @@ def vmap(
     def batched(*args: Any, **kwargs: Any) -> Any:
         leaves, structure = tree.flatten((args, kwargs))
         axes = argument_axes(in_axes, args, kwargs)
-        n = batch_size(f, leaves, axes, (args, kwargs))
+        n = batch_size(f, leaves, axes, (args, kwargs), stated)
         with scope("vmap") as work:
             on = [axis is not None for axis in axes]
             values = [
@@ -141,18 +146,34 @@ def argument_axes(in_axes: Any, args: Any, kwargs: Any) -> list[int | None]:
     return out
 
 
-def batch_size(f: Any, leaves: Any, axes: Any, whole: Any) -> Any:
-    """The one size that all batch axes have."""
+def element_count(axis_size: Any) -> int | Dim | None:
+    """The stated number of elements; raises DtypeError or ParameterError for what is none."""
+    if axis_size is None or isinstance(axis_size, Dim):
+        return axis_size
+    if isinstance(axis_size, bool) or not isinstance(axis_size, int | np.integer):
+        raise DtypeError(f"vmap: axis_size is {axis_size!r:.60}, not an integer")
+    if axis_size < 0:
+        raise ParameterError(f"vmap: axis_size is {axis_size}, and a batch has no fewer than 0 elements")
+    return int(axis_size)
+
+
+def batch_size(f: Any, leaves: Any, axes: Any, whole: Any, stated: Any) -> Any:
+    """The one size that all batch axes have, which is the stated one where there is one."""
     sizes = [type_of(leaf).shape[axis] for leaf, axis in zip(leaves, axes, strict=True) if axis is not None]
-    if not sizes:
-        raise TreeError("vmap: no argument is mapped", hint="give at least one an axis in in_axes")
+    if not sizes and stated is None:
+        raise TreeError(
+            "vmap: no argument is mapped",
+            hint="give at least one an axis in in_axes, or say by axis_size how many elements there are",
+        )
     if any(s != sizes[0] for s in sizes):
         args, kwargs = whole
         names = parameter_names(f, len(args))
         paths = [p for arg, name in zip(args, names, strict=True) for p in tree.paths(arg, name)] + tree.paths(kwargs)
         parts = [f"{p}: {type_of(x)} along {a}" for p, x, a in zip(paths, leaves, axes, strict=True) if a is not None]
         raise ShapeError(f"vmap: batch sizes differ: {', '.join(parts)}")
-    return sizes[0]
+    if stated is not None and sizes and sizes[0] != stated:
+        raise ShapeError(f"vmap: axis_size is {stated}, and the arguments have batches of {sizes[0]}")
+    return sizes[0] if sizes else stated
 
 
 def place(v: Value, on: bool, target: int | None, n: Any) -> Array:

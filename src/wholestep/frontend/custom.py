@@ -17,8 +17,9 @@ from wholestep.frontend.source.entrance import ordinary
 from wholestep.frontend.tracing import Arguments, Traced, as_array
 from wholestep.ir.build import build, current
 from wholestep.ir.graph import Value
-from wholestep.ir.types import array_type
-from wholestep.primitives.family import Maybe, expand
+from wholestep.ir.types import Type, array_type
+from wholestep.primitives.arithmetic import add
+from wholestep.primitives.family import Maybe, expand, zeros
 from wholestep.primitives.reduction import sum_
 from wholestep.primitives.structure import (
     composite as composite_primitive,
@@ -169,7 +170,7 @@ class PullbackRule(CustomRule):
 
     def forward(self, values: Sequence[Value]) -> tuple[list[Value], Any]:
         args, kwargs = self.call.rebuild(values[: self.n])
-        out, residuals = self.rules[0](*args, **kwargs)
+        out, residuals = ordinary(self.rules[0])(*args, **kwargs)
         leaves, structure = tree.flatten(out)
         if structure != self.traced.structure:
             raise TreeError(f"{self.name}: the forward rule returns another structure than the function")
@@ -177,7 +178,7 @@ class PullbackRule(CustomRule):
 
     def backward(self, residuals: Any, gys: Sequence[Value]) -> list[Maybe]:
         args, _ = self.call.rebuild(self.call.values)
-        return self.cotangents(self.rules[1](residuals, self.traced.arrays(gys)), self.name, args)
+        return self.cotangents(ordinary(self.rules[1])(residuals, self.traced.arrays(gys)), self.name, args)
 
 
 class Ruled(Generic[P, R]):
@@ -251,14 +252,33 @@ class TangentRule(CustomRule):
 
     over_batch = BatchedTangent
 
-    def tangent(self, values: Sequence[Value], dxs: Sequence[Value]) -> list[Maybe]:
+    def tangent(self, values: Sequence[Value], dxs: Sequence[Value]) -> list[Value]:
         args, _ = self.call.rebuild(values[: self.n])
         dargs, _ = self.call.rebuild(dxs[: self.n])
-        out = self.rules[0](args, dargs)
+        out = ordinary(self.rules[0])(args, dargs)
         if not isinstance(out, tuple) or len(out) != 2:
             raise TreeError(f"{self.name}: the tangent rule returns (out, tangent)")
-        leaves = tree.leaves(out[1])
-        return [as_array(leaf, self.name).value for leaf in leaves]
+        return tangents_like(self.traced.graph.out_types, self.traced.structure, out[1], self.name)
+
+
+def tangents_like(types: Sequence[Type], structure: Any, given: Any, name: str) -> list[Value]:
+    """The leaves of a tangent, each as its result; raises TreeError for another structure."""
+    leaves, found = tree.flatten(given)
+    if found != structure:
+        raise TreeError(f"{name}: the rule gives a tangent {found} for a result {structure}")
+    return [tangent_like(t, leaf, name) for t, leaf in zip(types, leaves, strict=True)]
+
+
+def tangent_like(t: Type, given: Any, name: str) -> Value:
+    """A tangent in the type of its result; raises ShapeError or DtypeError where it does not fit."""
+    a = as_array(given, name)
+    if a.shape != t.shape:
+        raise ShapeError(f"{name}: the rule gives a tangent {a.type} for a result {t}")
+    if not t.inexact:
+        return zeros(t)
+    if not np.can_cast(a.dtype, t.dtype, "same_kind"):
+        raise DtypeError(f"{name}: the rule gives a tangent {a.type} for a result {t}")
+    return a.astype(t.dtype, copy=False).value
 
 
 class custom_jvp(Ruled[P, R]):
@@ -283,6 +303,37 @@ class custom_jvp(Ruled[P, R]):
     def defjvp(self, rule: Callable[..., Any]) -> None:
         """State the rule."""
         self.rules = (rule,)
+
+    def defjvps(self, *rules: Callable[..., Any] | None) -> None:
+        """State one rule for each operand; the tangent of the result is the sum of theirs.
+
+        `rule(tangent, out, *primals)` gives the part that the tangent of its operand has, None stands for no part.
+
+        >>> import numpy as np, wholestep as ws
+        >>> product = ws.custom_jvp(lambda x, y: x * y)
+        >>> product.defjvps(lambda dx, out, x, y: dx * y, None)
+        >>> ws.grad(product, argnums=(0, 1))(2.0, 3.0)
+        (np.float64(3.0), np.float64(0.0))
+        """
+        self.rules = (functools.partial(self.summed, rules),)
+
+    def summed(self, rules: Sequence[Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[R, Any]:
+        """The result and its tangent by rules for operands; raises TreeError where one misfits, or is missing."""
+        name = name_of(self.f)
+        if len(rules) < len(primals):
+            raise TreeError(
+                f"{name}: defjvps was given {len(rules)} rules for {len(primals)} operands",
+                hint="give None for an operand without a derivative",
+            )
+        out: R = self(*primals)  # type: ignore[call-arg]  # whose operands are not those of this call
+        leaves, structure = tree.flatten(out)
+        types = [as_array(leaf, name).type for leaf in leaves]
+        total = [zeros(t) for t in types]
+        for rule, tangent in zip(rules, tangents, strict=False):
+            if rule is not None:
+                parts = tangents_like(types, structure, ordinary(rule)(tangent, out, *primals), name)
+                total = [add(a, b) for a, b in zip(total, parts, strict=True)]
+        return out, tree.unflatten(structure, [Array(v) for v in total])
 
 
 class BatchedDeclared(Batched):
@@ -313,7 +364,7 @@ class DeclaredPullback(CustomRule):
 
     def pullback(self, xs: Sequence[Value], ys: Sequence[Value], gys: Sequence[Value]) -> list[Maybe]:
         args, _ = self.call.rebuild(xs[: self.n])
-        given = self.rules[0](args, self.traced.arrays(ys), self.traced.arrays(gys))
+        given = ordinary(self.rules[0])(args, self.traced.arrays(ys), self.traced.arrays(gys))
         return self.cotangents(given, self.name, args)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
 from wholestep import tree
-from wholestep.errors import DtypeError, ShapeError
+from wholestep.errors import DtypeError, ShapeError, TreeError
 from wholestep.frontend.custom import custom_jvp, custom_vjp
 from wholestep.frontend.derivatives import jvp, vjp
 from wholestep.frontend.jacobians import jacfwd
@@ -17,16 +17,26 @@ from wholestep.frontend.tracing import type_of
 from wholestep.ir.graph import NDArray
 
 
-def custom_root(f: Callable[..., Any], guess: Any, solve: Callable[..., Any], *args: Any) -> NDArray:
+@overload
+def custom_root(f: Callable[..., Any], guess: Any, solve: Callable[..., Any], *args: Any) -> NDArray: ...
+@overload
+def custom_root(
+    f: Callable[..., Any], guess: Any, solve: Callable[..., Any], *args: Any, has_aux: bool
+) -> tuple[NDArray, Any]: ...
+def custom_root(
+    f: Callable[..., Any], guess: Any, solve: Callable[..., Any], *args: Any, has_aux: bool = False
+) -> NDArray | tuple[NDArray, Any]:
     """x with f(x, *args) = 0, as `solve(g, guess)` finds it for g(x) = f(x, *args), differentiated as that root.
 
     The derivative in the arguments is that of the implicit function theorem, of every order and in both modes, whatever
     the solver does: it may be a `while_loop`. It takes the Jacobian of f in x, a matrix, and a solution with it. The
-    guess has no derivative. What is to be differentiated goes through `args`.
+    guess has no derivative. What is to be differentiated goes through `args`. With `has_aux` the solver returns
+    `(x, aux)`, a tree of arrays without a derivative beside x, and so does the call.
 
     Shapes: guess real floats of any shape, which f and the solver keep; args trees of any arrays.
-    Raises: DtypeError or ShapeError where the guess, the root and f of it are not such arrays, DerivativeError where f
-    or the solver reads something else that is differentiated, numpy.linalg.LinAlgError for a singular Jacobian.
+    Raises: DtypeError or ShapeError where the guess, the root and f of it are not such arrays, TreeError where the
+    solver gives no such pair, DerivativeError where f or the solver reads something else that is differentiated,
+    numpy.linalg.LinAlgError for a singular Jacobian.
     Source: Blondel et al., "Efficient and modular implicit differentiation", 2022.
 
     >>> import numpy as np, wholestep as ws
@@ -36,16 +46,28 @@ def custom_root(f: Callable[..., Any], guess: Any, solve: Callable[..., Any], *a
     >>> round(float(root(9.0)), 6), round(float(ws.grad(root)(9.0)), 6)
     (3.0, 0.166667)
     """
-    equation = ordinary(f)
+    if not type_of(guess).inexact or np.iscomplexobj(guess):
+        raise DtypeError(f"custom_root: the guess is {type_of(guess)}, not real floats")
+    equation, solver = ordinary(f), with_aux("custom_root", solve, has_aux)
+    found = implicit_root(
+        "custom_root: f", equation, guess, args, lambda x, given: solver(lambda x: equation(x, *given), x)
+    )
+    return found if has_aux else found[0]
+
+
+def implicit_root(
+    who: str, equation: Callable[..., Any], guess: Any, given: Any, solve: Callable[[Any, Any], tuple[Any, Any]]
+) -> tuple[Any, Any]:
+    """x with equation(x, *given) = 0, as `solve(guess, given)` finds it, and what that gives besides."""
 
     @custom_jvp
     def root(start: Any, given: Any) -> Any:
-        found = ordinary(solve)(lambda x: equation(x, *given), start)
-        return found, checked_image("custom_root: f", found, equation(found, *given), start)
+        found, aux = solve(start, given)
+        return found, checked_image(who, found, equation(found, *given), start), aux
 
     def rule(primals: Any, tangents: Any) -> Any:
         start, given = primals
-        x, image = root(start, given)  # whose own derivative is wanted for higher orders
+        x, image, aux = root(start, given)  # whose own derivative is wanted for higher orders
         at_root, leaves, moving = of_inexact(lambda *given: equation(x, *given), given)
         slopes = tree.leaves(tangents[1])
         residual = np.zeros_like(x)
@@ -54,30 +76,45 @@ def custom_root(f: Callable[..., Any], guess: Any, solve: Callable[..., Any], *a
         size = int(np.prod(x.shape))
         matrix = np.reshape(jacfwd(lambda x: equation(x, *given))(x), (size, size))
         slope = np.reshape(-np.linalg.solve(matrix, np.reshape(residual, (size,))), x.shape)
-        return (x, image), (slope, np.zeros_like(x))
+        return (x, image, aux), (slope, np.zeros_like(x), tree.map(np.zeros_like, aux))
 
     root.defjvp(rule)
-    if not type_of(guess).inexact or np.iscomplexobj(guess):
-        raise DtypeError(f"custom_root: the guess is {type_of(guess)}, not real floats")
-    return root(guess, args)[0]
+    x, _, aux = root(guess, given)
+    return x, aux
 
 
+@overload
+def custom_linear_solve(
+    matvec: Callable[..., Any], b: Any, solve: Callable[..., Any], *args: Any, transpose_solve: Any = ...
+) -> NDArray: ...
+@overload
+def custom_linear_solve(
+    matvec: Callable[..., Any],
+    b: Any,
+    solve: Callable[..., Any],
+    *args: Any,
+    transpose_solve: Any = ...,
+    has_aux: bool,
+) -> tuple[NDArray, Any]: ...
 def custom_linear_solve(
     matvec: Callable[..., Any],
     b: Any,
     solve: Callable[..., Any],
     *args: Any,
     transpose_solve: Callable[..., Any] | None = None,
-) -> NDArray:
+    has_aux: bool = False,
+) -> NDArray | tuple[NDArray, Any]:
     """x with matvec(x, *args) = b, as `solve(g, b)` finds it for g(x) = matvec(x, *args), differentiated as that x.
 
     `matvec` is linear in x. Its derivative in b and in the arguments, in reverse mode and of every order, is one more
-    solution, with the transpose: by `transpose_solve(g, b)`, which is given the transpose of matvec, or by `solve`
-    where matvec is symmetric. Neither is differentiated, so both may be loops that end when they are done.
+    solution, with the transpose: by `transpose_solve(g, b)`, which is given the transpose of matvec, the conjugate one
+    of complex numbers, or by `solve` where matvec is symmetric or Hermitian. Neither is differentiated, so both may be
+    loops that end when they are done. With `has_aux` both return `(x, aux)`, a tree of arrays without a derivative
+    beside x, and so does the call.
 
-    Shapes: b real floats of any shape, which matvec and the solvers keep; args trees of any arrays.
-    Raises: DtypeError or ShapeError where b, x and matvec of it are not such arrays, DerivativeError where matvec or
-    the solver reads something else that is differentiated.
+    Shapes: b floats or complex numbers of any shape, which matvec and the solvers keep; args trees of any arrays.
+    Raises: DtypeError or ShapeError where b, x and matvec of it are not such arrays, TreeError where a solver gives no
+    such pair, DerivativeError where matvec or the solver reads something else that is differentiated.
     Source: Blondel et al., "Efficient and modular implicit differentiation", 2022.
 
     >>> import numpy as np, wholestep as ws
@@ -87,37 +124,79 @@ def custom_linear_solve(
     >>> round(float(f(2.0)), 6), round(float(ws.grad(f)(2.0)), 6)
     (3.0, -1.5)
     """
+    if not type_of(b).inexact:
+        raise DtypeError(f"custom_linear_solve: b is {type_of(b)}, not floats or complex numbers")
     product = ordinary(matvec)
-    back = solve if transpose_solve is None else transpose_solve
+    equation = LinearEquation("custom_linear_solve: matvec", product, product if transpose_solve is None else None)
+    solvers = [with_aux("custom_linear_solve", f, has_aux) for f in (solve, transpose_solve or solve)]
+    x, aux = equation.solution(b, args, (), *solvers)
+    return (x, aux) if has_aux else x
 
-    @custom_vjp
-    def solution(b: Any, given: Any) -> Any:
-        found = ordinary(solve)(lambda x: product(x, *given), b)
-        return found, checked_image("custom_linear_solve: matvec", found, product(found, *given), b)
 
-    def forward(b: Any, given: Any) -> Any:
-        x, image = solution(b, given)
-        return (x, image), (x, given)
+def with_aux(name: str, solve: Callable[..., Any], has_aux: bool) -> Callable[..., Any]:
+    """A user's solver as one that gives a pair, its second item None where it has none."""
 
-    def backward(kept: Any, slopes: Any) -> Any:
-        x, given = kept
+    def solver(*given: Any) -> tuple[Any, Any]:
+        found = ordinary(solve)(*given)
+        if not has_aux:
+            return found, None
+        if not isinstance(found, tuple) or len(found) != 2:
+            raise TreeError(f"{name}: with has_aux the solver returns (x, aux)")
+        return found
 
-        def transposed(y: Any, *given: Any) -> Any:
-            return product(y, *given) if transpose_solve is None else vjp(lambda x: product(x, *given), x)[1](y)[0]
+    return solver
 
-        w = custom_linear_solve(transposed, slopes[0], back, *given, transpose_solve=transpose_solve and solve)
-        pushed, leaves, moving = of_inexact(lambda *given: product(x, *given), given)
+
+class LinearEquation(NamedTuple):
+    """product(x, *given) = b, linear in x; `who` is the product's name in messages.
+
+    A product that is its own transpose is `shared` by the solvers of both equations.
+    """
+
+    who: str
+    product: Callable[..., Any]
+    shared: Callable[..., Any] | None = None
+
+    def solution(
+        self, b: Any, given: Any, helping: Any, solve: Callable[..., Any], back: Callable[..., Any]
+    ) -> tuple[Any, Any]:
+        """x and what else `solve(g, b, *helping)` gives; `back` solves with the transpose, for the derivative.
+
+        What is in `helping` makes a solver faster, and has no derivative.
+        """
+
+        inside = self.shared or self.product
+
+        @custom_vjp
+        def solution(b: Any, given: Any, helping: Any) -> Any:
+            x, aux = solve(lambda x: inside(x, *given), b, *helping)
+            return x, checked_image(self.who, x, self.product(x, *given), b), aux
+
+        def forward(b: Any, given: Any, helping: Any) -> Any:
+            x, image, aux = solution(b, given, helping)
+            return (x, image, aux), (x, given, helping)
+
+        def backward(kept: Any, slopes: Any) -> Any:
+            x, given, helping = kept
+            w, _ = self.transposed().solution(slopes[0], given, helping, back, solve)
+            return w, self.slopes(x, given, w), None
+
+        solution.defvjp(forward, backward)
+        x, _, aux = solution(b, given, helping)
+        return x, aux
+
+    def transposed(self) -> LinearEquation:
+        """The equation with the transposed product."""
+        return self._replace(product=lambda y, *given: vjp(lambda x: self.product(x, *given), y)[1](y)[0])
+
+    def slopes(self, x: Any, given: Any, w: Any) -> Any:
+        """The cotangents of what the product reads besides x, where w is that of b."""
+        pushed, leaves, moving = of_inexact(lambda *given: self.product(x, *given), given)
         found: dict[int, Any] = {}
         if moving:
             found = dict(zip(moving, vjp(pushed, *[leaves[i] for i in moving])[1](-w), strict=True))
-        return w, tree.unflatten(
-            tree.structure(given), [found.get(i, np.zeros(np.shape(x))) for i, x in enumerate(leaves)]
-        )
-
-    solution.defvjp(forward, backward)
-    if not type_of(b).inexact or np.iscomplexobj(b):
-        raise DtypeError(f"custom_linear_solve: b is {type_of(b)}, not real floats")
-    return solution(b, args)[0]
+        filled = [found.get(i, np.zeros(np.shape(leaf))) for i, leaf in enumerate(leaves)]
+        return tree.unflatten(tree.structure(given), filled)
 
 
 def of_inexact(f: Callable[..., Any], given: Any) -> tuple[Callable[..., Any], list[Any], list[int]]:

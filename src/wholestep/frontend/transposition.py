@@ -48,6 +48,21 @@ class Written:
         return [path for x, name in zip(primals, names, strict=True) for path in tree.paths(x, name)]
 
 
+def hoisted(f: Callable[..., Any], what: str, *examples: Any) -> tuple[Callable[..., Any], list[Array]]:
+    """f for arguments like the examples, as a function that is also given whatever traced arrays it closes over.
+
+    `g(*args, *closed)` is f(*args), with the arrays that are returned beside it in the place of `closed`: it reads
+    nothing of the trace in which it was made, so that a rule may call it in any other.
+    """
+    written = Written(f, examples, what)
+
+    def whole(*given: Any) -> Any:
+        leaves, _ = tree.flatten(given)
+        return written.traced.arrays(inline(written.traced.graph, [as_array(leaf, what).value for leaf in leaves]))
+
+    return whole, [Array(v, v.ndim == 0) for v in written.traced.captured]
+
+
 def linear_transpose(f: Callable[..., Any], *primals: Any, rewrite: bool = True) -> Callable[[Any], tuple[Any, ...]]:
     """The transpose of a linear function, which is not run: `transpose = ws.linear_transpose(f, *primals)`.
 

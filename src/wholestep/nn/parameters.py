@@ -1,4 +1,4 @@
-"""A model's arrays by path: taken out, put back, listed, chosen by pattern."""
+"""A model's arrays by path: taken out, put back, listed, chosen by pattern; and its modules by path."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from wholestep import tree
 from wholestep.errors import ParameterError, TreeError
+from wholestep.nn.module import Module
 from wholestep.nn.traversal import ArrayPlace, ModelWalk, Rebuilt
 
 T = TypeVar("T")
@@ -60,6 +61,22 @@ def named_parameters(model: Any) -> dict[str, Any]:
     ['layers[0].w']
     """
     return split(model)[0]
+
+
+def named_modules(model: Any) -> dict[str, Module]:
+    """The modules of a model by path, each once and before its own parts; the model itself has the path "".
+
+    `model` is a module, or a tree that contains some.
+
+    Shapes: a dictionary of modules, the model's own.
+    Raises: as `buffers` does.
+
+    >>> import wholestep as ws
+    >>> model = ws.nn.Sequential(ws.nn.Linear(2, 2, key=0), ws.nn.relu, ws.nn.BatchNorm(2))
+    >>> [(path, type(part).__name__) for path, part in ws.nn.named_modules(model).items()]
+    [('', 'Sequential'), ('layers[0]', 'Linear'), ('layers[2]', 'BatchNorm')]
+    """
+    return {tree.Path(path): module for path, module in ModelWalk(model).modules}
 
 
 def buffers(model: Any) -> dict[str, Any]:

@@ -88,7 +88,9 @@ from wholestep.nn.exponentials import (
 )
 from wholestep.nn.fractional_pooling import (
     FractionalMaxPool2d as FractionalMaxPool2d,
+    FractionalMaxPool3d as FractionalMaxPool3d,
     fractional_max_pool2d as fractional_max_pool2d,
+    fractional_max_pool3d as fractional_max_pool3d,
 )
 from wholestep.nn.gates import gated_act as gated_act, geglu as geglu, glu as glu, swiglu as swiglu
 from wholestep.nn.generation import generate as generate
@@ -142,6 +144,7 @@ from wholestep.nn.parameters import (
     decay_flags as decay_flags,
     join as join,
     matching as matching,
+    named_modules as named_modules,
     named_parameters as named_parameters,
     split as split,
 )
@@ -202,7 +205,11 @@ from wholestep.nn.recurrent import (
     LSTMCell as LSTMCell,
     RNNCell as RNNCell,
 )
-from wholestep.nn.reparametrized import SpectralNorm as SpectralNorm, WeightNorm as WeightNorm
+from wholestep.nn.reparametrized import (
+    Orthogonal as Orthogonal,
+    SpectralNorm as SpectralNorm,
+    WeightNorm as WeightNorm,
+)
 from wholestep.nn.resampling import (
     channel_shuffle as channel_shuffle,
     pixel_shuffle as pixel_shuffle,
@@ -218,6 +225,11 @@ from wholestep.nn.segments import (
     segment_sum as segment_sum,
 )
 from wholestep.nn.sparse_probabilities import gumbel_softmax as gumbel_softmax, sparsemax as sparsemax
+from wholestep.nn.spectrograms import (
+    mel_filterbank as mel_filterbank,
+    mel_spectrogram as mel_spectrogram,
+    mfcc as mfcc,
+)
 from wholestep.nn.stack import Stack as Stack
 from wholestep.nn.streaming import (
     causal_conv1d as causal_conv1d,

@@ -1,4 +1,4 @@
-"""Layers whose weight is computed from what is trained: normalized rows, and a bounded spectral norm."""
+"""Layers whose weight is computed from what is trained: normalized rows, a bounded spectral norm, orthonormal rows."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ import numpy as np
 
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError
+from wholestep.frontend.dispatch import HOOKS
 from wholestep.frontend.marks import stop_gradient
+from wholestep.ir.graph import NDArray
 from wholestep.nn import init
-from wholestep.nn.annotations import buffer
+from wholestep.nn.annotations import buffer, frozen
 from wholestep.nn.linears import sized
 from wholestep.nn.module import Module, copy_of
+from wholestep.nn.normalization import in_wide
 
 
 class Reparametrized(Module):
@@ -93,21 +96,17 @@ class SpectralNorm(Reparametrized):
         sized("SpectralNorm", steps=steps)
         self.weight = self.hold(layer)
         self.steps, self.eps = steps, eps
-        rows, columns = self.matrix(self.weight).shape
+        rows, columns = as_outputs(self.weight).shape
         drawn = np.asarray(init.normal(key, (rows + columns,), dtype=self.weight.dtype))
         self.left: Any = buffer(self.unit(drawn[:rows]))
         self.right: Any = buffer(self.unit(drawn[rows:]))
-
-    def matrix(self, weight: Any) -> Any:
-        """The weight as [outputs, all else]."""
-        return weight.T if weight.ndim == 2 else weight.reshape(weight.shape[0], -1)
 
     def unit(self, v: Any) -> Any:
         """A vector of length 1."""
         return v / wnp.maximum(wnp.linalg.norm(v), wnp.asarray(self.eps).astype(v.dtype))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        matrix, left, right = self.matrix(wnp.asarray(self.weight)), self.left, self.right
+        matrix, left, right = as_outputs(wnp.asarray(self.weight)), self.left, self.right
         if self.training:
             still = stop_gradient(matrix)
             for _ in range(self.steps):
@@ -115,3 +114,115 @@ class SpectralNorm(Reparametrized):
                 right = self.unit(left @ still)
             self.left, self.right = left, right
         return self.call_with(self.weight / (left @ matrix @ right), args, kwargs)
+
+
+class Orthogonal(Reparametrized):
+    """A layer whose weight stays orthogonal: its rows or its columns, whichever are fewer, are orthonormal.
+
+    The weight is read as a matrix of its outputs and all else. It is `base`, which is never trained, times an
+    orthogonal matrix that is a function of `raw`, which is. With `map="matrix_exp"` that is the exponential of a, the
+    lower triangle of `raw` minus its transpose; with "cayley" it is (1 - a / 2)^-1 (1 + a / 2); with "householder" a
+    product of reflections, one for each column or row, whichever are fewer, which costs least where these are few. The
+    last is the default but for square and complex matrices, whose default is the first. The layer begins with the
+    orthogonal factor of the given weight. Of an `nn.Linear` `nn.from_torch` takes what
+    torch.nn.utils.parametrizations.orthogonal has made of PyTorch's, where `map` is `orthogonal_map`.
+
+    Shapes: as the layer. `raw` has the shape of its weight, `base` is [n, n], n the larger size of the matrix.
+    Raises: ParameterError for a layer without a weight of two axes or more, for another `map`, and for reflections of
+    complex numbers.
+    Source: Lezcano-Casado, "Trivializations for gradient-based optimization on manifolds", 2019; the product of
+    reflections by Joffrain et al., "Accumulating Householder transformations, revisited", 2006.
+
+    >>> import numpy as np, wholestep as ws
+    >>> layer = ws.nn.Orthogonal(ws.nn.Linear(4, 2, key=0, bias=False))
+    >>> made = layer(np.eye(4, dtype=np.float32))
+    >>> bool(np.allclose(made.T @ made, np.eye(2), atol=1e-6)), sorted(ws.nn.named_parameters(layer))
+    (True, ['raw'])
+    """
+
+    undecayed = ("raw",)
+    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+        "raw": "parametrizations.weight.original",
+        "base": "parametrizations.weight.0.base",
+        "layer": "",
+    }
+    torch_turned = ("raw",)
+
+    def __init__(self, layer: Module, *, map: str | None = None) -> None:
+        weight = self.hold(layer)
+        matrix = as_outputs(weight)
+        rows, columns = matrix.shape
+        real = matrix.dtype.kind != "c"
+        self.map = ("householder" if real and rows != columns else "matrix_exp") if map is None else map
+        if self.map not in ORTHOGONAL_MAPS:
+            raise ParameterError(f"Orthogonal: map is {map!r}; it is one of {', '.join(ORTHOGONAL_MAPS)}")
+        if self.map == "householder" and not real:
+            raise ParameterError(
+                "Orthogonal: reflections of complex numbers do not give every unitary matrix",
+                hint='map="matrix_exp" or map="cayley"',
+            )
+        wide = np.asarray(in_wide(matrix if rows >= columns else matrix.T))
+        q, r = np.linalg.qr(wide, mode="complete")
+        signs = np.ones(len(q), q.dtype)
+        signs[: min(rows, columns)] = np.where(np.diagonal(r).real < 0, -1, 1)
+        self.base = frozen((q * signs).astype(weight.dtype))
+        # What torch begins with; a diagonal of -1 says that no reflection is turned round.
+        self.raw: Any = in_shape_of(-np.eye(rows, columns, dtype=weight.dtype), weight)
+
+    def orthonormal(self) -> NDArray:
+        """The weight as a matrix [outputs, all else] of its dtype."""
+        raw = as_outputs(in_wide(self.raw))
+        tall = raw.shape[0] >= raw.shape[1]
+        found = in_wide(self.base) @ ORTHOGONAL_MAPS[self.map](raw if tall else raw.T)
+        made: NDArray = (found if tall else found.T).astype(self.raw.dtype)
+        return made
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.call_with(in_shape_of(self.orthonormal(), self.raw), args, kwargs)
+
+
+def as_outputs(weight: Any) -> Any:
+    """A weight as a matrix [outputs, all else]."""
+    return weight.T if weight.ndim == 2 else weight.reshape(weight.shape[0], -1)
+
+
+def in_shape_of(matrix: Any, like: Any) -> Any:
+    """A matrix [outputs, all else] in the shape of a weight."""
+    return matrix.T if like.ndim == 2 else matrix.reshape(like.shape)
+
+
+def skew_matrix(x: Any) -> Any:
+    """The lower triangle of a matrix [n, k], minus its conjugate transpose, as a matrix [n, n]."""
+    rows, columns = x.shape
+    lower = wnp.pad(wnp.tril(x), [(0, 0), (0, rows - columns)])
+    return lower - wnp.conj(lower).T
+
+
+def exponential_map(x: Any) -> Any:
+    """The first columns of the exponential of a skew matrix."""
+    return wnp.asarray(HOOKS.scipy_part("linalg").expm(skew_matrix(x)))[:, : x.shape[1]]
+
+
+def cayley_map(x: Any) -> Any:
+    """The first columns of (1 - a / 2)^-1 (1 + a / 2) of a skew matrix a."""
+    a, one = skew_matrix(x), wnp.eye(x.shape[0], dtype=x.dtype)
+    return wnp.linalg.solve(one - a / 2, (one + a / 2)[:, : x.shape[1]])
+
+
+def reflection_map(x: Any) -> Any:
+    """The first columns of a product of reflections, turned round where the diagonal is not positive.
+
+    Reflection i leaves out the direction with 1 at place i and column i of `x` below; with these as the columns of v
+    the product is 1 - v t^-1 v^T, where t + t^T = v^T v and t is an upper triangle.
+    """
+    columns = x.shape[1]
+    one = wnp.eye(*x.shape, dtype=x.dtype)
+    v = wnp.tril(x, -1) + one
+    gram = v.T @ v
+    t = wnp.triu(gram, 1) + wnp.diag(wnp.diagonal(gram)) / 2
+    product = one - v @ HOOKS.scipy_part("linalg").solve_triangular(t, v[:columns].T)
+    return product * wnp.where(wnp.diagonal(x) > 0, 1, -1).astype(x.dtype)
+
+
+ORTHOGONAL_MAPS = {"matrix_exp": exponential_map, "cayley": cayley_map, "householder": reflection_map}
+"""Functions from a matrix [n, k] of any numbers, n at least k, to one with orthonormal columns, by name."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,10 @@ from wholestep.ir.graph import NDArray
 from wholestep.nn.exponentials import in_single
 from wholestep.nn.windows import Ints, per_axis, rank_is, type_text
 
-MODES = {"nearest": None, "area": None, "linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2}
+MODES = {
+    **dict.fromkeys(("nearest", "area", "lanczos3", "lanczos5")),
+    **{"linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2},
+}
 """The modes of upsampling, and over how many axes each goes."""
 
 CUBIC = -0.75
@@ -31,13 +35,15 @@ def upsample(
 
     "nearest" takes element floor(i / scale), "linear", "bilinear" and "trilinear" interpolate between the centres of
     elements over one, two or three axes, "bicubic" by cubic convolution with a = -0.75, as PyTorch does with
-    align_corners=False; "area" is the mean of the elements that a new one covers. `scale` and `size` are one number or
-    one for each axis.
+    align_corners=False; "area" is the mean of the elements that a new one covers. "lanczos3" and "lanczos5" weigh the
+    elements up to three and five away by sinc(d) sinc(d / 3) and sinc(d) sinc(d / 5), as JAX does; where the new
+    elements are fewer, they count the distance d. `scale` and `size` are one number or one for each axis.
 
     Shapes: x [n, c, ...]; [n, c, ...], interpolated in the dtype of x.
     Raises: ParameterError for both or none of scale and size, or numbers that make no sense, ShapeError where the mode
     does not fit x.
-    Source: PyTorch's interpolate; Keys, "Cubic convolution interpolation for digital image processing", 1981.
+    Source: PyTorch's interpolate; Keys, "Cubic convolution interpolation for digital image processing", 1981; Duchon,
+    "Lanczos filtering in one and two dimensions", 1979, and jax.image.resize.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.upsample(np.array([[[1.0, 3.0]]]), 2).tolist()
@@ -52,7 +58,8 @@ def upsample(
         raise ShapeError(f"upsample: {mode} does not fit x {type_text(a)}", hint="x is [n, channels, ...]")
     sizes, steps = targets(a.shape[2:], scale, size)
     for axis, (length, step) in enumerate(zip(sizes, steps, strict=True), 2):
-        a = KINDS.get(mode, interpolated)(a, axis, length, step)
+        kind: Callable[..., Any] = KINDS.get(mode, interpolated)
+        a = kind(a, axis, length, step)
     return a
 
 
@@ -98,6 +105,11 @@ def mix_elements(x: Any, axis: int, parts: Sequence[tuple[Any, Any]]) -> Any:
     weights = np.zeros((x.shape[axis], length))
     for places, shares in parts:
         np.add.at(weights, (places, np.arange(length)), shares)
+    return times_weights(x, axis, weights)
+
+
+def times_weights(x: Any, axis: int, weights: Any) -> Any:
+    """One axis times a matrix [old, new]."""
 
     def of(a: Any) -> Any:
         made = wnp.matmul(wnp.moveaxis(a, axis, -1), weights.astype(a.dtype))
@@ -136,7 +148,21 @@ def area(x: Any, axis: int, length: int, step: float) -> Any:
     return mix_elements(x, axis, parts)
 
 
-KINDS = {"nearest": nearest, "area": area, "bicubic": cubic}
+def lanczos(x: Any, axis: int, length: int, step: float, *, taps: int) -> Any:
+    """One axis by a sinc under the middle of a wider one, stretched where the axis becomes shorter."""
+    places = (np.arange(length) + 0.5) * step - 0.5
+    distance = np.abs(places - np.arange(x.shape[axis])[:, None]) / max(step, 1)
+    weights = np.where(distance < taps, np.sinc(distance) * np.sinc(distance / taps), 0)
+    return times_weights(x, axis, weights / weights.sum(axis=0))
+
+
+KINDS: dict[str, Callable[..., Any]] = {
+    "nearest": nearest,
+    "area": area,
+    "bicubic": cubic,
+    "lanczos3": functools.partial(lanczos, taps=3),
+    "lanczos5": functools.partial(lanczos, taps=5),
+}
 """The functions that resample an axis in the modes that do not interpolate linearly."""
 
 

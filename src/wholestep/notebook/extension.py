@@ -12,13 +12,13 @@ from wholestep.nn.annotations import buffer, frozen, tied
 from wholestep.nn.module import Module
 from wholestep.nn.summaries import summary
 from wholestep.notebook.names import NamedWeights
-from wholestep.words import preformatted
+from wholestep.report.graph_drawing import html_drawing
 
 NAMES = {"params": params, "frozen": frozen, "buffer": buffer, "tied": tied}
 """Names that a session gets, unless it has such a name of its own."""
 
 VIEWS: dict[type[Any], Any] = {
-    Graph: lambda graph: preformatted(str(graph)),
+    Graph: html_drawing,
     Module: lambda module: summary(module)._repr_html_(),
 }
 """Each class that has a view in a notebook, and the view; subclasses have it too."""

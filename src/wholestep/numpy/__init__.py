@@ -46,7 +46,11 @@ from wholestep.numpy.elementwise import (
     isneginf as isneginf, isposinf as isposinf, isreal as isreal, nan_to_num as nan_to_num, real as real,
     real_if_close as real_if_close, round as round, sinc as sinc,
 )
-from wholestep.numpy.histograms import histogram as histogram
+from wholestep.numpy.histograms import (
+    histogram as histogram,
+    histogram2d as histogram2d,
+    histogramdd as histogramdd,
+)
 from wholestep.numpy.grids import c_ as c_, meshgrid as meshgrid, r_ as r_
 from wholestep.numpy.indexing import (
     argwhere as argwhere, choose as choose, compress as compress, copyto as copyto, count_nonzero as count_nonzero,

@@ -18,7 +18,7 @@ from wholestep.numpy.selection import known_of
 from wholestep.primitives.order import partition as partition_primitive, sort as sort_primitive
 
 COMPARED = 256
-"""A sorted array of up to so many elements is compared as a whole, which takes no longer than to search it. Measured."""
+"""A sorted array of up to so many elements is compared as a whole, which is no slower than to search it. Measured."""
 
 
 def _sort_operand(name: str, a: Any, axis: Any, order: Any) -> tuple[Array, int]:

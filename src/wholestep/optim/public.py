@@ -43,6 +43,18 @@ from wholestep.optim.moments import Adam as Adam, Adamw as Adamw
 from wholestep.optim.orthogonal import Muon as Muon, muon as muon
 from wholestep.optim.plateaus import Plateau as Plateau
 from wholestep.optim.preconditioned import Shampoo as Shampoo
+from wholestep.optim.projections import (
+    Hypercube as Hypercube,
+    Interval as Interval,
+    L1Ball as L1Ball,
+    L1Sphere as L1Sphere,
+    L2Ball as L2Ball,
+    L2Sphere as L2Sphere,
+    LinfBall as LinfBall,
+    NonNegative as NonNegative,
+    Projected as Projected,
+    Simplex as Simplex,
+)
 from wholestep.optim.protocol import Optimizer as Optimizer, Transform as Transform
 from wholestep.optim.quasi_newton import Lbfgs as Lbfgs
 from wholestep.optim.resilient import Rprop as Rprop
@@ -93,17 +105,25 @@ dog = _checked(Dog)
 ema = _checked(Ema)
 exponential = _checked(Exponential)
 fromage = _checked(Fromage)
+hypercube = _checked(Hypercube)
+interval = _checked(Interval)
 inverse_sqrt = _checked(InverseSqrt)
 join = _checked(Join)
+l1_ball = _checked(L1Ball)
+l1_sphere = _checked(L1Sphere)
+l2_ball = _checked(L2Ball)
+l2_sphere = _checked(L2Sphere)
 lamb = _checked(Lamb)
 lars = _checked(Lars)
 lbfgs = _checked(Lbfgs)
 linear = _checked(LinearSchedule)
+linf_ball = _checked(LinfBall)
 lion = _checked(Lion)
 lookahead = _checked(Lookahead)
 madgrad = _checked(Madgrad)
 multi_step = _checked(MultiStep)
 nadam = _checked(Nadam)
+non_negative = _checked(NonNegative)
 normalize = _checked(Normalize)
 novograd = _checked(Novograd)
 one_cycle = _checked(OneCycle)
@@ -111,6 +131,7 @@ piecewise = _checked(Piecewise)
 plateau = _checked(Plateau)
 polynomial = _checked(Polynomial)
 prodigy = _checked(Prodigy)
+projected = _checked(Projected)
 radam = _checked(Radam)
 rmsprop = _checked(Rmsprop)
 rprop = _checked(Rprop)
@@ -121,6 +142,7 @@ schedule_free_sgd = _checked(ScheduleFreeSgd)
 sgd = _checked(Sgd)
 shampoo = _checked(Shampoo)
 signum = _checked(Signum)
+simplex = _checked(Simplex)
 sm3 = _checked(Sm3)
 soap = _checked(Soap)
 sophia = _checked(Sophia)

@@ -13,6 +13,7 @@ import numpy as np
 from wholestep.errors import DerivativeError
 from wholestep.ir.graph import Value
 from wholestep.kernel import maths
+from wholestep.kernel.maths.zeta import TERMS, bernoulli_coefficients
 from wholestep.primitives.elementwise import Elementwise, Partial
 from wholestep.primitives.family import number_of, ones, zeros
 from wholestep.primitives.logic import isfinite, select
@@ -143,8 +144,33 @@ def _power_of_exponent(z: Value, x: Value, y: Value) -> Value:
 pow = Elementwise("pow", np.power, _power_of_base, _power_of_exponent, code=maths.pow, takes="ifc", domain=(0.5, 2.5))
 
 
-def _no_partial_of_order(z: Value, s: Value, q: Value) -> Value:
-    raise DerivativeError("zeta: its derivative with respect to the first operand is not known")
+def _zeta_of_exponent(z: Value, s: Value, q: Value) -> Value:
+    """The series of -log(q + k) (q + k)**-s, as far as the kernel's, and the Euler-Maclaurin formula for the rest.
+
+    It has no digits to lose but where it changes its sign, for q below 1. A series that ends at once, as for an
+    infinite q, has no slope.
+    """
+    usual = (s > 1) & (q > 0) & isfinite(s) & isfinite(q)
+    safe = [select(usual, x, ones(x.type) * 2) for x in (s, q)]
+    elsewhere = select(q < 0, ones(z.type) * math.nan, z * 0)
+    slope: Value = select(usual, _zeta_slope(*safe), elsewhere)
+    return slope
+
+
+def _zeta_slope(s: Value, q: Value) -> Value:
+    total, w = zeros(s.type), q
+    for _ in range(TERMS):
+        total, w = total - log(w) * pow(w, -s), w + 1
+    logarithm, power = log(w), pow(w, -s)
+    rest = power * w / (s - 1)
+    total = total - rest * (logarithm + 1 / (s - 1)) - 0.5 * (logarithm * power)
+    # The rising factors s (s + 1) ... over the powers of w, and their derivative beside the power's.
+    term, slope = s * power / w, power / w
+    for k, c in enumerate(bernoulli_coefficients()):
+        total = total + c * (slope - logarithm * term)
+        low, high = s + (2 * k + 1), s + (2 * k + 2)
+        term, slope = term * (low * high) / (w * w), (slope * (low * high) + term * (low + high)) / (w * w)
+    return total
 
 
 # Functions of scipy.special, by the names they have there.
@@ -208,7 +234,7 @@ gamma = External("gamma", lambda y, x: y * digamma(x), domain=(0.3, 4.0))
 zeta: Elementwise = Elementwise(
     "zeta",
     "zeta",
-    _no_partial_of_order,
+    _zeta_of_exponent,
     lambda z, s, q: -s * zeta(s + 1, q),
     code=maths.zeta,
     takes="f",

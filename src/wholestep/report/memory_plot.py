@@ -11,6 +11,8 @@ from typing import Any
 from wholestep.errors import ParameterError, show
 from wholestep.lower.program.live_ranges import LiveRange, live_at_peak, peak_moment, total_bytes
 from wholestep.lower.program.program import LoweredProgram
+from wholestep.report.graph_drawing import html_fold
+from wholestep.words import preformatted
 
 TABLE_LINES = 40
 """Maximum lines of a table; smaller values are summed up in the last one."""
@@ -42,6 +44,9 @@ class PlottableProgram(LoweredProgram):
     def plot(self, path: str | Path) -> None:
         """Draw what the arena holds over time: a PNG by matplotlib, or one HTML page that needs nothing else."""
         plot_memory(self, path)
+
+    def _repr_html_(self) -> str:
+        return memory_svg(self) + html_fold("plan", preformatted(str(self)))
 
 
 def plottable(program: LoweredProgram, skipped_rewrites: tuple[str, ...] = ()) -> PlottableProgram:
@@ -105,6 +110,17 @@ def largest_operations(held: Iterable[LiveRange]) -> list[LiveRange]:
 
 def memory_html(plan: Any) -> str:
     """An HTML page with the plot, whose boxes have tooltips, and the peak table."""
+    return HTML_TEMPLATE.format(
+        name=html.escape(plan.name),
+        size=f"{plan.arena:,}",
+        plot=memory_svg(plan),
+        edge="#fff" if len(plan.live_ranges) <= EDGE_LIMIT else "none",
+        rows=html.escape("\n".join(peak_table(plan.live_ranges))),
+    )
+
+
+def memory_svg(plan: Any) -> str:
+    """The plot as SVG under its legend; boxes say what they are when pointed at."""
     last = max([h.end for h in plan.live_ranges], default=0) + 1
     peaked, colours = frozenset(live_at_peak(plan.live_ranges)), operation_hues(plan.live_ranges)
 
@@ -116,42 +132,36 @@ def memory_html(plan: Any) -> str:
         f'height="{h.nbytes}" fill="{shade(h)}"><title>{html.escape(str(h).strip())}</title></rect>'
         for h in plan.live_ranges
     )
-    return HTML_TEMPLATE.format(
-        name=html.escape(plan.name),
-        arena=plan.arena,
-        size=f"{plan.arena:,}",
-        last=last,
-        boxes=boxes,
-        names="\n".join(
-            f'<span style="background: {shade(h)}">{html.escape(h.operation)}</span>'
-            for h in largest_operations(peaked)[:LEGEND_ENTRIES]
-        ),
-        peak=peak_moment(plan.live_ranges) + 0.5,
-        edge="#fff" if len(plan.live_ranges) <= EDGE_LIMIT else "none",
-        rows=html.escape("\n".join(peak_table(plan.live_ranges))),
+    names = "\n".join(
+        f'<span style="background: {shade(h)}; color: #fff; padding: 0.1rem 0.5rem; border-radius: 0.2rem">'
+        f"{html.escape(h.operation)}</span>"
+        for h in largest_operations(peaked)[:LEGEND_ENTRIES]
     )
+    peak = peak_moment(plan.live_ranges) + 0.5 if plan.live_ranges else 0
+    return SVG_TEMPLATE.format(names=names, last=last, arena=plan.arena, boxes=boxes, peak=peak)
 
+
+SVG_TEMPLATE = """<p>{names}</p>
+<svg viewBox="0 0 {last} {arena}" preserveAspectRatio="none"
+ style="width: 100%; height: 30rem; border: 1px solid #bbb; background: #fafafa">
+{boxes}
+<line x1="{peak}" x2="{peak}" y1="0" y2="{arena}" stroke="#000" stroke-dasharray="2 3"
+ vector-effect="non-scaling-stroke"/>
+</svg>
+"""
 
 HTML_TEMPLATE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>{name}: memory</title>
 <style>
 body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem; max-width: 72rem; color: #222; background: #fff }}
-svg {{ width: 100%; height: 30rem; border: 1px solid #bbb; background: #fafafa }}
 rect {{ stroke: {edge}; vector-effect: non-scaling-stroke; stroke-width: 0.6px }}
 rect:hover {{ stroke: #000; stroke-width: 1.5px }}
-line {{ stroke: #000; stroke-dasharray: 2 3; vector-effect: non-scaling-stroke }}
-span {{ color: #fff; padding: 0.1rem 0.5rem; border-radius: 0.2rem }}
 pre {{ overflow-x: auto; font-size: 13px }}
 </style>
 <h1>{name}</h1>
 <p>The arena is {size} bytes. Time runs from left to right, one kernel or routine after another, and addresses from
 bottom to top; each box is a value, dark where it is held at the peak, which is the dotted line. Point at one to see
 what it is.</p>
-<p>{names}</p>
-<svg viewBox="0 0 {last} {arena}" preserveAspectRatio="none">
-{boxes}
-<line x1="{peak}" x2="{peak}" y1="0" y2="{arena}"/>
-</svg>
-<pre>{rows}</pre>
+{plot}<pre>{rows}</pre>
 </html>
 """

@@ -1,4 +1,4 @@
-"""The parts of SciPy that also take traced arrays: special, stats, linalg, signal, integrate.
+"""The parts of SciPy that also take traced arrays, each a module: special, stats, linalg, and those in `PARTS`.
 
 >>> import wholestep as ws
 >>> from wholestep.scipy import special
@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-PARTS = ("integrate", "linalg", "signal", "special", "stats")
+PARTS = ("integrate", "linalg", "ndimage", "optimize", "signal", "sparse", "special", "stats")
 
 
 def __getattr__(name: str) -> Any:

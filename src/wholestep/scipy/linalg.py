@@ -259,6 +259,16 @@ def toeplitz(c: Any, r: Any = None) -> Any:
     return numbers[np.arange(m)[::-1, None] + np.arange(n)]
 
 
+@binds(outside.solve_toeplitz, ignored="check_finite")
+def solve_toeplitz(c_or_cr: Any, b: Any) -> Any:
+    """scipy.linalg.solve_toeplitz, by a dense solve in double precision."""
+    column, row = c_or_cr if isinstance(c_or_cr, tuple) else (c_or_cr, None)
+    matrix, side = toeplitz(column, row), lift(b)
+    if side.ndim not in (1, 2) or matrix.shape != (side.shape[0],) * 2:
+        raise ShapeError(f"solve_toeplitz: sizes differ: {matrix.type} and {side.type}", hint="b has as many rows as c")
+    return solve(*[x.astype(np.result_type(x.dtype, np.float64), copy=False) for x in (matrix, side)])
+
+
 @covers(outside.eigh)
 def eigh(a: Any, b: Any = None, *, lower: bool = True, eigvals_only: bool = False, **options: Any) -> Any:
     """scipy.linalg.eigh, of one matrix or of a pair (a x = w b x); the signs of vectors are those of numpy.linalg."""

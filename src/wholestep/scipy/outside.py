@@ -30,6 +30,11 @@ def doubles(x: Any) -> Any:
     return lift(x).astype(np.float64, copy=False) if is_traced(x) else np.asarray(x, np.float64)[()]
 
 
+def ratio(a: Any, b: Any) -> Any:
+    """a / b, and 0 where b is 0."""
+    return np.where(b == 0, 0, a / np.where(b == 0, 1, b))
+
+
 def lapack_operands(name: str, *xs: Any) -> list[Value]:
     """Operands in the one dtype that LAPACK computes in: integers in float64."""
     values = promoted(*[lift(x) for x in xs])

@@ -128,6 +128,53 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any
     return made
 
 
+BOUNDARIES = {
+    **dict.fromkeys(("fill", "pad"), "constant"),
+    **dict.fromkeys(("wrap", "circular"), "wrap"),
+    **dict.fromkeys(("symm", "symmetric"), "symmetric"),
+}
+"""The names of what lies beyond the edges of a plane -> the mode of `numpy.pad` that makes it."""
+
+
+def planes(name: str, in1: Any, in2: Any) -> tuple[Any, Any]:
+    """Two matrices of one dtype."""
+    x, y = signals(name, in1, in2)
+    if x.ndim != 2:
+        raise ShapeError(f"{name}: takes two matrices: {x.type} and {y.type}")
+    return wrap(x), wrap(y)
+
+
+def over_plane(x: Any, kernel: Any, mode: str, boundary: str, fillvalue: Any, starts: Any) -> Any:
+    """A convolution of a matrix that goes on beyond its edges; `same` begins at `starts` of the whole."""
+    if boundary not in BOUNDARIES:
+        raise ValueError(
+            f"acceptable boundary flags are 'fill', 'circular' (or 'wrap'), and 'symmetric', not {boundary!r}"
+        )
+    if mode == "valid":
+        return convolve(x, kernel, "valid")
+    if mode not in ("full", "same"):
+        raise ValueError(f"acceptable mode flags are 'valid', 'same', or 'full', not {mode!r}")
+    filled = {"constant_values": fillvalue} if BOUNDARIES[boundary] == "constant" else {}
+    wide = np.pad(x, [(n - 1, n - 1) for n in kernel.shape], BOUNDARIES[boundary], **filled)
+    made = convolve(wide, kernel, "valid")
+    return made[tuple([slice(s, s + n) for s, n in zip(starts, x.shape, strict=True)])] if mode == "same" else made
+
+
+@covers(outside.convolve2d)
+def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0) -> Any:
+    """scipy.signal.convolve2d."""
+    x, kernel = planes("convolve2d", in1, in2)
+    return over_plane(x, kernel, mode, boundary, fillvalue, [(n - 1) // 2 for n in kernel.shape])
+
+
+@covers(outside.correlate2d)
+def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0) -> Any:
+    """scipy.signal.correlate2d: the second operand is conjugated."""
+    x, kernel = planes("correlate2d", in1, in2)
+    turned = np.conjugate(kernel[::-1, ::-1])
+    return over_plane(x, turned, mode, boundary, fillvalue, [n // 2 for n in kernel.shape])
+
+
 @covers(outside.lfilter)
 def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     """scipy.signal.lfilter: a recursive filter along one axis, as a scan."""

@@ -16,15 +16,15 @@ TOPICS = {
     ),
     "marks": (
         "Marks and rules of your own",
-        """stop_gradient checkpoint keep recompute autocast custom_vjp custom_jvp custom_vmap custom_root
-        custom_linear_solve closure_convert composite capture print""",
+        """stop_gradient checkpoint keep recompute autocast custom_vjp custom_jvp custom_gradient custom_vmap
+        custom_root custom_linear_solve closure_convert composite capture print""",
     ),
     "control": ("Loops and branches", "scan associative_scan map fori_loop while_loop cond switch"),
     "programs": ("Programs and shapes", "jit trace eval_shape ShapeDtype Dim block_until_ready"),
     "training": (
         "Training",
-        """compile fit Loader ImageFolder params lr_find mean_over encode_labels unroll stacked estimate calibrate
-        WholestepClassifier WholestepRegressor""",
+        """compile fit Loader ImageFolder random_split concat_rows params lr_find mean_over update_batch_norm
+        encode_labels unroll stacked estimate calibrate WholestepClassifier WholestepRegressor""",
     ),
     "processes": ("Several processes", "psum pmean pmax pmin all_gather ppermute all_to_all axis_index"),
     "libraries": ("Other libraries", "from_torch_export from_jax from_onnx to_torch to_jax to_tensorflow to_file"),
@@ -43,8 +43,18 @@ MODULES = {
         top_k_accuracy""",
     "wholestep.nn.models": """GPT2 Llama BERT DistilBERT ResNet ViT ConvNeXt MobileNetV3 MLPMixer
         WhisperEncoder load_folder save_folder""",
+    "wholestep.tree": """flatten leaves leaves_with_path map map_with_path paths prefix reduce register structure
+        transpose unflatten""",
 }
 """Public modules of a public package, with the names that are for users."""
+
+LOOP = {
+    "wholestep.train.loop.callbacks": "Callback EarlyStopping Checkpoint BestCheckpoint",
+    "wholestep.train.loop.evaluation": "Evaluate",
+    "wholestep.train.loop.loggers": "ConsoleLogger JsonLogger TensorBoardLogger",
+    "wholestep.train.loop.services": "WandbLogger MLflowLogger OptunaPruning TqdmProgress",
+}
+"""Classes that `fit` is given, by the module that users import them from; they stand on the page "callbacks"."""
 
 LAWS = {"wholestep.testing.laws": "check LawError"}
 """The laws that a user asks for, among the parts that they are made of."""
@@ -56,6 +66,7 @@ SPACES = {
     "models": ("Published models", "wholestep.nn.models"),
     "optim": ("Optimizers and schedules", "wholestep.optim"),
     "random": ("Random numbers", "wholestep.random"),
+    "tree": ("Trees", "wholestep.tree"),
     "mesh": ("Meshes", "wholestep.mesh"),
     "stats": ("Distributions", "wholestep.scipy.stats"),
     "testing": ("Laws for your own primitives", "wholestep.testing.laws"),
@@ -106,6 +117,10 @@ def entries() -> list[Entry]:
     topics = [(page, name) for page, (_, names) in TOPICS.items() for name in names.split()]
     found = [Entry(page, f"ws.{name}", getattr(ws, name)) for page, name in topics]
     found += [Entry("step", f"step.{name}", getattr(step, name)) for name in STEP.split()]
+    for module, names in LOOP.items():
+        short = module.removeprefix("wholestep.train.loop.")
+        space = importlib.import_module(module)
+        found += [Entry("callbacks", f"{short}.{name}", getattr(space, name)) for name in names.split()]
     for page, (_, module) in SPACES.items():
         space = importlib.import_module(module)
         prefix = module.replace("wholestep.", "" if module.split(".")[1] in ("nn", "optim") else "ws.")

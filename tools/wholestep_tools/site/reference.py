@@ -16,6 +16,7 @@ from wholestep_tools.site.names import COVERED, ERRORS, SPACES, TOPICS, Entry, e
 TITLES = {
     **{page: title for page, (title, _) in TOPICS.items()},
     "step": "The compiled step",
+    "callbacks": "Callbacks and loggers",
     **{page: title for page, (title, _) in SPACES.items()},
     ERRORS: "Errors and warnings",
 }
@@ -62,7 +63,7 @@ def section(entry: Entry, links: Mapping[str, str]) -> str:
     """Heading, signature and docstring of one name; of a class its methods too."""
     lines = [f"## {entry.name} {{ #{entry.anchor} }}", ""]
     if callable(entry.value):
-        lines += ["```python", signature(entry.name.split(".")[-1], entry.value), "```", ""]
+        lines += ["```python", *import_of(entry), signature(entry.name.split(".")[-1], entry.value), "```", ""]
     others = known(entry, links)
     lines += [documentation(entry.value, others), ""]
     for name, method in methods(entry.value):
@@ -72,6 +73,12 @@ def section(entry: Entry, links: Mapping[str, str]) -> str:
             lines += ["```python", signature(name, method), "```", ""]
         lines += [documentation(method, others), ""]
     return "\n".join(lines)
+
+
+def import_of(entry: Entry) -> list[str]:
+    """The line that imports a name of a module that no short name stands for."""
+    space, _, name = entry.name.rpartition(".")
+    return [f"from wholestep.train.loop.{space} import {name}", ""] if entry.page == "callbacks" else []
 
 
 def known(entry: Entry, links: Mapping[str, str]) -> dict[str, str]:

@@ -101,9 +101,8 @@ class FunctionPrinter:
         self.convolutions = (
             convolutions_in(graph, self.target.has_convolution) if self.target.convolved is not None else {}
         )
-        self.patterns = {
-            node: (pattern, text) for find, text in self.target.patterns for node, pattern in find(graph).items()
-        }
+        searches = (*self.target.patterns, *(self.target.step_patterns if resident else ()))
+        self.patterns = {node: (pattern, text) for find, text in searches for node, pattern in find(graph).items()}
         self.updates = [(each, word) for find, word in self.target.updates for each in find(graph, resident)]
         self.biased = biased_convolutions_in(graph, self.convolutions) if self.target.adds_bias else {}
         self.apart = set[Value]()
@@ -204,8 +203,11 @@ class FunctionPrinter:
         """Several operations by one spelling."""
         operands = [self.whole(v) for v in pattern.operands]
         told = {"operands": ", ".join(operands), "pattern": pattern, "in_step": bool(self.resident)}
-        text = text.format(*operands, **told)
-        return [f"{self.new_name(node.outputs[0], node.outputs[0].type.shape)} = {text}{self.remark(node.where)}"]
+        name, remark = self.new_name(node.outputs[0], node.outputs[0].type.shape), self.remark(node.where)
+        line, over = [f"{name} = {text.format(*operands, **told, over=over)}{remark}" for over in (False, True)]
+        if line != over and pattern.operands[0] in self.apart:
+            self.again[line] = [(operands[0], over)]
+        return [line]
 
     def before_updates(self) -> Graph:
         """The graph whose outputs are what updates read in the place of what they make."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from wholestep.export.adam_updates import adam_updates_in
 from wholestep.export.biased_products import biased_products_in
+from wholestep.export.bounded_maxima import bounded_maxima_in
 from wholestep.export.finite_arrays import finite_arrays_in
 from wholestep.export.fused.fused_functions import fused_functions
 from wholestep.export.python.torch_functions import torch_called
@@ -338,6 +339,14 @@ IN_PLACE |= {name: (f"{{0}}.{name}_({{1}})",) for name in ("sub", "div")}
 IN_PLACE |= {name: (f"{{0}}.{name}_()",) for name in "neg exp log sqrt tanh sin cos".split()}
 
 
+SPLIT_AMONG_EQUAL = (
+    "split_among_equal({0}, {pattern.shape}, {1}, {2}, {pattern.axes}, {pattern.rectified}, {in_step}, {over})"
+)
+LARGEST_WITH_BOUND = (
+    "torch.clamp_min(slice_by_slice(torch.maximum, {0}.reshape({pattern.shape}), {pattern.axes}), {pattern.bound})"
+)
+
+
 TORCH = PythonTarget(
     name="torch",
     frees=True,
@@ -359,10 +368,11 @@ TORCH = PythonTarget(
     adds_bias=True,
     channels_last=True,
     patterns=(
-        (split_gradients_in, "split_among_equal({0}, {1}, {2}, {pattern.axes}, {in_step})"),
+        (split_gradients_in, SPLIT_AMONG_EQUAL),
         (finite_arrays_in, "all_finite({operands})"),
         (biased_products_in, "torch.addmm({0}, {1}, {2})"),
     ),
+    step_patterns=((bounded_maxima_in, LARGEST_WITH_BOUND),),
     updates=((adam_updates_in, "update_by_adam"),),
     has_convolution=torch_convolves,
     holds=torch_holds,

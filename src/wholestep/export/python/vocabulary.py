@@ -164,8 +164,11 @@ class PythonTarget:
     patterns: tuple[tuple[Callable[[Graph], Mapping[Node, Pattern]], str], ...] = ()
     """Searches for operations with one spelling, by the last of them, and that spelling.
 
-    It is text with {0}, {operands}, {pattern.axes} and {in_step}: True where nothing differentiates or batches it.
+    It is text with {0}, {operands}, {pattern.axes} and {in_step}: True where nothing differentiates or batches it; and
+    with {over}: True where its result may be written over its first operand.
     """
+    step_patterns: tuple[tuple[Callable[[Graph], Mapping[Node, Pattern]], str], ...] = ()
+    """Those of steps alone, since a library differentiates them otherwise where elements are equal."""
     updates: tuple[tuple[Callable[[Graph, Resident], Sequence[Update]], str], ...] = ()
     """Searches for updates in the memory of the state, and the functions of the support that make them."""
     fused: Callable[[Graph], Graph] | None = None

@@ -53,7 +53,7 @@ def cover_scipy(module: str) -> None:
         HOOKS.scipy_part(part)
 
 
-SCIPY_PARTS = frozenset("integrate linalg signal special stats".split())
+SCIPY_PARTS = frozenset("integrate linalg ndimage optimize signal sparse special stats".split())
 
 
 def stacked_list(x: Any) -> Any:

@@ -12,7 +12,7 @@ from wholestep.ir.graph import NDArray
 from wholestep.nn.conv_layers import Conv2d
 from wholestep.nn.keys import keys_from
 from wholestep.nn.linears import Linear
-from wholestep.nn.models.transformer_parts import refuse_parts
+from wholestep.nn.models.transformer_parts import hidden_ratio, refuse_parts
 from wholestep.nn.module import Module
 from wholestep.nn.norm_layers import LayerNorm
 from wholestep.nn.transformer import FeedForward
@@ -144,10 +144,3 @@ class MLPMixer(Module):
             },
             "model_args": dict(zip(ARGUMENTS, sizes, strict=True)),
         }
-
-
-def hidden_ratio(net: FeedForward, width: int) -> float:
-    """A number whose product with the width has the hidden width of a net for its whole part."""
-    hidden: int = net.down.weight.shape[0]
-    exact = hidden / width
-    return exact if int(exact * width) == hidden else (hidden + 0.5) / width

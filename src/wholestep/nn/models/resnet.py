@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from wholestep.errors import ModelError
 from wholestep.ir.graph import NDArray
 from wholestep.nn.activations import relu
 from wholestep.nn.containers import Sequential
 from wholestep.nn.conv_layers import Conv2d
 from wholestep.nn.keys import keys_from
 from wholestep.nn.linears import Linear
+from wholestep.nn.models.transformer_parts import refuse_parts
 from wholestep.nn.module import Module
 from wholestep.nn.norm_layers import BatchNorm
 from wholestep.nn.pooling import global_avg_pool, max_pool2d
+
+PUBLISHED: dict[str, tuple[tuple[int, ...], bool]] = {
+    "resnet18": ((2, 2, 2, 2), False),
+    "resnet34": ((3, 4, 6, 3), False),
+    "resnet50": ((3, 4, 6, 3), True),
+    "resnet101": ((3, 4, 23, 3), True),
+    "resnet152": ((3, 8, 36, 3), True),
+}
+"""The blocks of the published depths, and whether they are bottlenecks."""
 
 
 class ResidualBlock(Module):
@@ -47,7 +58,7 @@ class ResidualBlock(Module):
 
 
 class ResNet(Module):
-    """A residual network; with the names of torchvision's, whose weights `nn.from_torch` reads.
+    """A residual network; with the names of torchvision's and timm's, whose weights `load_folder` reads.
 
     `blocks` are those of each stage: (2, 2, 2, 2) is ResNet-18 and (3, 4, 6, 3) ResNet-34, and with `bottleneck`
     ResNet-50. `width` is that of the first stage. `key` draws the weights.
@@ -97,3 +108,36 @@ class ResNet(Module):
         for stage in self.stages:
             x = stage(x)
         return self.head(global_avg_pool(x))
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], *, key: Any) -> ResNet:
+        """The model of a configuration of timm; raises ModelError for what is not built here."""
+        word, given = str(config["architecture"]), dict(config.get("model_args") or {})
+        if word not in PUBLISHED:
+            raise ModelError(f"ResNet: the architecture {word!r} is not known")
+        classes = given.pop("num_classes", config.get("num_classes", 1000))
+        channels = given.pop("in_chans", 3)
+        pooled = given.pop("global_pool", config.get("global_pool", "avg"))
+        refuse_parts("ResNet", {"global_pool": pooled != "avg", **dict.fromkeys(given, True)})
+        blocks, bottleneck = PUBLISHED[word]
+        return cls(blocks, key=key, bottleneck=bottleneck, classes=classes, channels=channels)
+
+    def config(self) -> dict[str, Any]:
+        """The configuration that timm reads; raises ModelError for sizes that none of its names stands for."""
+        first = self.stages[0].layers[0].convolutions
+        sizes = tuple(len(stage.layers) for stage in self.stages), len(first) == 3
+        word = {sizes: word for word, sizes in PUBLISHED.items()}.get(sizes)
+        width, channels = self.stem.weight.shape[:2]
+        if word is None or width != 64:
+            raise ModelError(
+                f"ResNet: timm has no name for stages of {', '.join(map(str, sizes[0]))} blocks that begin with "
+                f"{width} channels",
+                hint="nn.save writes any model",
+            )
+        return {
+            "architecture": word,
+            "num_classes": self.head.weight.shape[1],
+            "num_features": self.head.weight.shape[0],
+            "pretrained_cfg": {"input_size": [channels, 224, 224], "num_classes": self.head.weight.shape[1]},
+            "model_args": {"in_chans": channels},
+        }

@@ -17,7 +17,7 @@ from wholestep.nn.dropouts import Dropout
 from wholestep.nn.embeddings import Embedding
 from wholestep.nn.keys import keys_from
 from wholestep.nn.linears import Linear
-from wholestep.nn.transformer import TransformerBlock
+from wholestep.nn.transformer import FeedForward, TransformerBlock
 from wholestep.nn.windows import type_text
 
 SPREAD = 0.02
@@ -51,6 +51,13 @@ def refuse_parts(model: str, parts: Mapping[str, bool]) -> None:
     refused = [name for name, there in parts.items() if there]
     if refused:
         raise ModelError(f"{model}: not built here with this {', '.join(refused)}")
+
+
+def hidden_ratio(net: FeedForward, width: int) -> float:
+    """A number whose product with the width has the hidden width of a net for its whole part."""
+    hidden: int = net.down.weight.shape[0]
+    exact = hidden / width
+    return exact if int(exact * width) == hidden else (hidden + 0.5) / width
 
 
 def dense(inputs: int, outputs: int, key: Any, *, bias: bool = True) -> Linear:

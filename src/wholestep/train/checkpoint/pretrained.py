@@ -18,6 +18,8 @@ from wholestep.nn.models.bert import BERT, DistilBERT
 from wholestep.nn.models.gpt2 import GPT2
 from wholestep.nn.models.llama import Llama
 from wholestep.nn.models.mixer import MLPMixer
+from wholestep.nn.models.resnet import ResNet
+from wholestep.nn.models.vit import ViT
 from wholestep.nn.models.whisper import WhisperEncoder
 from wholestep.nn.module import Module
 from wholestep.nn.theirs import theirs
@@ -37,8 +39,10 @@ FAMILIES: Mapping[str, Any] = {
     "distilbert": DistilBERT,
     "whisper": WhisperEncoder,
     "mixer": MLPMixer,
+    "resnet": ResNet,
+    "vit": ViT,
 }
-"""The class of each `model_type` of a configuration, and of the first word of an `architecture` of timm."""
+"""The class of each `model_type`, and of the first word, without digits at its end, of an `architecture` of timm."""
 ARCHITECTURES = {
     "gpt2": "GPT2LMHeadModel",
     "llama": "LlamaForCausalLM",
@@ -54,6 +58,8 @@ ROOTS: Mapping[Any, tuple[str, ...]] = {
     DistilBERT: ("distilbert.",),
     WhisperEncoder: ("model.encoder.", "encoder."),
     MLPMixer: (),
+    ResNet: (),
+    ViT: (),
 }
 """The part of a larger model that a folder may hold the whole of, or alone."""
 HEADS: Mapping[Any, tuple[str, ...]] = {
@@ -61,6 +67,8 @@ HEADS: Mapping[Any, tuple[str, ...]] = {
     DistilBERT: ("vocab_", "pre_classifier.", "classifier.", "qa_"),
     WhisperEncoder: ("model.decoder.", "decoder.", "proj_out.", "projector.", "classifier.", "layer_weights"),
     MLPMixer: (),
+    ResNet: (),
+    ViT: (),
 }
 """Tensors of heads and decoders that stand on an encoder, which a folder may have too."""
 MASKS = (".attn.bias", ".attn.masked_bias", ".position_ids", ".rotary_emb.inv_freq")
@@ -71,9 +79,9 @@ def load_folder(folder: Where, *, cast: bool = False) -> Module:
     """The model in a folder with `config.json` and safetensors, as Hugging Face's `save_pretrained` writes it.
 
     The folder is one on this machine: `huggingface_hub.snapshot_download(name, local_dir=folder)` brings one. GPT-2,
-    Llama, BERT, DistilBERT, Whisper and timm's MLP-Mixers are read, in one file or several. Of a BERT with a head the
-    encoder is read, and so of a whole Whisper. `cast=True` makes float32 of tensors in half precision. The model is in
-    training mode; `.eval()` is without dropout.
+    Llama, BERT, DistilBERT and Whisper are read, and timm's MLP-Mixers, ResNets and vision transformers, in one file
+    or several. Of a BERT with a head the encoder is read, and so of a whole Whisper. `cast=True` makes float32 of
+    tensors in half precision. The model is in training mode; `.eval()` is without dropout.
 
     Shapes: a module of float32 arrays.
     Raises: CheckpointError for a folder that is damaged, incomplete, or of another kind of model; ModelError for a
@@ -89,7 +97,8 @@ def load_folder(folder: Where, *, cast: bool = False) -> Module:
     """
     home = Path(folder)
     config = read_config(home / CONFIG)
-    kind = str(config.get("model_type", str(config.get("architecture")).partition("_")[0]))
+    word = str(config.get("architecture")).partition("_")[0].rstrip("0123456789")
+    kind = str(config.get("model_type", word))
     if kind not in FAMILIES:
         raise CheckpointError(
             f"load_folder: {home / CONFIG} is of a model of type {kind!r}",
@@ -107,7 +116,7 @@ def load_folder(folder: Where, *, cast: bool = False) -> Module:
 def save_folder(model: Any, folder: Where) -> None:
     """Write a model to a folder that `load_folder` and Hugging Face's `from_pretrained` read, with its configuration.
 
-    `model` is one of the six that `load_folder` knows; of a step it is `step.model`. The folder is made if it is not
+    `model` is one of the eight that `load_folder` knows; of a step it is `step.model`. The folder is made if it is not
     there. Each of the two files is replaced in one instant.
 
     Shapes: arrays of any shapes and dtypes; nothing is returned.
@@ -129,7 +138,8 @@ def save_folder(model: Any, folder: Where) -> None:
     refuse_other_layers(model)
     home, arrays = Path(folder), dict[str, NDArray]()
     for place, (first, *_) in theirs(model):
-        arrays.update(zip(first.names, first.tensors(np.asarray(place.value)), strict=True))
+        names = [renamed(type(model), name, back=False) for name in first.names]
+        arrays.update(zip(names, first.tensors(np.asarray(place.value)), strict=True))
     about = model.config()
     if kind in ARCHITECTURES:
         about = {"model_type": kind, "architectures": [ARCHITECTURES[kind]], "dtype": "float32", **about}
@@ -190,7 +200,7 @@ def rooted(family: Any, given: dict[str, NDArray]) -> dict[str, NDArray]:
     given = {name: x for name, x in given.items() if not name.endswith(MASKS)}
     if family in HEADS:
         given = {name: x for name, x in given.items() if not name.startswith(HEADS[family])}
-        return {without_root(name, roots): x for name, x in given.items()}
+        return {renamed(family, without_root(name, roots), back=True): x for name, x in given.items()}
     whole = any(name.startswith(roots) for name in given)
     return given if whole else {roots[0] + name: x for name, x in given.items()}
 
@@ -198,6 +208,17 @@ def rooted(family: Any, given: dict[str, NDArray]) -> dict[str, NDArray]:
 def without_root(name: str, roots: tuple[str, ...]) -> str:
     """The name of a tensor in the model alone, where a folder holds a larger one."""
     return next((name.removeprefix(root) for root in roots if name.startswith(root)), name)
+
+
+def renamed(family: Any, name: str, *, back: bool) -> str:
+    """A tensor's name in a folder, or `back` the name that the model has for it, where the two differ."""
+    for pair in getattr(family, "published_names", ()):
+        old, new = reversed(pair) if back else pair
+        if old.startswith("."):
+            name = name.replace(old, new)
+        elif name.startswith(old):
+            name = new + name.removeprefix(old)
+    return name
 
 
 def tensor_pieces(arrays: Mapping[str, NDArray]) -> Iterator[Any]:

@@ -30,6 +30,9 @@ class Source(Protocol):
     def item(self, i: int) -> Any:
         """One row."""
 
+    def listed(self, which: list[int]) -> list[Any]:
+        """These rows, each by itself."""
+
     def rows(self, which: NDArray) -> Any:
         """These rows as a batch, in memory of its own."""
 
@@ -73,6 +76,9 @@ class Arrays:
     def item(self, i: int) -> Any:
         return tree.unflatten(self.structure, [x[i] for x in self.arrays])
 
+    def listed(self, which: list[int]) -> list[Any]:
+        return [self.item(i) for i in which]
+
     def rows(self, which: NDArray) -> Any:
         return tree.unflatten(self.structure, [x.take(which, axis=0) for x in self.arrays])
 
@@ -95,9 +101,12 @@ class Items:
     def item(self, i: int) -> Any:
         return self.data[i]
 
-    def rows(self, which: NDArray) -> Any:
+    def listed(self, which: list[int]) -> list[Any]:
         get = getattr(self.data, "__getitems__", None)
-        return self.collate([self.data[i] for i in which.tolist()] if get is None else list(get(which.tolist())))
+        return [self.data[i] for i in which] if get is None else list(get(which))
+
+    def rows(self, which: NDArray) -> Any:
+        return self.collate(self.listed(which.tolist()))
 
     def __str__(self) -> str:
         return f"{len(self)} items of a {type(self.data).__name__}"

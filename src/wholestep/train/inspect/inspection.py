@@ -14,6 +14,7 @@ from wholestep.errors import UnsupportedError
 from wholestep.frontend.array_watches import ArrayWatch
 from wholestep.ir.graph import Graph
 from wholestep.report.cost_table import Costs
+from wholestep.report.graph_drawing import html_drawing, html_fold
 from wholestep.report.mesh_table import MeshCosts, count_mesh
 from wholestep.train.inspect.explain import explained, lines
 from wholestep.train.inspect.profile import Profile, profiled
@@ -185,10 +186,9 @@ class Inspected:
     def _repr_html_(self) -> str:
         """The view of a step in a notebook: a few lines, and the rest folded away."""
         with self._lock:
-            graph, said = str(self.graph), explained(self._engine)
-            folded = {"memory, kernels, and what was compiled": said, "program": graph}
-            parts = [f"<details><summary>{name}</summary>{preformatted(x)}</details>" for name, x in folded.items()]
-            return preformatted("\n".join(islice(lines(self._engine), CARD))) + "".join(parts)
+            said = html_fold("memory, kernels, and what was compiled", preformatted(explained(self._engine)))
+            drawn = html_fold("program", html_drawing(self.graph))
+            return preformatted("\n".join(islice(lines(self._engine), CARD))) + said + drawn
 
     def _ask(self, what: str) -> Any:
         program = self._engine.main.program

@@ -73,7 +73,12 @@ class Best(Callback):
 class EarlyStopping(Best):
     """Stop where a metric has not become better, by more than `min_delta`, `patience` times in a row.
 
-    `restore_best` puts back the parameters and buffers of the best one when the run ends, if it was in this run.
+    `metric` is the name of an evaluation's value or of a column of the history, and `mode` says whether "min" or "max"
+    is better. `restore_best` puts back the parameters and buffers of the best one when the run ends, if it was in this
+    run.
+
+    Shapes: no arrays.
+    Raises: ParameterError for a `mode`, `patience` or `min_delta` that cannot be.
 
     >>> EarlyStopping("val_accuracy", patience=3, mode="max").patience
     3
@@ -114,8 +119,14 @@ class EarlyStopping(Best):
 class Checkpoint(Callback):
     """Save the step and the place in the data: after every so many epochs or steps, and when the run ends.
 
-    `fit(..., checkpoint=path)` is `Checkpoint(path)`; `fit(..., resume=True)` goes on from the file. A run that an
-    error ended saves nothing more.
+    `fit(..., checkpoint=path)` is `Checkpoint(path)`; `fit(..., resume=True)` goes on from the file. `every_epochs`
+    and `every_steps` are counts, or None for never. A run that an error ended saves nothing more.
+
+    Shapes: no arrays; the file at `path` has all that `step.save` writes, and the place in the data.
+    Raises: ParameterError for a count that is not positive.
+
+    >>> Checkpoint("run.safetensors", every_epochs=None, every_steps=500).every_steps
+    500
     """
 
     def __init__(
@@ -194,6 +205,11 @@ def json_row(row: Row) -> dict[str, Any]:
 
 class BestCheckpoint(Best):
     """Save the step whenever a metric is better than it ever was.
+
+    The file at `path` is `step.save`'s; `metric` and `mode` are as for `EarlyStopping`.
+
+    Shapes: no arrays.
+    Raises: ParameterError for a `mode` that is neither "min" nor "max".
 
     >>> BestCheckpoint("best.safetensors", metric="val_accuracy", mode="max").best
     nan

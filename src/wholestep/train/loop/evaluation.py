@@ -31,9 +31,14 @@ class Evaluate(Callback):
     `data` is a loader or what a loader takes. A metric is a function as `step.attach` takes it, whose value is the mean
     over the batch, or a pair of a sum and what to divide it by; the mean is over all rows, or all that was counted.
     Values are named `val_loss` and `val_` with the metric's name. A loss that takes a key gets the same one each time.
-    All of it is one attached function, so that a batch is run through the model once.
+    All of it is one attached function, so that a batch is run through the model once. `prefix` takes the place of
+    `val_` for other data than those of `validation=`.
 
-    Raises ParameterError for a metric without a name or with that of the loss.
+    Shapes: rows of any shapes that the step takes.
+    Raises: ParameterError for a metric without a name or with that of the loss, or for a count that is not positive.
+
+    >>> Evaluate({"x": np.ones((4, 2))}, every=100).every
+    100
     """
 
     def __init__(

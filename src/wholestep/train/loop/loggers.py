@@ -49,6 +49,9 @@ class Logger(Protocol):
 class ConsoleLogger:
     """A line on a stream, standard output by default, for each thing that is logged.
 
+    Shapes: no arrays.
+    Raises: nothing of its own.
+
     >>> import sys
     >>> ConsoleLogger(sys.stdout).log(10, {"loss": 0.25})
     step 10  loss 0.25
@@ -78,6 +81,18 @@ class JsonLogger:
 
     Each line has `event` (start, log, note or finish) and `seconds` since the start; a log its step and values. JSON
     has no nan and no infinity: they are the strings "nan", "inf" and "-inf", which `float` reads.
+
+    Shapes: no arrays; `path` is the file.
+    Raises: OSError, when a run begins, for a file that cannot be written.
+
+    >>> import tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     log = JsonLogger(pathlib.Path(folder) / "log.jsonl")
+    ...     log.start({"epochs": 1})
+    ...     log.log(10, {"loss": 0.25})
+    ...     log.finish("completed")
+    ...     len((pathlib.Path(folder) / "log.jsonl").read_text().splitlines())
+    3
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -111,10 +126,16 @@ class JsonLogger:
 
 
 class TensorBoardLogger:
-    """A folder that TensorBoard shows; raises MissingExtraError where tensorboardX is not installed.
+    """A folder that TensorBoard shows.
 
     The settings of a run are its hyper-parameters there. A callback may add distributions, pictures and the graph of a
     model between `start` and `finish`, by `histogram`, `image` and `graph`.
+
+    Shapes: distributions of numbers of any shape; pictures [height, width], [height, width, 3] or [height, width, 4].
+    Raises: MissingExtraError where tensorboardX is not installed, OSError, when a run begins, for a folder that cannot
+    be written.
+
+    >>> log = TensorBoardLogger("runs/first")
     """
 
     def __init__(self, folder: str | Path) -> None:

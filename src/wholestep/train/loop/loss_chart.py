@@ -1,7 +1,8 @@
-"""Charts of a training run: the loss as text for the terminal, and as a picture."""
+"""Charts of a training run: the loss as text for the terminal, as SVG under a cell, and as a picture."""
 
 from __future__ import annotations
 
+import html
 import io
 import math
 from collections.abc import Mapping, Sequence
@@ -40,6 +41,42 @@ def chart(values: Sequence[float], width: int = 60, height: int = 8) -> str:
         label = f"{10 ** (high - row * step):9.3g}" if high > low or row == 0 else " " * 9
         rows.append(f"{label} |{''.join(marks)}".rstrip())
     return "\n".join([*rows, " " * 10 + "+" + "-" * len(logs)])
+
+
+COLOURS = ("#5b8def", "#e07b39", "#3fa66a", "#9b59b6")
+"""Colours of curves in a notebook, which stand on light and dark pages."""
+
+
+def svg_chart(curves: Mapping[str, Sequence[tuple[int, float]]], width: int = 480, height: int = 140) -> str:
+    """Draw losses over steps as SVG, with a logarithmic axis where all are positive; nothing of fewer than two.
+
+    >>> svg_chart({"loss": [(1, 2.0)]})
+    ''
+    >>> svg_chart({"loss": [(1, 2.0), (2, 1.0)]}).count("<polyline ")
+    1
+    """
+    found = {name: [(n, x) for n, x in points if math.isfinite(x)] for name, points in curves.items()}
+    every = [point for points in found.values() for point in points]
+    if len(every) < 2:
+        return ""
+    steps, values = zip(*every, strict=True)
+    scale = math.log if min(values) > 0 else float
+    left, low, high = min(steps), scale(min(values)), scale(max(values))
+    across, up = (max(steps) - left) or 1, (high - low) or 1.0
+
+    def place(n: int, x: float) -> str:
+        return f"{60 + (width - 70) * (n - left) / across:.1f},{8 + (height - 16) * (high - scale(x)) / up:.1f}"
+
+    def words(x: float, y: float, text: str, fill: str = "currentColor") -> str:
+        return f'<text x="{x}" y="{y}" fill="{fill}">{html.escape(printable(text))}</text>'
+
+    parts = [words(0, 14, f"{max(values):.3g}"), words(0, height - 6, f"{min(values):.3g}")]
+    for i, (name, points) in enumerate(found.items()):
+        colour = COLOURS[i % len(COLOURS)]
+        line = " ".join([place(*point) for point in points])
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
+        parts.append(words(width - 80, 16 + 14 * i, name, colour))
+    return f'<svg width="{width}" height="{height}" font-family="monospace" font-size="11">{"".join(parts)}</svg>'
 
 
 def picture(

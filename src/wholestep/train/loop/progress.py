@@ -14,6 +14,7 @@ from typing import Any, TextIO
 
 from wholestep.errors import MissingExtraError, ParameterError
 from wholestep.train.loop.history import show_metrics
+from wholestep.train.loop.loss_chart import svg_chart
 
 PAUSE = 0.25
 """Seconds from one look at the run to the next."""
@@ -29,6 +30,9 @@ FIRST_OUT = ("arena", "memory", "rate", "bar", "left")
 
 LINES = 100
 """About how many plain lines the epochs of a run get."""
+
+POINTS = 400
+"""The most points of a curve in a notebook."""
 
 MODES = ("auto", "rich", "plain", "notebook", None)
 
@@ -158,23 +162,36 @@ class Rich(Display):
 
 
 class Notebook(Display):
-    """Lines under a cell, of which the last one is updated."""
+    """A chart of the losses under a cell, and lines, of which the last one is updated."""
 
     def __init__(self) -> None:
         from IPython import display
 
         self.kind: Any = display.HTML
         self.lines: list[str] = []
+        self.curves: dict[str, list[tuple[int, float]]] = {}
         self.handle = display.display(self.made(""), display_id=True)  # type: ignore[no-untyped-call]
 
     def made(self, last: str) -> Any:
-        """The cell's HTML: the lines so far and a last one."""
-        return self.kind(f"<pre>{html.escape(chr(10).join([*self.lines, last]))}</pre>")
+        """The cell's HTML: the chart, the lines so far and a last one."""
+        text = html.escape(chr(10).join([*self.lines, last]))
+        return self.kind(f"{svg_chart(self.curves)}<pre>{text}</pre>")
+
+    def draw(self, status: Status) -> None:
+        """Take the losses into the chart; of many points every second one is left out."""
+        for name, x in status.values.items():
+            if name.endswith("loss"):
+                points = self.curves.setdefault(name, [])
+                points.append((status.steps, x))
+                if len(points) > POINTS:
+                    del points[1::2]
 
     def move(self, status: Status) -> None:
+        self.draw(status)
         self.handle.update(self.made(str(status)))
 
     def line(self, status: Status) -> None:
+        self.draw(status)
         self.lines.append(status.brief)
         self.handle.update(self.made(""))
 

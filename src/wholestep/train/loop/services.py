@@ -25,7 +25,10 @@ def service(name: str) -> Any:
 class WandbLogger:
     """A run of Weights & Biases; `options` go to `wandb.init`, such as `project=` and `mode="offline"`.
 
-    Raises MissingExtraError where wandb is not installed.
+    Shapes: no arrays.
+    Raises: MissingExtraError where wandb is not installed.
+
+    >>> log = WandbLogger(project="digits", mode="offline")
     """
 
     def __init__(self, **options: Any) -> None:
@@ -49,7 +52,11 @@ class MLflowLogger:
     """A run of MLflow, with the metrics of each step; `options` go to `mlflow.start_run`, such as `run_name=`.
 
     MLflow's own settings say where it is kept: `mlflow.set_tracking_uri("sqlite:///runs.db")` is a file here.
-    Raises MissingExtraError where mlflow is not installed.
+
+    Shapes: no arrays.
+    Raises: MissingExtraError where mlflow is not installed.
+
+    >>> log = MLflowLogger(run_name="first")
     """
 
     def __init__(self, **options: Any) -> None:
@@ -72,8 +79,12 @@ class MLflowLogger:
 class OptunaPruning(Best):
     """Report a metric to a trial of Optuna after each epoch, and end the run by TrialPruned where it is told to.
 
-    `metric` is the name of an evaluation's value or of a column of the history, as for `EarlyStopping`. Raises
-    MissingExtraError where optuna is not installed.
+    `metric` is the name of an evaluation's value or of a column of the history, as for `EarlyStopping`.
+
+    Shapes: no arrays; `trial` is one of Optuna's.
+    Raises: MissingExtraError where optuna is not installed.
+
+    >>> study.optimize(lambda trial: fitted(trial, callbacks=[OptunaPruning(trial)])["val_loss"][-1], n_trials=20)
     """
 
     def __init__(self, trial: Any, metric: str = "val_loss") -> None:
@@ -91,7 +102,10 @@ class TqdmProgress(Callback):
 
     `options` go to `tqdm`, such as `file=`.
 
-    Raises MissingExtraError where tqdm is not installed.
+    Shapes: no arrays.
+    Raises: MissingExtraError where tqdm is not installed.
+
+    >>> history = fit(step, loader, progress=False, callbacks=[TqdmProgress()])
     """
 
     def __init__(self, **options: Any) -> None:

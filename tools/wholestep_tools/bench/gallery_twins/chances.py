@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.scipy.special import logsumexp
 
 import wholestep as ws
 from wholestep_tools.bench.gallery_twins import Twin
@@ -184,6 +185,23 @@ def reinforce(example: Any) -> Twin:
 
     same = np.stack([ws.random.uniform(key, (count,)) for key in ws.random.split(first_key(0), limit)])
     return drawn(example, loss, constant(0.1), lambda key: jax.random.uniform(key, (limit, count), "float32"), same)
+
+
+def two_hills(example: Any) -> Twin:
+    """The divergence of a mixture of four bell curves from one of two, over draws of each."""
+
+    def log_density(law: Any, points: Any) -> Any:
+        white = (points[..., None, :] - law["means"]) / jnp.exp(law["logs"])
+        shares = law["shares"] - logsumexp(law["shares"]) - jnp.sum(law["logs"], axis=1) - np.log(2 * np.pi)
+        return logsumexp(shares - 0.5 * jnp.sum(white**2, axis=-1), axis=-1)
+
+    def loss(p: Any, hills: Any, draws: Any) -> Any:
+        points = p["means"] + jnp.exp(p["logs"]) * draws
+        far = log_density(p, points) - log_density(hills, points)
+        return jnp.sum(jax.nn.softmax(p["shares"]) * jnp.mean(far, axis=0))
+
+    same = ws.random.normal(first_key(0), (64, 4, 2), "float64")
+    return drawn(example, loss, cosine(0.05, 1500), lambda key: jax.random.normal(key, (64, 4, 2)), same)
 
 
 def vae(example: Any) -> Twin:

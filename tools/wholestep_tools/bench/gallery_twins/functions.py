@@ -27,6 +27,30 @@ def called(found: Given, theirs: Call) -> Twin:
     return Twin(ours, theirs, (ours(), theirs()))
 
 
+def minimized(example: Any) -> Given:
+    """The function with its gradient that an example gives to SciPy's minimizer, at its start."""
+    found = first_call(example.main, example, "minimize", Watched(example.minimize))
+    value_and_grad, start = found.args
+    return Given(value_and_grad, (start, *found.kwargs.get("args", ())), {})
+
+
+def derivatives(example: Any) -> Twin:
+    """Six derivatives of a function, one derived from the other."""
+
+    def derived(f: Any) -> Any:
+        return lambda x: jax.jvp(f, (x,), (jnp.ones_like(x),))[1]
+
+    def tower(x: Any) -> Any:
+        f, found = jnp.tanh, []
+        for _ in range(example.ORDER + 1):
+            found.append(f(x))
+            f = derived(f)
+        return jnp.stack(found)
+
+    found = jitted(example)
+    return called(found, calling(tower, *found.args))
+
+
 def finite_elements(example: Any) -> Twin:
     """The Hessian of a membrane's energy."""
     cells, points, weights = example.CELLS, example.POINTS, example.WEIGHTS
@@ -51,6 +75,23 @@ def finite_elements(example: Any) -> Twin:
     return called(found, calling(jax.hessian(energy), *found.args))
 
 
+def function_space(example: Any) -> Twin:
+    """Five thousand steps down in a space of functions, in a loop."""
+
+    def descended(near: Any, y: Any, steps: int, rate: Any) -> Any:
+        def loss(values: Any) -> Any:
+            return 0.5 * jnp.sum((values - y) ** 2)
+
+        def down(_: Any, bumps: Any) -> Any:
+            return bumps - rate * (jax.grad(loss)(bumps @ near) + example.SHRINK * bumps)
+
+        return lax.fori_loop(0, steps, down, jnp.zeros(len(y)))
+
+    found = jitted(example)
+    near, y, steps, rate = found.args
+    return called(found, calling(lambda near, y, rate: descended(near, y, steps, rate), near, y, rate))
+
+
 def gaussian_process(example: Any) -> Twin:
     """The marginal likelihood and its gradient, as SciPy's minimizer calls them."""
 
@@ -60,10 +101,18 @@ def gaussian_process(example: Any) -> Twin:
         white = solve_triangular(factor, y, lower=True)
         return 0.5 * white @ white + jnp.sum(jnp.log(jnp.diag(factor)))
 
-    minimized = first_call(example.main, example, "minimize", Watched(example.minimize))
-    value_and_grad, start = minimized.args
-    found = Given(value_and_grad, (start, *minimized.kwargs["args"]), {})
+    found = minimized(example)
     return called(found, calling(jax.value_and_grad(surprise), *found.args))
+
+
+def logistic(example: Any) -> Twin:
+    """The gradient and the Hessian of a logistic regression."""
+
+    def loss(weights: Any, x: Any, y: Any) -> Any:
+        return jnp.mean(jax.nn.softplus(-y * (x @ weights))) + 0.5e-2 * jnp.sum(weights**2)
+
+    found = jitted(example)
+    return called(found, calling(lambda *given: (jax.grad(loss)(*given), jax.hessian(loss)(*given)), *found.args))
 
 
 def molecules(example: Any) -> Twin:
@@ -88,3 +137,13 @@ def molecules(example: Any) -> Twin:
 
     found = first_call(example.main, example, "trajectory", Watched(example.trajectory))
     return called(found, calling(trajectory, *found.args))
+
+
+def rosenbrock(example: Any) -> Twin:
+    """The height in a curved valley and its gradient."""
+
+    def height(x: Any) -> Any:
+        return jnp.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
+
+    found = minimized(example)
+    return called(found, calling(jax.value_and_grad(height), *found.args))

@@ -79,6 +79,31 @@ def graphs(example: Any) -> Twin:
     return trained(example, adam(loss, constant(0.01), decay=0.1, has_aux=True))
 
 
+def linear_memory(example: Any) -> Twin:
+    """A matrix that fades and is added to in a scan; tables are read by one-hot products, as in cross_entropy."""
+    letters, numbers, width = example.LETTERS, example.NUMBERS, example.WIDTH
+
+    def loss(p: Any, batch: Any) -> Any:
+        def key(letter: Any) -> Any:
+            return jax.nn.softmax(dense(p, "keys.", letter))
+
+        first = jax.nn.one_hot(batch["pairs"][..., 0], letters, dtype=jnp.float32) @ p["letters.weight"]
+        second = jax.nn.one_hot(batch["pairs"][..., 1], numbers, dtype=jnp.float32) @ p["numbers.weight"]
+
+        def meet(state: Any, pair: Any) -> Any:
+            share, number = pair
+            kept = jnp.exp(-jnp.exp(p["fading"]) * share)
+            return kept[:, :, None] * state + share[:, :, None] * number[:, None], None
+
+        start = jnp.zeros((len(batch["asked"]), width, width), jnp.float32)
+        state = lax.scan(meet, start, (key(first), second))[0]
+        letter = jax.nn.one_hot(batch["asked"], letters, dtype=jnp.float32) @ p["letters.weight"]
+        read = jnp.sum(key(letter)[:, :, None] * state, axis=1)
+        return cross_entropy(dense(p, "head.", jax.nn.silu(dense(p, "gate.", letter)) * read), batch["answers"])
+
+    return trained(example, adam(loss, cosine(2e-2, 800)))
+
+
 def lora(example: Any) -> Twin:
     """A frozen layer with a correction of rank one."""
     found = training(example)
@@ -135,6 +160,20 @@ def meta_learning(example: Any) -> Twin:
     return trained(example, adam(loss, cosine(1e-2, 500), most=1.0))
 
 
+def pole(example: Any) -> Twin:
+    """Two networks, of moves and of the worth of a place, on a thousand steps of a game."""
+
+    def loss(p: Any, batch: Any) -> Any:
+        logs = jax.nn.log_softmax(perceptron(p, "moves.", batch["states"], 3, jnp.tanh))
+        worth = 30 * perceptron(p, "worth.", batch["states"], 3, jnp.tanh)[:, 0]
+        ratio = jnp.exp(jnp.sum(logs * batch["moves"], axis=1) - batch["logs"])
+        gain = jnp.minimum(ratio * batch["gains"], jnp.clip(ratio, 0.8, 1.2) * batch["gains"])
+        routine = jnp.sum(jnp.exp(logs) * logs, axis=1)
+        return jnp.mean(-gain + 0.5 * (worth - batch["worth"]) ** 2 / 900 + 0.01 * routine)
+
+    return trained(example, adam(loss, cosine(3e-3, 480), most=0.5))
+
+
 def ppo(example: Any) -> Twin:
     """A clipped ratio of a bell-shaped policy's probabilities."""
 
@@ -180,3 +219,30 @@ def unet(example: Any) -> Twin:
     params = {name: x.transpose(2, 3, 1, 0) if name in kernels else x for name, x in found.params[0].items()}
     batch = {name: x.transpose(0, 2, 3, 1) for name, x in found.batch.items()}
     return twin_of(partial(found.steps[0], found.batch), stepping(adam(loss, cosine(1e-2, 160)), params, batch))
+
+
+def recurrent(example: Any) -> Twin:
+    """A gated recurrent unit over numbers with marks."""
+
+    def loss(p: Any, batch: Any) -> Any:
+        def step(h: Any, from_x: Any) -> Any:
+            from_h = h @ p["memory.cells[0].weight_hh"] + p["memory.cells[0].bias_hh"]
+            (xr, xz, xn), (hr, hz, hn) = jnp.split(from_x, 3, axis=-1), jnp.split(from_h, 3, axis=-1)
+            z = jax.nn.sigmoid(xz + hz)
+            return (1 - z) * jnp.tanh(xn + jax.nn.sigmoid(xr + hr) * hn) + z * h, None
+
+        from_x = batch["x"] @ p["memory.cells[0].weight_ih"] + p["memory.cells[0].bias_ih"]
+        h = lax.scan(step, jnp.zeros((len(from_x), 32), jnp.float32), from_x.transpose(1, 0, 2))[0]
+        return jnp.mean((dense(p, "head.", h)[:, 0] - batch["y"]) ** 2)
+
+    return trained(example, adam(loss, cosine(1e-2, 1000)))
+
+
+def word_vectors(example: Any) -> Twin:
+    """Products of words with companions and with others."""
+
+    def loss(p: Any, batch: Any) -> Any:
+        scores = jnp.sum(p["words.weight"][batch["words"]][:, None] * p["company.weight"][batch["others"]], axis=-1)
+        return jnp.mean(jax.nn.softplus(-scores[:, 0]) + jnp.sum(jax.nn.softplus(scores[:, 1:]), axis=1))
+
+    return trained(example, adam(loss, cosine(2e-2, 800)))

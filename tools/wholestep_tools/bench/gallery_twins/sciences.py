@@ -105,6 +105,28 @@ def optics(example: Any) -> Twin:
     return trained(example, adam(loss, cosine(1.0, 1000)))
 
 
+def orbit(example: Any) -> Twin:
+    """Kepler's equation by Newton's method for each day, differentiated as the equation."""
+
+    def anomaly(mean: Any, eccentricity: Any) -> Any:
+        def kepler(angle: Any) -> Any:
+            return angle - eccentricity * jnp.sin(angle) - mean
+
+        def newton(f: Any, angle: Any) -> Any:
+            return lax.while_loop(lambda x: jnp.abs(f(x)) > 1e-12, lambda x: x - f(x) / jax.grad(f)(x), angle)
+
+        return lax.custom_root(kepler, jnp.pi, newton, lambda g, y: y / g(1.0))
+
+    def loss(p: Any, seen: Any) -> Any:
+        axis, eccentricity, turn, start = p[""]
+        angle = jax.vmap(anomaly, (0, None))(jnp.mod(seen["days"] - start, 2 * jnp.pi), eccentricity)
+        x, y = jnp.cos(angle) - eccentricity, jnp.sqrt(1 - eccentricity**2) * jnp.sin(angle)
+        found = axis * jnp.stack([jnp.cos(turn) * x - jnp.sin(turn) * y, jnp.sin(turn) * x + jnp.cos(turn) * y])
+        return jnp.mean((found - seen["places"]) ** 2)
+
+    return trained(example, adam(loss, cosine(0.03, 600)))
+
+
 def pendulum(example: Any) -> Twin:
     """Two hundred steps of a motion in a scan."""
     step = example.STEP
@@ -223,3 +245,38 @@ def transport(example: Any) -> Twin:
         return cost(p[""], target) - 0.5 * cost(p[""], p[""]) - 0.5 * cost(target, target)
 
     return trained(example, adam(loss, cosine(0.1, 120)))
+
+
+def wing(example: Any) -> Twin:
+    """Wind that is carried by itself, held by solid and kept from gathering, and its lift and drag."""
+    down_waves, across_waves, squares = example.DOWN, example.ACROSS, example.SQUARES
+    rows, columns, places = example.ROWS, example.COLUMNS, example.PLACES
+
+    def incompressible(down: Any, across: Any) -> Any:
+        a, b = jnp.fft.rfft2(down), jnp.fft.rfft2(across)
+        along = (a * down_waves + b * across_waves) / squares
+        return jnp.fft.irfft2(a - along * down_waves), jnp.fft.irfft2(b - along * across_waves)
+
+    def carried(field: Any, down: Any, across: Any) -> Any:
+        x, y = places[0] - down, places[1] - across
+        i, j = jnp.floor(lax.stop_gradient(x)), jnp.floor(lax.stop_gradient(y))
+        s, t = x - i, y - j
+        i, j = i.astype(int) % rows, j.astype(int) % columns
+        below, right = (i + 1) % rows, (j + 1) % columns
+        low, high = (1 - t) * field[i, j] + t * field[i, right], (1 - t) * field[below, j] + t * field[below, right]
+        return (1 - s) * low + s * high
+
+    def loss(p: Any, least: Any) -> Any:
+        solid = example.ROOM * jax.nn.sigmoid(p[""])
+
+        def advance(_: Any, state: Any) -> Any:
+            down, across = incompressible((1 - solid) * state[0], (1 - solid) * state[1])
+            return carried(down, down, across), carried(across, down, across)
+
+        start = jnp.zeros((rows, columns)), jnp.ones((rows, columns))
+        down, across = lax.fori_loop(0, example.STEPS, advance, start)
+        lift, drag = jnp.mean(down), jnp.mean(1 - across)
+        price = 5 * jnp.maximum(least - jnp.sum(solid), 0.0) / least
+        return jnp.log(drag) - jnp.log(jax.nn.softplus(200 * lift) / 200) + price
+
+    return trained(example, adam(loss, constant(0.1)))

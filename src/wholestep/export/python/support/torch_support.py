@@ -120,10 +120,9 @@ def windows(x, size, stride, dilation):
 
 def with_channels_last(x):
     """Images that have their channels last in memory, and strides that say so."""
-    order = torch.channels_last if x.ndim == 4 else torch.channels_last_3d
-    if x.shape[1] > 1:
-        return x.contiguous(memory_format=order)
-    return torch.empty(x.shape, dtype=x.dtype, memory_format=order).copy_(x)
+    if x.shape[1] == 1:  # in memory both orders are one, and libraries go by strides
+        return x.reshape(x.shape[0], *x.shape[2:], 1).movedim(-1, 1)
+    return x.contiguous(memory_format=torch.channels_last if x.ndim == 4 else torch.channels_last_3d)
 
 
 def kernel_gradient(x, g, shape, stride, padding, dilation, groups):
@@ -148,29 +147,64 @@ def slices_along(x, axes):
     return slices
 
 
-def split_among_equal(x, y, gy, axes, in_step):
-    """gy, split evenly among the elements of x along axes of few elements that are equal to y."""
-    if in_step and not torch.compiler.is_compiling():  # where nothing differentiates it, each element is written once
-        out = torch.empty(x.shape, dtype=x.dtype)
-        parts = slices_along(out, axes)
-        for part, to in zip(slices_along(x, axes), parts):
-            torch.eq(part, y, out=to)
-        share = gy * (1 / functools.reduce(torch.add, parts))
+def split_among_equal(x, shape, y, gy, axes, rectified, in_step, over):
+    """gy, split evenly among the elements of x, in a shape, along axes of few elements that are equal to y.
+
+    `rectified`, y is the largest of max(x, 0), and this the gradient of x; `over`, x may be written.
+    """
+    eager = in_step and not torch.compiler.is_compiling()  # nothing differentiates it, and each line runs by itself
+    blocks, tied = x.reshape(shape), 2 * (x.numel() // max(y.numel(), 1)) if rectified else 0
+    if axes[-1] == blocks.ndim - 1:
+        return split_slice_by_slice(blocks, y, gy, axes, tied, eager).reshape(x.shape)
+    repeated = repeated_along if eager else spread_along
+    out = (blocks if over else torch.empty_like(blocks)) if eager else None
+    hit = hits(blocks, repeated(y, shape, axes), out)
+    share = repeated(shares(slice_by_slice(torch.add, hit, axes), y, gy, tied, eager), shape, axes)
+    return (hit.mul_(share) if eager else hit * share).reshape(x.shape)
+
+
+def split_slice_by_slice(x, y, gy, axes, tied, eager):
+    """The same where the last axis is a short one, along which nothing runs well."""
+    slices, out = slices_along(x, axes), torch.empty_like(x) if eager else None
+    places = slices_along(out, axes) if eager else [None] * len(slices)
+    parts = [hits(part, y, place) for part, place in zip(slices, places)]
+    share = shares(functools.reduce(torch.add, parts), y, gy, tied, eager)
+    if eager:
         for part in parts:
             part.mul_(share)
         return out
-    if axes[-1] < x.ndim - 1 and not torch.compiler.is_compiling():  # the last axis is one to run along
-        for axis in axes:
-            y, gy = y.unsqueeze(axis), gy.unsqueeze(axis)
-        hit = (x == y).to(y.dtype)
-        return hit * (gy * (1 / slice_by_slice(torch.add, hit, axes).reshape(gy.shape)))
-    hits = [part == y for part in slices_along(x, axes)]
-    share = gy * (1 / functools.reduce(torch.add, [hit.to(y.dtype) for hit in hits]))
-    parts = [share * hit for hit in hits]
+    parts = [share * part for part in parts]
     for done, axis in reversed(list(enumerate(axes))):
         n = x.shape[axis]
         parts = [torch.stack(parts[i : i + n], axis - done) for i in range(0, len(parts), n)]
     return parts[0]
+
+
+def hits(x, y, out):
+    """1 where x equals y, else 0, written to an array where there is one."""
+    return (x == y).to(x.dtype) if out is None else torch.eq(x, y, out=out)
+
+
+def shares(count, y, gy, tied, eager):
+    """gy in equal parts: as many as are counted, and another number of them where y is 0."""
+    if tied:
+        count = torch.maximum(count, hits(y, 0, torch.empty_like(y) if eager else None) * tied)
+    return 1 / count * gy
+
+
+def spread_along(y, shape, axes):
+    """A view of y that has axes of size 1 more."""
+    for axis in axes:
+        y = y.unsqueeze(axis)
+    return y
+
+
+def repeated_along(y, shape, axes):
+    """y with more axes, the first of size 1 and the others repeated, so that libraries run along all behind that."""
+    for axis in axes[1:]:
+        at, n = axis - 1, shape[axis]
+        y = torch.cat([y.flatten(at)] * n, at).unflatten(at, (n, *y.shape[at:]))
+    return y.unsqueeze(axes[0])
 
 
 def share_of_larger(x, y):
@@ -239,9 +273,11 @@ def update_by_adam(ps, gs, ms, vs, t, lr, b1, b2, eps, decay, skipped):
 
 def update_by_formula(ps, gs, ms, vs, t, lr, b1, b2, eps, decay, skipped):
     """An update of Adam, one operation after another."""
-    scales = (b1, 1 - b1, b2, 1 - b2, lr / (1 - b1**t), 1 / torch.sqrt(1 - b2**t), eps)
-    keep, take, keep2, take2, size, shrink, eps = [x.to(ps[0].dtype) for x in scales]
-    left = 1 if decay is None else (1 - lr * decay).to(ps[0].dtype)
+    dtype = ps[0].dtype
+    left = 1 if decay is None else (1 - lr * decay).to(dtype)
+    keep, take, keep2, take2, eps = [x.to(dtype) for x in (b1, 1 - b1, b2, 1 - b2, eps)]
+    powers = torch.stack([lr / (1 - b1**t), 1 / torch.sqrt(1 - b2**t)])  # else TorchInductor has them for each vector
+    size, shrink = powers.to(dtype).unbind()
     for p, g, m, v in zip(ps, gs, ms, vs):
         m1, v1 = keep * m + take * g, keep2 * v + take2 * (g * g)
         p1 = (p if decay is None else p * left) - size * m1 / (torch.sqrt(v1) * shrink + eps)
