@@ -287,6 +287,8 @@ def close(
 
 def without_aliases(nodes: Sequence[Node], outputs: Sequence[Value]) -> tuple[tuple[Node, ...], tuple[Value, ...]]:
     """Drop the nodes that only give a value another name; a finished graph has no need of them."""
+    if not any([node.op.alias for node in nodes]):  # most have none
+        return tuple(nodes), tuple(outputs)
     same: dict[Value, Value] = {}
     names, kept = same.keys(), []
     for node in nodes:
