@@ -319,6 +319,17 @@ def f(x: f32[2, 3], y: f32[3, 4], z: f32[2, 3, 4]):
     return sum_1, sum_2, sum_3
 """,
     ),
+    "an unwindow of products that repeat": (
+        "convolution_gradients",
+        """
+def f(x: f64[3], y: f64[2]):
+    broadcast_1: f64[4, 3, 2] = broadcast(x, shape=(4, 3, 2), axes=(1,))
+    broadcast_2: f64[4, 3, 2] = broadcast(y, shape=(4, 3, 2), axes=(2,))
+    mul_1: f64[4, 3, 2] = mul(broadcast_1, broadcast_2)
+    unwindow_1: f64[4, 4] = unwindow(mul_1, sizes=(4,), stride=(1,), dilation=(1,))
+    return unwindow_1
+""",
+    ),
     "truths are counted in four bytes": (
         "simplify_reductions",
         """

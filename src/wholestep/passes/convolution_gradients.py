@@ -225,8 +225,9 @@ def transposed_convolution(node: Node, c: Contraction) -> Value | None:
     axes.sort(key=lambda axis: stored[own.index(axis.place)])
     seen, labels = windows_of_gradient(node, c, i, axes)
     back = new_value(node, "flip", c.operands[1 - i], axes=tuple(sorted([other.index(m) for m in inside])))
-    made = c._replace(node=node, out=c.out[: len(c.out) - k])
-    return made.with_operand(i, seen, labels).with_operand(1 - i, back, other).value()
+    sizes = {**c.sizes, **{axis.place: axis.size for axis in axes}}
+    made = c._replace(node=node, out=c.out[: len(c.out) - k], sizes=sizes)
+    return made.with_operand(i, seen, labels).with_operand(1 - i, back, other).settled()
 
 
 def windows_of_gradient(node: Node, c: Contraction, i: int, axes: list[WindowAxis]) -> tuple[Value, str]:

@@ -93,7 +93,11 @@ class Elementwise(Pointwise):
 
     def exact_ufunc(self, *types: Type) -> np.ufunc | None:
         function, dtype = self.reference, types[0].dtype
-        if not isinstance(function, np.ufunc) or function.nout != 1 or type(self).ref is not Elementwise.ref:
+        if (
+            not isinstance(function, np.ufunc)
+            or function.nout != 1
+            or getattr(self.ref, "__func__", None) is not Elementwise.ref
+        ):
             return None
         try:
             *operands, result = function.resolve_dtypes((*[dtype] * function.nin, None))
