@@ -62,10 +62,9 @@ class PreparedNode(NamedTuple):
 
     def __call__(self, *args: Any) -> Any:
         """The data of the results for arrays that may be thin."""
-        if not self.op.thin:
-            whole = [broadcast_thin(x, shape) for x, shape in zip(args, self.shapes, strict=True)]
-            return apply_primitive(self.op, whole, self.params, self.where)
-        return apply_primitive(self.op, args, self.params, self.where)
+        thin = self.op.thin
+        whole = args if thin else [broadcast_thin(x, shape) for x, shape in zip(args, self.shapes, strict=True)]
+        return apply_primitive(self.op, whole, self.params, self.where)
 
 
 class GraphInterpreter:

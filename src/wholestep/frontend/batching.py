@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from wholestep import tree
+from wholestep.boundary.counts import is_integer
 from wholestep.boundary.foreign import OWN_CALL
 from wholestep.boundary.public import boundary
 from wholestep.dims import Dim
@@ -150,7 +151,7 @@ def element_count(axis_size: Any) -> int | Dim | None:
     """The stated number of elements; raises DtypeError or ParameterError for what is none."""
     if axis_size is None or isinstance(axis_size, Dim):
         return axis_size
-    if isinstance(axis_size, bool) or not isinstance(axis_size, int | np.integer):
+    if not is_integer(axis_size):
         raise DtypeError(f"vmap: axis_size is {axis_size!r:.60}, not an integer")
     if axis_size < 0:
         raise ParameterError(f"vmap: axis_size is {axis_size}, and a batch has no fewer than 0 elements")

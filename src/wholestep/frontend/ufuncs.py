@@ -117,9 +117,11 @@ def alike_rule(ufunc: np.ufunc, t: Type, count: int) -> tuple[Rule | None, Type 
     rule, loop, results = resolve(ufunc, (t.dtype,) * count)
     if loop[0] is not t.dtype:
         return None, None, results
-    emitted = isinstance(rule, Primitive) and type(rule).__call__ is Primitive.__call__ and not rule.multiple
-    made = rule.type(*[t] * count) if isinstance(rule, Primitive) and emitted else None
-    return rule, made if made is not None and made.dtype is results[0] else None, results
+    if isinstance(rule, Primitive) and type(rule).__call__ is Primitive.__call__ and not rule.multiple:
+        made: Type = rule.type(*[t] * count)
+        if made.dtype is results[0]:
+            return rule, made, results
+    return rule, None, results
 
 
 def wrapped(out: Any, results: tuple[np.dtype[Any], ...]) -> Any:

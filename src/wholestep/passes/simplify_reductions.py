@@ -15,6 +15,9 @@ from wholestep.passes.rules.einsum_labels import Contraction, parse_contraction
 from wholestep.passes.rules.movement import broadcast_reduced, permute_value, reshape_value
 from wholestep.primitives.contraction import LETTERS
 
+EIGHT_BYTES = frozenset(map(np.dtype, (np.int64, np.uint64)))
+"""The dtypes of counts."""
+
 
 def simplify_reductions(graph: Graph) -> Graph:
     """Merge sums with what makes their operands, and turn sums of products into contractions.
@@ -106,7 +109,6 @@ def sum_of_truths(node: Node, cast: Any, uses: Uses) -> Value | None:
     return new_value(node, "cast", new_value(node, "sum", narrow, axes=axes), dtype=wide)
 
 
-EIGHT_BYTES = frozenset(map(np.dtype, (np.int64, np.uint64)))
 SUM_RULES: dict[str, Callable[[Node, Any, Uses], Value | None]] = {
     "sum": sum_of_sum,
     "broadcast": sum_of_broadcast,

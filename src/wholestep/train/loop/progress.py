@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import importlib.util
 import math
 import os
@@ -15,6 +14,7 @@ from typing import Any, TextIO
 from wholestep.errors import MissingExtraError, ParameterError
 from wholestep.train.loop.history import show_metrics
 from wholestep.train.loop.loss_chart import svg_chart
+from wholestep.words import preformatted
 
 PAUSE = 0.25
 """Seconds from one look at the run to the next."""
@@ -174,8 +174,7 @@ class Notebook(Display):
 
     def made(self, last: str) -> Any:
         """The cell's HTML: the chart, the lines so far and a last one."""
-        text = html.escape(chr(10).join([*self.lines, last]))
-        return self.kind(f"{svg_chart(self.curves)}<pre>{text}</pre>")
+        return self.kind(svg_chart(self.curves) + preformatted("\n".join([*self.lines, last])))
 
     def draw(self, status: Status) -> None:
         """Take the losses into the chart; of many points every second one is left out."""

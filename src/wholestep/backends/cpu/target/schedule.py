@@ -181,7 +181,7 @@ def is_arithmetic(s: Var | Store | Fold) -> bool:
     return isinstance(s, Var) and s.op not in ("const", "size", "index", "load")
 
 
-def access_cost(a: MemoryAccess, axis: Axis, width: int, turns: bool, paired: Collection[object] = ()) -> float:
+def access_cost(a: MemoryAccess, axis: Axis, width: int, turns: bool, paired: Collection[object]) -> float:
     """The cost of an access with vectors along an axis: a strided one is taken apart element by element, but for loads
     that can be turned in a square of registers, or picked out of a few vectors, and the `paired` stores of the parts of
     complex numbers."""
