@@ -5,10 +5,15 @@ import importlib
 import os
 import re
 import signal
+import sys
+import zlib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import hypothesis
+import numpy as np
 import pytest
 
 # Every test compiles what it asks for, and the user's own folder is left alone.
@@ -75,6 +80,24 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     config.reread()
     yield
     config.reread()
+
+
+@cache
+def generators_of(module: ModuleType) -> list[np.random.Generator]:
+    """The random generators of a module of tests and of those whose functions it uses."""
+    found = {id(x): x for x in vars(module).values() if isinstance(x, np.random.Generator)}
+    homes = {getattr(x, "__module__", None) for x in vars(module).values() if callable(x)}
+    for name in sorted(x for x in homes if isinstance(x, str) and x.startswith("tests.") and x != module.__name__):
+        found |= {id(x): x for x in vars(sys.modules[name]).values() if isinstance(x, np.random.Generator)}
+    return list(found.values())
+
+
+@pytest.fixture(autouse=True)
+def numbers_of_the_test(request: pytest.FixtureRequest) -> None:
+    """What a test draws depends on its name, and not on the tests that ran before it in the same process."""
+    for i, generator in enumerate(generators_of(request.module) if request.module else ()):
+        fresh = type(generator.bit_generator)(zlib.crc32(f"{request.node.nodeid} {i}".encode()))
+        generator.bit_generator.state = fresh.state
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
