@@ -104,6 +104,38 @@ def test_what_a_docstring_refers_to_exists(name: str) -> None:
             assert known != name and label in parts(known), f"{name}: {label}: as {other}"
 
 
+PARAMETERS = {
+    name: [p for p in inspect.signature(thing).parameters if p not in ("self", "args", "kwargs")]
+    for name, (_, thing) in PUBLIC.items()
+    if callable(thing)
+}
+TAKEN = re.compile(r"\b(?:arguments|options|settings)\b[^.;]*?\bthose of `(?:ws\.)?([\w.]+)`", re.IGNORECASE)
+"""A sentence that takes the arguments of another name: those that it does not name itself are said there."""
+
+
+def said(name: str) -> str:
+    """What a docstring says of parameters by their names: its first sentence, what stands in code, and shapes."""
+    first, *rest = paragraphs(name)
+    code = re.findall(r"`[^`]+`", " ".join(text for text in rest if not text.startswith((">>> ", "Shapes: "))))
+    return " ".join([first, *code, parts(name).get("Shapes", "")])
+
+
+def taken_from(name: str) -> list[str]:
+    """The public names whose parameters a docstring takes for its own, where a reader finds those in one step."""
+    prose = " ".join(" ".join(t.split()) for t in paragraphs(name) if not t.startswith((">>> ", "Shapes: ")))
+    shapes = re.findall(r"\b(?:as|those of) `(?:ws\.)?([\w.]+)`", parts(name).get("Shapes", ""))
+    others = [*TAKEN.findall(prose), *shapes]
+    known = [found for x in others for found in (f"{PUBLIC[name][0]}.{x}", f"wholestep.{x}") if found in PUBLIC]
+    return [other for other in known if other != name]
+
+
+@pytest.mark.parametrize("name", sorted(n for n, parameters in PARAMETERS.items() if parameters))
+def test_every_parameter_is_said(name: str) -> None:
+    texts = [said(x) for x in (name, *taken_from(name))]
+    unsaid = [p for p in PARAMETERS[name] if not any(re.search(rf"(?<!\w){p}(?!\w)", text) for text in texts)]
+    assert not unsaid, f"{name}: {', '.join(unsaid)}"
+
+
 LATE = [n for n, (_, thing) in PUBLIC.items() if str(getattr(thing, "__module__", "")).startswith("wholestep.train.")]
 ELSEWHERE = {
     **{

@@ -63,6 +63,12 @@ def test_a_page_of_the_reference_has_signature_text_and_example():
     assert "```pycon\n>>> " in page
 
 
+def test_a_parameter_of_a_class_is_no_link_to_a_function_of_its_name():
+    page = GENERATED["reference/nn.md"]
+    text = page[page.index("## nn.MLP {") : page.index("## nn.MaxPool1d {")]
+    assert "those of [`Linear`](nn.md#linear-class); `dropout` is a probability" in text
+
+
 def test_signatures_show_no_quotes_and_no_addresses():
     def f(x: "int", *, g=np.sin, h=nn.relu) -> "dict[str, int]": ...
 

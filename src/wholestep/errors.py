@@ -124,7 +124,8 @@ def _same_drive(filename: str) -> bool:
 class WholestepError(Exception):
     """The root of every error that this library raises on purpose.
 
-    The message reads *operation: what is wrong: the types*, then the user's line, then a way out.
+    The `message` reads *operation: what is wrong: the types*. Below it stand the user's line, `where`, by default that
+    which is running, and `hint`, a way out.
     """
 
     def __init__(self, message: str, *, where: Where = None, hint: str | None = None) -> None:

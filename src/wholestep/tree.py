@@ -16,6 +16,9 @@ from wholestep.exits import UNBROKEN
 from wholestep.spelling import Path as Path, access as access, access_to, below_root, matches as matches
 
 T = TypeVar("T")
+Tree: TypeAlias = Any
+"""A tree of arrays whose structure no type says: nested containers and modules. Type checkers take it for anything."""
+
 TreeDef: TypeAlias = optree.PyTreeSpec
 
 # Our own registrations stay out of the user's other libraries; what those registered globally is still seen.
@@ -45,8 +48,8 @@ def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[li
             raise _too_deep() from None
 
 
-def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
-    """The tree of a structure and its leaves.
+def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Tree:
+    """The tree of a structure, `treedef`, and its leaves.
 
     Shapes: leaves are anything, in the order of `tree.leaves`.
     Raises: ValueError where there are too few or too many.
@@ -62,8 +65,8 @@ def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
         return treedef.unflatten(leaves)
 
 
-def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
-    """The tree of what a function gives for each leaf of a tree, with the leaves of others of the same outline.
+def map(f: Callable[..., Any], tree: Tree, *rest: Tree, is_leaf: Callable[[Any], bool] | None = None) -> Tree:
+    """The tree of what f gives for each leaf of a tree, with the leaves of `rest`, which have the same outline.
 
     Where `is_leaf(node)` holds, a whole node is a leaf; what lies in the other trees at a leaf is given as it is.
 
@@ -79,8 +82,10 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Callable[[Any], b
     return unflatten(treedef, [f(*leaves) for leaves in zip(found, *others, strict=True)])
 
 
-def map_with_path(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
+def map_with_path(f: Callable[..., Any], tree: Tree, *rest: Tree, is_leaf: Callable[[Any], bool] | None = None) -> Tree:
     """`map` for a function that is given the path of each leaf before the leaf.
+
+    Arguments are those of `tree.map`.
 
     Shapes: as `tree.map`; a path is a string, the access that a user would write: `layers[0].weight`.
     Raises: as `tree.map`.
@@ -187,7 +192,7 @@ def reduce(
     return made
 
 
-def transpose(outer: TreeDef, inner: TreeDef | None, tree: Any) -> Any:
+def transpose(outer: TreeDef, inner: TreeDef | None, tree: Tree) -> Tree:
     """A tree of trees turned inside out: of structure `outer` with `inner` at each leaf, it gets the reverse.
 
     Where `inner` is None, it is that of the first tree inside. What lies deeper than both moves as a leaf does.
@@ -280,7 +285,7 @@ def _paths(treedef: TreeDef, root: str = "") -> list[str]:
 
 
 def prefix(tree_prefix: Any, tree: Any, root: str = "") -> list[Any]:
-    """The value that a smaller tree of the same outline has for each leaf of a tree; None is a value too.
+    """The value that `tree_prefix`, smaller and of the same outline, has for each leaf of a tree; None is a value too.
 
     Shapes: leaves and values are anything; `root` is the name of the tree in messages.
     Raises: ValueError naming the path at which the outlines part.
@@ -300,7 +305,7 @@ def register(
     flatten_fn: Callable[[Any], tuple[Any, ...]],
     unflatten_fn: Callable[[Any, Any], Any],
 ) -> None:
-    """Make a class a node: `flatten_fn(node)` gives (children, extra), `unflatten_fn(extra, children)` the node.
+    """Make `cls` a node: `flatten_fn(node)` gives (children, extra), `unflatten_fn(extra, children)` the node.
 
     A third item in the tuple names the children; names that are identifiers are spelled as attributes in paths.
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.special
 from tests.export.test_python_files import imported
 from tests.export.test_steps_in_place import check_trains, exported
 
@@ -44,6 +46,55 @@ def attention(p: Any, x: Any, seen: Any = SEEN) -> Any:
     return mixed.transpose(0, 2, 1, 3).reshape(2, 6, 12)
 
 
+def erf(x: Any) -> Any:
+    return scipy.special.erf(x)
+
+
+def attended(p: Any, x: Any, heads: tuple[int, int] = (3, 3), dims: int = 4, **options: Any) -> Any:
+    """Attention as `nn` writes it, of the heads of queries and fewer of keys and values."""
+    h = x @ p["w"]
+    q, k, v = [h[..., i * 12 : i * 12 + 4 * n].reshape(2, 6, n, 4) for i, n in enumerate((heads[0], *[heads[1]] * 2))]
+    q, k, v = [y.transpose(0, 2, 1, 3) for y in (q, k, v)]
+    if dims == 3:
+        q, k, v = q[0], k[0], v[0]
+    elif dims == 5:
+        q, k, v = [np.stack([y, np.sin(y)]) for y in (q, k, v)]
+    return nn.scaled_dot_product_attention(q, k, v, **options)
+
+
+def crossed(p: Any, x: Any, **options: Any) -> Any:
+    """Attention of six queries to four keys."""
+    q, k, v = (x @ p["w"]).reshape(2, 6, 3, 3, 4).transpose(2, 0, 3, 1, 4)
+    return nn.scaled_dot_product_attention(q, k[:, :, :4], v[:, :, :4], **options)
+
+
+def rotated(p: Any, x: Any) -> Any:
+    """Causal attention with rotary positions."""
+    q, k, v = (x @ p["w"]).reshape(2, 6, 3, 3, 4).transpose(2, 0, 3, 1, 4)
+    angles = np.arange(6.0)[:, None] * np.array([1.0, 0.1])
+    cos, sin = np.cos(angles).astype(x.dtype), np.sin(angles).astype(x.dtype)
+
+    def turned(y: Any) -> Any:
+        a, b = y[..., :2], y[..., 2:]
+        return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
+
+    return nn.scaled_dot_product_attention(turned(q), turned(k), v, causal=True)
+
+
+def grouped(p: Any, x: Any) -> Any:
+    """Attention of three heads of queries to one of keys, whose group is an axis."""
+    h = x @ p["w"]
+    q, k, v = h[..., :24].reshape(2, 6, 2, 3, 4), h[..., 24:28].reshape(2, 6, 1, 4), h[..., 32:].reshape(2, 6, 1, 4)
+    k, v = np.concatenate([k, np.sin(k)], 2), np.concatenate([v, np.sin(v)], 2)
+    scores = np.einsum("btngd,bsnd->bngts", q, k) / 2
+    return np.einsum("bngts,bsnd->btngd", nn.softmax(scores), v)
+
+
+def images(p: Any, x: Any) -> Any:
+    """Two images of 12 channels, as a convolution gives them."""
+    return nn.conv2d(x.transpose(0, 2, 1).reshape(2, 12, 2, 3), p["u"][:, :, None, None])
+
+
 def twice_normed(p: Any, x: Any) -> Any:
     """Two norms of one array that is used besides, so that their gradients are added up among others."""
     h = np.tanh(x @ p["u"])
@@ -56,9 +107,24 @@ def block(p: Any, x: Any) -> Any:
     return h + gelu(normed(h, p, "2") @ p["u"])
 
 
-LAYER_NORM = {"layer_norm": 1, "layer_norm_gradients": 1}
-GELU = {"gelu_tanh": 1, "gelu_tanh_gradients": 1}
-CAUSAL = {"causal_attention": 1, "causal_attention_gradients": 1}
+MASKS = {
+    "all": RNG.random((2, 3, 6, 6)) < 0.6,
+    "keys": np.array([[True, True, False, True, False, False], [True] * 6])[:, None, None, :],
+    "queries": np.array([True, True, False, True, True, True])[:, None],
+    "heads": RNG.random((3, 6, 6)) < 0.6,
+}
+
+
+def one(label: str, **others: int) -> dict[str, int]:
+    """A function and its derivative, and other operations."""
+    return {label: 1, f"{label}_gradients": 1} | others
+
+
+TANH = one("tanh")
+LAYER_NORM = one("layer_norm")
+GELU = one("gelu_tanh")
+CAUSAL = one("causal_attention")
+MASKED = one("masked_attention")
 FOUND: dict[str, tuple[Any, dict[str, int]]] = {
     "layer norm": (lambda p, x: normed(x @ p["u"], p), LAYER_NORM),
     "a layer norm of eight, whose mean is a product": (
@@ -67,7 +133,7 @@ FOUND: dict[str, tuple[Any, dict[str, int]]] = {
     ),
     "the layer norm of nn": (lambda p, x: nn.layer_norm(x @ p["u"], p["gain"], p["bias"]), LAYER_NORM),
     "a norm and a residual": (lambda p, x: np.sin(x @ p["u"]) * normed(x @ p["u"], p), LAYER_NORM),
-    "two norms": (twice_normed, {name: 2 for name in LAYER_NORM}),
+    "two norms": (twice_normed, {name: 2 for name in LAYER_NORM} | TANH),
     "gelu": (lambda p, x: gelu(x @ p["u"]), GELU),
     "gelu, factors outside": (
         lambda p, x: (h := x @ p["u"]) * (0.5 * (1 + np.tanh((2 / np.pi) ** 0.5 * (h + 0.044715 * (h * h * h))))),
@@ -78,12 +144,66 @@ FOUND: dict[str, tuple[Any, dict[str, int]]] = {
     "attention": (lambda p, x: attention(p, x, None), {"attention": 1, "attention_gradients": 1}),
     "a block": (block, {name: 2 for name in LAYER_NORM} | GELU | CAUSAL),
     "norm along another axis": (lambda p, x: normed((x @ p["u"]).swapaxes(0, 1), p).swapaxes(0, 1), LAYER_NORM),
-    "another mask": (lambda p, x: attention(p, x, SEEN | np.eye(6, k=1, dtype=bool)), {}),
-    "another factor": (lambda p, x: gelu(x @ p["u"], 0.04), {}),
-    "no gradient of the gain": (lambda p, x: normed(x @ p["u"], PARAMS), {}),
+    "a norm without a bias": (lambda p, x: nn.layer_norm(x @ p["u"], p["gain"]), LAYER_NORM),
+    "a norm without a gain": (lambda p, x: nn.layer_norm(x @ p["u"]), LAYER_NORM),
+    "a gain that is not trained": (lambda p, x: normed(x @ p["u"], PARAMS), LAYER_NORM),
+    "a norm of a batch": (lambda p, x: nn.batch_norm(x[0] @ p["u"], p["gain"], p["bias"]), one("batch_norm")),
+    "a norm of a batch as it is written": (
+        lambda p, x: (c := (h := x[0] @ p["u"]) - h.mean(0)) / np.sqrt((c * c).mean(0) + 0.1) * p["gain"] + p["bias"],
+        one("batch_norm"),
+    ),
+    "a norm of images": (lambda p, x: nn.batch_norm(images(p, x), p["gain"], p["bias"]), one("batch_norm")),
+    "a norm of images without gain": (lambda p, x: nn.batch_norm(images(p, x), eps=1e-3), one("batch_norm")),
+    "gelu by erf": (lambda p, x: nn.gelu(x @ p["u"]), one("gelu")),
+    "gelu by erf, as it is written": (
+        lambda p, x: (h := x @ p["u"]) + 0.5 * h * (1 + erf(h / 2**0.5)),
+        one("gelu"),
+    ),
+    "gelu by erf, factors outside": (lambda p, x: 0.5 * ((h := x @ p["u"]) * (1 + erf(h * 0.5**0.5))), one("gelu")),
+    "gelu of nn by tanh": (lambda p, x: nn.gelu(x @ p["u"], "tanh"), GELU),
+    "silu": (lambda p, x: nn.silu(x @ p["u"]), one("silu")),
+    "silu as it is written": (lambda p, x: (h := x @ p["u"]) * scipy.special.expit(h), one("silu")),
+    "silu by exp": (lambda p, x: (h := x @ p["u"]) / (1 + np.exp(-h)), one("silu")),
+    "a gate": (lambda p, x: nn.sigmoid(x @ p["u"]) * np.tanh(x @ p["w"][:, :12]), one("sigmoid") | TANH),
+    "attention of nn": (lambda p, x: attended(p, x), one("attention")),
+    "causal attention of nn": (lambda p, x: attended(p, x, causal=True), CAUSAL),
+    **{
+        f"{name} under a mask": (lambda p, x, m=m: attended(p, x + 0 * m.sum(), mask=m), MASKED)
+        for name, m in MASKS.items()
+    },
+    "causal attention with a mask": (
+        lambda p, x: attended(p, x, mask=MASKS["keys"], causal=True),
+        one("masked_causal_attention"),
+    ),
+    "a mask of numbers": (lambda p, x: attended(p, x, mask=np.log(MASKS["all"] + 0.1).astype(x.dtype)), MASKED),
+    "a mask of the batch": (lambda p, x: attended(p, x, mask=(x[:, None, None, :, 0] > 0) | SEEN), MASKED),
+    "a mask of the batch that hides all": (lambda p, x: attended(p, x, mask=x[:, None, :, :6] > 0.5), MASKED),
+    "numbers of the batch": (lambda p, x: attended(p, x, mask=np.log(np.abs(x[:, None, :, :6]))), MASKED),
+    "numbers that are trained": (lambda p, x: attended(p, x, mask=p["u"][:6, :6]), {}),
+    "few heads of keys": (lambda p, x: attended(p, x, heads=(3, 1)), one("attention")),
+    "few heads of keys, causal": (lambda p, x: attended(p, x, heads=(3, 1), causal=True), CAUSAL),
+    "few heads of keys, masked": (lambda p, x: attended(p, x, heads=(3, 1), mask=MASKS["heads"]), MASKED),
+    "attention of a sequence": (lambda p, x: attended(p, x, dims=3, causal=True), CAUSAL),
+    "attention of batches of batches": (lambda p, x: attended(p, x, dims=5, mask=MASKS["all"]), MASKED),
+    "attention with rotary positions": (rotated, CAUSAL),
+    "attention of groups": (grouped, one("attention")),
+    "few keys": (lambda p, x: crossed(p, x), one("attention")),
+    "few keys, causal": (lambda p, x: crossed(p, x, causal=True), CAUSAL),
+    "few keys, masked": (lambda p, x: crossed(p, x, mask=MASKS["all"][..., :4]), MASKED),
+    "another mask": (lambda p, x: attention(p, x, SEEN | np.eye(6, k=1, dtype=bool)), MASKED),
+    "a mask of the batch without a guard": (lambda p, x: attention(p, x, (x[:, None, :, :6] > 0) | SEEN), {}),
+    "another factor": (lambda p, x: gelu(x @ p["u"], 0.04), TANH),
     "another norm": (lambda p, x: (h := x @ p["u"]) / np.sqrt((h * h).mean(-1, keepdims=True) + 1) * p["gain"], {}),
     "half precision": (lambda p, x: gelu((x @ p["u"]).astype(np.float16)).astype(x.dtype), {}),
 }
+
+
+WORDS = {"layer_norm": "native_layer_norm", "batch_norm": "native_batch_norm", "gelu": "gelu", "gelu_tanh": "gelu"}
+WORDS |= {"silu": "silu", "sigmoid": "sigmoid", "tanh": "tanh"}
+WORDS |= {f"{label}_gradients": f"{word}_backward" for label, word in WORDS.items()} | {"sigmoid": "expit"}
+for kind in ("", "causal_", "masked_", "masked_causal_"):
+    WORDS |= {f"{kind}attention": "mixed_values", f"{kind}attention_gradients": "attention_gradients"}
+"""What PyTorch's files call the functions."""
 
 
 def loss_of(f: Any) -> Any:
@@ -110,25 +230,50 @@ def test_steps_call_the_functions_of_pytorch(name: str, dtype: str, tmp_path: Pa
     params = {key: x.astype(dtype) for key, x in PARAMS.items()}
     options: Any = {"allow_unused": True}
     step, module, text = exported(loss_of(f), params, ws.optim.adam(1e-3), X.astype(dtype), tmp_path, **options)
-    words = {"layer_norm": "native_layer_norm", "gelu_tanh": "gelu", "attention": "mixed_values"}
-    words |= {"causal_attention": "mixed_values"}
-    words |= {f"{label}_gradients": f"{word}_backward" for label, word in words.items()}
-    words |= {"attention_gradients": "attention_gradients", "causal_attention_gradients": "attention_gradients"}
     for label, count in wanted.items():
-        assert len(re.findall(rf"\b{words[label]}\(", text)) == count
+        assert len(re.findall(rf"\b{WORDS[label]}\(", text)) == count
     check_trains(step, module, [X.astype(dtype)] * 4, tmp_path)
 
 
+COMPILED = """two norms|a norm without a gain|a norm of images|gelu by erf|gelu|silu|a gate|attention of nn
+causal attention with a mask|a mask of the batch that hides all|few heads of keys, causal
+attention with rotary positions""".replace("\n", "|").split("|")
+"""Those that one compiled step makes together, since a compilation takes long."""
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+def test_a_compiled_step_calls_them_too(tmp_path: Path, monkeypatch: Any) -> None:
+    torch: Any = pytest.importorskip("torch", reason="PyTorch is an outside oracle; not installed")
+
+    def loss(p: Any, x: Any) -> Any:
+        return sum(loss_of(FOUND[name][0])(p, x) for name in COMPILED)
+
+    step, module, text = exported(loss, PARAMS, ws.optim.adam(1e-3), X, tmp_path)
+    assert "TENSOR_MAKERS[1]" in text, "two arrays are held, which once were one constant for torch.compile"
+    monkeypatch.setitem(sys.modules, module.__name__, module)  # as an import leaves it
+    module.step = torch.compile(module.step, fullgraph=True, dynamic=False, backend="aot_eager")
+    check_trains(step, module, [X] * 20, tmp_path)
+
+
+@pytest.mark.parametrize("mask", [None, *MASKS])
 @pytest.mark.parametrize("causal", [False, True])
-def test_attention_by_formula_is_that_of_the_library(causal: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("heads", [1, 3])
+def test_attention_by_formula_is_that_of_the_library(
+    heads: int, causal: bool, mask: str | None, tmp_path: Path
+) -> None:
     torch: Any = pytest.importorskip("torch", reason="PyTorch is an outside oracle; not installed")
     step = ws.compile(loss_of(attention), PARAMS, optimizer=ws.optim.adam(1e-3), batch=X, allow_unused=True)
     module = imported(step.export(tmp_path / "step.py", to="torch")[0])
     q, k, v, g = torch.tensor(RNG.normal(size=(4, 2, 3, 6, 4)))
-    out, lse = module.mixed_values(q, k, v, 0.3, causal)
-    for x, y in zip(module.mixed_by_formula(q, k, v, 0.3, causal), (out, lse), strict=True):
+    k, v = k[:, :heads], v[:, :heads]
+    shown = (
+        None if mask is None else torch.tensor(MASKS[mask].reshape((1,) * (4 - MASKS[mask].ndim) + MASKS[mask].shape))
+    )
+    out, lse = module.mixed_values(q, k, v, shown, 0.3, causal)
+    wide = module.for_each_query(k, q), module.for_each_query(v, q)
+    for x, y in zip(module.mixed_by_formula(q, *wide, shown, 0.3, causal), (out, lse), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-12, atol=1e-12)
-    given = (q, k, v, out, lse, g, 0.3, causal)
-    wanted = module.attention_gradients(*given)
-    for x, y in zip(module.attention_gradients_by_formula(*given), wanted, strict=True):
-        np.testing.assert_allclose(x, y, rtol=1e-12, atol=1e-12)
+    wanted = module.attention_gradients(q, k, v, shown, out, lse, g, 0.3, causal)
+    found = module.attention_gradients_by_formula(q, *wide, shown, out, lse, g, 0.3, causal)
+    for x, y in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(x.reshape(2, -1, 3 // y.shape[1], 6, 4).sum(2), y, rtol=1e-12, atol=1e-12)

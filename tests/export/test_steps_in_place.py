@@ -81,10 +81,11 @@ def test_an_update_that_is_not_finite_is_skipped(tmp_path: Path) -> None:
     assert step.skipped == 1
 
 
-def test_the_formula_is_that_of_the_operation(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shape", [(3, 4), (60, 50)])
+def test_the_formula_is_that_of_the_operation(shape: tuple[int, int], tmp_path: Path) -> None:
     params, x = in_dtype("float64")
     _, module, _ = exported(mean_square, params, OPTIMIZERS["adamw"](), x, tmp_path)
-    given = [[torch.tensor(RNG.random((3, 4))) for _ in range(2)] for _ in range(4)]
+    given = [[torch.tensor(RNG.random(shape)) for _ in range(2)] for _ in range(4)]
     numbers = [torch.tensor(v, dtype=torch.float64) for v in (3.0, 0.01, 0.9, 0.99, 1e-8, 0.1)]
     for skipped in (None, torch.tensor(False), torch.tensor(True)):
         groups = [[[y.clone() for y in ys] for ys in given] for _ in range(2)]

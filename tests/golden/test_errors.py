@@ -418,7 +418,12 @@ def channels_last():
 
 @case
 def layer_without_a_key():
-    nn.Linear(3, 4)
+    nn.Linear(3, 4)(np.ones(3, np.float32))
+
+
+@case
+def model_without_a_key():
+    ws.jit(lambda model, x: model(x))(nn.Sequential(nn.relu, nn.Linear(3, 4)), np.ones(3, np.float32))
 
 
 @case

@@ -230,7 +230,7 @@ def torch_forward():
 
 @mistake("key=0")
 def no_key():
-    nn.Linear(3, 4)
+    nn.Linear(3, 4)(np.ones(3, np.float32))
 
 
 @mistake("ws.optim.adam")

@@ -1,8 +1,11 @@
 """Services of others get what a run says: through their packages where they are, else through fakes of their calls."""
 
+import importlib
 import io
 import math
+import struct
 import sys
+from contextlib import nullcontext
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
@@ -63,6 +66,56 @@ def test_a_run_that_fails_is_said_to_have_failed(package, make, monkeypatch):
         fake.init.return_value.finish.assert_called_once_with(exit_code=1)
     else:
         fake.end_run.assert_called_once_with("FAILED")
+
+
+def records(folder, protocol):
+    """The records of the one run that W&B has kept in a folder: headers of seven bytes, and what they head."""
+    (path,) = folder.glob("wandb/offline-run-*/*.wandb")
+    raw, at, found, held = path.read_bytes(), 7, [], b""
+    while at < len(raw):
+        _, length, kind = struct.unpack_from("<IHB", raw, at)
+        held, at = held + raw[at + 7 : at + 7 + length], at + 7 + length
+        if kind in (1, 4):  # whole, or the last part
+            found.append(protocol.Record.FromString(held))
+            held = b""
+    return found
+
+
+@pytest.mark.filterwarnings("ignore")  # those of others' packages
+@pytest.mark.parametrize("fails", [False, True])
+def test_wandb_itself_keeps_a_run_offline(fails, tmp_path, monkeypatch):
+    wandb = pytest.importorskip("wandb", reason="wandb is optional; not installed")
+    protocol = importlib.import_module("wandb.proto.wandb_internal_pb2")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    logger = WandbLogger(project="p", mode="offline", dir=tmp_path, config={"mine": 1})
+    with pytest.raises(ValueError, match="mine") if fails else nullcontext():
+        history = run(logger=logger, callbacks=[Failing()] if fails else [])
+    wandb.teardown()
+    found = records(tmp_path, protocol)
+    kept = [{(i.key or i.nested_key[0]): i.value_json for i in r.history.item} for r in found if r.HasField("history")]
+    settings = [{i.key: i.value_json for i in r.run.config.update} for r in found if r.HasField("run")]
+    assert [r.exit.exit_code for r in found if r.HasField("exit")] == [int(fails)]
+    assert settings[0]["mine"] == "1" and "hyper" in settings[0]
+    if not fails:
+        assert [int(row["_step"]) for row in kept] == [3, 6]
+        assert [float(row["epoch_loss"]) for row in kept] == history["loss"].tolist()
+
+
+@pytest.mark.filterwarnings("ignore")  # those of others' packages
+@pytest.mark.parametrize("fails", [False, True])
+def test_mlflow_itself_keeps_a_run_in_a_file(fails, tmp_path, monkeypatch):
+    mlflow = pytest.importorskip("mlflow", reason="mlflow is optional; not installed")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'runs.db'}")
+    with pytest.raises(ValueError, match="mine") if fails else nullcontext():
+        history = run(logger=MLflowLogger(run_name="r"), callbacks=[Failing()] if fails else [])
+    client = mlflow.MlflowClient()
+    (kept,) = client.search_runs([client.get_experiment_by_name("Default").experiment_id])
+    assert (kept.info.run_name, kept.info.status) == ("r", "FAILED" if fails else "FINISHED")
+    assert kept.data.params["hyper"] == "{'lr': 0.001}"
+    if not fails:
+        told = client.get_metric_history(kept.info.run_id, "epoch_loss")
+        assert [(row.step, row.value) for row in told] == list(zip([3, 6], history["loss"].tolist(), strict=True))
 
 
 class Pruned(Exception):

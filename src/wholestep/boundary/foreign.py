@@ -278,7 +278,7 @@ KEYWORDS: dict[str, tuple[str, ...]] = {
 """For each parameter of another library, what it may be called here; the first that a function has is meant."""
 
 GIVEN: dict[str, str] = {
-    "key": "it draws random numbers: key=0, and another number for each layer",
+    "key": "it draws random numbers: key=0, and another number for each draw",
     "batch": "batch= is an example of what the step will be called with, such as the first batch of the data",
     "params": "params is the model, or a tree of arrays, that is trained",
     "loss": "the loss is a function: def loss(model, batch): return ...",

@@ -8,13 +8,23 @@ In a guarded step each of them is select(skipped, old, new); with a weight decay
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import product
 from typing import NamedTuple
 
+import numpy as np
+
+from wholestep.export.fused.formulas import formula_bindings, is_plain, nodes_between
 from wholestep.export.own_memory import lying_in
+from wholestep.ir.build import build
 from wholestep.ir.graph import Graph, Node, Value
-from wholestep.passes.rewrite import defining_node
-from wholestep.primitives.family import number_of
+from wholestep.ir.types import Type, array_type
+from wholestep.passes.pipeline import run_passes
+from wholestep.primitives.creation import cast
+from wholestep.primitives.functions import pow, sqrt
+from wholestep.primitives.logic import select
+from wholestep.primitives.movement import broadcast
 
 
 class Numbers(NamedTuple):
@@ -82,123 +92,46 @@ def adam_updates_in(graph: Graph, resident: Sequence[tuple[int, int]]) -> list[A
     return [AdamUpdate(tuple(leaves), numbers) for (numbers, _), leaves in found.items()]
 
 
+@cache
+def adam_formula(x: Type, decays: bool, guarded: bool) -> Graph:
+    """(p, g, m, v, t, lr, b1, b2, eps, decay, skipped) -> p, m and v after an update, as `optim` writes it."""
+    number = array_type((), np.dtype(np.float64))
+    types = [*[x] * 4, *[number] * (5 + decays), *[array_type((), np.dtype(bool))] * guarded]
+
+    def write(p: Value, g: Value, m: Value, v: Value, *numbers: Value) -> list[Value]:
+        t, lr, b1, b2, eps, *rest = numbers
+        size, shrink = lr / (1 - pow(b1, t)), 1 / sqrt(1 - pow(b2, t))
+
+        def wide(number: Value) -> Value:
+            found: Value = broadcast(cast(number, dtype=x.dtype), shape=x.shape, axes=())
+            return found
+
+        m1, v1 = [wide(b) * old + wide(1 - b) * new for b, old, new in ((b1, m, g), (b2, v, g * g))]
+        kept = p * wide(1 - lr * rest[0]) if decays else p
+        p1 = kept - wide(size) * m1 / (sqrt(v1) * wide(shrink) + wide(eps))
+        if not guarded:
+            return [p1, m1, v1]
+        skipped = broadcast(rest[-1], shape=x.shape, axes=())
+        return [select(skipped, old, new) for old, new in ((p, p1), (m, m1), (v, v1))]
+
+    return run_passes(build(lambda *xs: write(*xs), types)[0])
+
+
 def leaf_of(p: Value, p1: Value, new_of: Mapping[Value, Value]) -> tuple[MovedLeaf, Numbers] | None:
     """A parameter that an update moves, and with which numbers; None where p1 is something else."""
-    skipped, moved = kept_and_made(p, p1)
-    step = None if (sub := defining_node(moved, "sub")) is None else step_of(sub.inputs[1])
-    if sub is None or step is None:
-        return None
-    m1, v1, numbers = step
-    first, second = mean_of(m1, numbers.b1), mean_of(v1, numbers.b2)
-    whole, decay = decayed(sub.inputs[0], p, numbers.lr)
-    if first is None or second is None or not whole:
-        return None
-    (m, g), (v, square) = first, second
-    old, new = (p, m, v), tuple([new_of.get(x, x) for x in (p, m, v)])
-    same = all([kept_and_made(x, y) == (skipped, made) for x, y, made in zip(old, new, (moved, m1, v1), strict=True)])
-    product = defining_node(square, "mul")
-    if not same or product is None or product.inputs != (g, g) or not is_plain(g, *old):
-        return None
-    return MovedLeaf(g, old, new), numbers._replace(decay=decay, skipped=skipped)
-
-
-def kept_and_made(old: Value, new: Value) -> tuple[Value | None, Value]:
-    """(the condition under which the old array stays or None, the array that replaces it otherwise)."""
-    choice = defining_node(new, "select")
-    if choice is None or choice.inputs[1] is not old:
-        return None, new
-    return number_behind(choice.inputs[0]), choice.inputs[2]
-
-
-def step_of(x: Value) -> tuple[Value, Value, Numbers] | None:
-    """(m1, v1, numbers) of lr / (1 - b1**t) * m1 / (sqrt(v1) / sqrt(1 - b2**t) + eps); None for another value."""
-    ratio = defining_node(x, "div")
-    total = None if ratio is None else defining_node(ratio.inputs[1], "add")
-    if ratio is None or total is None:
-        return None
-    sized = factors(ratio.inputs[0], is_quotient)
-    for spread, eps in (total.inputs, reversed(total.inputs)):
-        shrunk = factors(spread, is_quotient)
-        if shrunk is None or sized is None or number_behind(eps).ndim:
-            continue
-        (size, m1), (shrink, deviation) = sized, shrunk
-        (lr, left), (one, other) = inputs_of(size), inputs_of(shrink)
-        under, root = defining_node(other, "sqrt"), defining_node(deviation, "sqrt")
-        first, second = powered(left), None if under is None else powered(under.inputs[0])
-        if root is not None and number_of(one) == 1 and first is not None and second is not None:
-            (b1, t), (b2, same) = first, second
-            if t is same:
-                return m1, root.inputs[0], Numbers(t, number_behind(lr), b1, b2, number_behind(eps))
+    for guarded, decays in product((True, False), (False, True)) if is_plain(p) else ():
+        formula = adam_formula(p.type, decays, guarded)
+        known, (_, g, m, v, *numbers) = {formula.inputs[0]: p}, formula.inputs
+        found = formula_bindings(formula.outputs[0], p1, known)
+        for mean, y in zip((m, v), formula.outputs[1:], strict=True):
+            after = None if found is None else new_of.get(found[mean])
+            found = None if found is None or after is None else formula_bindings(y, after, found)
+        if found is not None:
+            own, old = [found[x] for x in numbers], (p, found[m], found[v])
+            t, lr, b1, b2, eps = own[:5]
+            rest = own[5] if decays else None, own[-1] if guarded else None
+            return MovedLeaf(found[g], old, tuple([new_of[x] for x in old])), Numbers(t, lr, b1, b2, eps, *rest)
     return None
-
-
-def is_quotient(x: Value) -> bool:
-    """True for what a division gives."""
-    return defining_node(x, "div") is not None
-
-
-def inputs_of(x: Value) -> tuple[Value, ...]:
-    """The operands of the operation that gives a value; none where a value is given."""
-    return () if x.node is None else x.node.inputs
-
-
-def powered(x: Value) -> tuple[Value, Value] | None:
-    """(b, t) of 1 - b**t."""
-    power = None if (other := complement(x)) is None else defining_node(other, "pow")
-    return None if power is None else (number_behind(power.inputs[0]), power.inputs[1])
-
-
-def complement(x: Value) -> Value | None:
-    """The value that is taken from 1."""
-    node = defining_node(x, "sub")
-    return number_behind(node.inputs[1]) if node is not None and number_of(node.inputs[0]) == 1 else None
-
-
-def mean_of(x: Value, keep: Value) -> tuple[Value, Value] | None:
-    """(mean, y) of keep * mean + (1 - keep) * y."""
-    node = defining_node(x, "add")
-    for a, b in () if node is None else (node.inputs, reversed(node.inputs)):
-        kept, taken = factors(a, lambda s: s is keep), factors(b, lambda s: complement(s) is keep)
-        if kept is not None and taken is not None:
-            return kept[1], taken[1]
-    return None
-
-
-def decayed(x: Value, p: Value, lr: Value) -> tuple[bool, Value | None]:
-    """(whether x is p after a weight decay, the decay; None for none)."""
-    found = factors(x, lambda s: complement(s) is not None)
-    if x is p or found is None or found[1] is not p:
-        return x is p, None
-    rest = complement(found[0])
-    product = None if rest is None else defining_node(rest, "mul")
-    for a, b in () if product is None else (product.inputs, reversed(product.inputs)):
-        if number_behind(a) is lr:
-            return True, number_behind(b)
-    return False, None
-
-
-def factors(x: Value, holds: Callable[[Value], bool]) -> tuple[Value, Value] | None:
-    """(number, array) of a product of an array with a number for which something holds."""
-    node = defining_node(x, "mul")
-    for a, b in () if node is None else (node.inputs, reversed(node.inputs)):
-        number = number_behind(a)
-        if number.ndim == 0 and holds(number):
-            return number, b
-    return None
-
-
-def number_behind(x: Value) -> Value:
-    """The value without axes that is repeated and cast to another."""
-    while (node := defining_node(x, "broadcast", "cast")) is not None and node.inputs[0].ndim == 0:
-        x = node.inputs[0]
-    return x
-
-
-def is_plain(*arrays: Value) -> bool:
-    """True for arrays of one type, float32 or float64, whose shape is known and not empty."""
-    t = arrays[0].type
-    known = all([isinstance(n, int) and n > 0 for n in t.shape])
-    return known and t.dtype.name in ("float32", "float64") and all([v.type == t for v in arrays])
 
 
 def is_alone(graph: Graph, leaf: MovedLeaf, numbers: Numbers) -> bool:
@@ -206,14 +139,3 @@ def is_alone(graph: Graph, leaf: MovedLeaf, numbers: Numbers) -> bool:
     inner = AdamUpdate((leaf,), numbers).inner
     once = len({*leaf.new}) == len(leaf.new) and all([graph.outputs.count(v) == 1 for v in leaf.new])
     return once and not any([v in leaf.new for node in graph.nodes if node not in inner for v in node.inputs])
-
-
-def nodes_between(outputs: Sequence[Value], operands: Sequence[Value]) -> frozenset[Node]:
-    """The operations that make some values out of others."""
-    left, given, found = list(outputs), {*operands}, set[Node]()
-    while left:
-        v = left.pop()
-        if v not in given and v.node is not None and v.node not in found:
-            found.add(v.node)
-            left += v.node.inputs
-    return frozenset(found)

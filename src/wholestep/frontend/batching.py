@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from wholestep.primitives.movement import permute
 from wholestep.transforms.vmap import Batching
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 def moved(v: Value, source: int, target: int) -> Value:
@@ -44,6 +45,26 @@ def moved(v: Value, source: int, target: int) -> Value:
     return out
 
 
+@overload
+def vmap(
+    f: Callable[P, T],
+    in_axes: Any = ...,
+    out_axes: Any = ...,
+    axis_name: str | None = ...,
+    axis_size: int | None = ...,
+    *,
+    rewrite: bool = ...,
+) -> Callable[P, T]: ...
+@overload
+def vmap(
+    f: Callable[..., Any],
+    in_axes: Any = ...,
+    out_axes: Any = ...,
+    axis_name: str | None = ...,
+    axis_size: int | None = ...,
+    *,
+    rewrite: bool = ...,
+) -> Any: ...  # where a type checker cannot tell, as of a lambda where any function is wanted
 def vmap(
     f: Callable[..., T],
     in_axes: Any = 0,
@@ -192,7 +213,7 @@ def place(v: Value, on: bool, target: int | None, n: Any) -> Array:
 
 
 def psum(x: T, axis_name: str) -> T:
-    """The sum of x over the elements of the `vmap` with this axis name; every element gets it.
+    """The sum of x over the elements of the `vmap` with this `axis_name`; every element gets it.
 
     Where no vmap has the name, it is that of a mesh's axis (`ws.compile(..., mesh=)`), and the sum is over its
     processes, added in the order of their ranks.
@@ -215,7 +236,7 @@ def _psum(leaf: Any, axis_name: str) -> Array:
 
 
 def pmean(x: T, axis_name: str) -> T:
-    """The mean of x over the elements of the `vmap` with this axis name, or over the processes of a mesh's axis.
+    """The mean of x over the elements of the `vmap` with this `axis_name`, or over the processes of a mesh's axis.
 
     Shapes: as `psum`, with a floating result.
     Raises: as `psum` does.
@@ -229,7 +250,7 @@ def pmean(x: T, axis_name: str) -> T:
 
 
 def all_gather(x: T, axis_name: str) -> T:
-    """The arrays of all elements of the `vmap` with this axis name, or of all processes of a mesh's axis, in order.
+    """The arrays of all elements of the `vmap` with this `axis_name`, or of all processes of a mesh's axis, in order.
 
     Its gradient is the sum of the gradients that the elements or processes have for the row of each.
 
@@ -258,7 +279,7 @@ def psum_scatter(x: Any, axis_name: str) -> Any:
 
 
 def axis_index(axis_name: str) -> NDArray:
-    """The number of an element along the axis of the `vmap` with this name, or the rank of a process of a mesh's axis.
+    """The number of an element along the `axis_name` of its `vmap`, or the rank of a process of a mesh's axis.
 
     Shapes: a scalar of int64.
     Raises: UnsupportedError where neither a vmap nor a mesh has the name.

@@ -71,10 +71,11 @@ def gradcheck(
 ) -> None:
     """Check the derivatives of f at a point against its values.
 
-    Every element of the Jacobian is checked in float64, in forward ("fwd") and reverse ("rev") mode, against
+    Every element of the Jacobian is checked in float64, in the `modes` "fwd", forward, and "rev", reverse, against
     fourth-order central differences with step `eps`, or against the complex step where `analytic` says that f is
-    analytic and takes complex arguments. With `order=2` so are the derivatives of both modes' derivatives. The point
-    must be smooth: away from ties and kinks.
+    analytic and takes complex arguments. With `order=2` so are the derivatives of both modes' derivatives. An element
+    may be off by `atol` plus `rtol` times its size or that of the largest element, whichever is larger, and by ten
+    times that in the second order. The point must be smooth: away from ties and kinks.
 
     Shapes: trees of arrays of floating dtypes, converted to float64; f returns a tree of arrays.
     Raises: GradientError that names the worst element, DtypeError where no argument is a floating array, and

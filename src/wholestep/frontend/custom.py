@@ -371,10 +371,10 @@ class DeclaredPullback(CustomRule):
 class composite(Generic[P, R]):
     """A function that stays one named step of the program, so that a backend may know it whole.
 
-    Its meaning and derivative are those of its body; `defvjp(rule)` may declare a pullback
-    `rule(args, out, cotangent) -> cotangents` that says the same with less work, and `ws.testing` compares the two.
-    Where it does, automatic precision leaves the function in float32, unless `narrow` says that the rule is as good in
-    half precisions.
+    The step has the name `name`, or that of f; its meaning and derivative are those of its body; `defvjp(rule)` may
+    declare a pullback `rule(args, out, cotangent) -> cotangents` that says the same with less work, and `ws.testing`
+    compares the two. Where it does, automatic precision leaves the function in float32, unless `narrow` says that the
+    rule is as good in half precisions.
 
     Shapes: those of f; a pullback gives cotangents of the types of the arguments.
     Raises: TreeError, ShapeError or DtypeError for a pullback whose cotangents do not fit, and whatever f raises.

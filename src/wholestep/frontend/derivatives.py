@@ -27,10 +27,11 @@ from wholestep.ir.graph import Graph, Value
 from wholestep.primitives.family import zeros
 from wholestep.transforms.forward import push
 from wholestep.transforms.reverse import backward
+from wholestep.tree import Tree
 
 R = TypeVar("R")
 A = TypeVar("A")
-Pull: TypeAlias = Callable[[Any], tuple[Any, ...]]
+Pull: TypeAlias = Callable[[Any], tuple[Tree, ...]]
 """A function of a cotangent, which gives a tree for each primal."""
 
 
@@ -172,7 +173,8 @@ def jvp(
 ) -> tuple[Any, ...]:
     """The value of f and its derivative along tangents: `out, tangent = ws.jvp(f, primals, tangents)`.
 
-    With `rewrite=False` the user's functions run as they stand (see language.md).
+    With `has_aux` f returns `(out, aux)` and jvp `(out, tangent, aux)`. With `rewrite=False` the user's functions run
+    as they stand (see language.md).
 
     Shapes: `primals` and `tangents` are sequences, one tree of floating or complex arrays for each argument, with equal
     shapes leaf by leaf; the tangent is like the value.
@@ -220,8 +222,8 @@ def linearize(
 def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False, rewrite: bool = True) -> tuple[Any, ...]:
     """The value of f at a point and its derivative there as a linear function: `out, push = ws.linearize(f, x)`.
 
-    `push(*tangents)` may be called many times without running f again. With `rewrite=False` the user's functions run as
-    they stand (see language.md).
+    `push(*tangents)` may be called many times without running f again. With `has_aux` f returns `(out, aux)` and
+    linearize `(out, push, aux)`. With `rewrite=False` the user's functions run as they stand (see language.md).
 
     Shapes: primals and tangents as in `jvp`; `push` gives what is like the value.
     Raises: as `jvp` does.

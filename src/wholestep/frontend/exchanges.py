@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def pmax(x: T, axis_name: str) -> T:
-    """The largest of the elements' x, place by place, for the `vmap` or the mesh's axis with this name.
+    """The largest of the elements' x, place by place, for the `vmap` or the mesh's axis with this `axis_name`.
 
     Elements that tie share the gradient evenly; nan is larger than anything.
 
@@ -32,7 +32,7 @@ def pmax(x: T, axis_name: str) -> T:
 
 
 def pmin(x: T, axis_name: str) -> T:
-    """The smallest of the elements' x, place by place, for the `vmap` or the mesh's axis with this name.
+    """The smallest of the elements' x, place by place, for the `vmap` or the mesh's axis with this `axis_name`.
 
     Elements that tie share the gradient evenly; nan is smaller than anything.
 
@@ -49,7 +49,8 @@ def pmin(x: T, axis_name: str) -> T:
 def ppermute(x: T, axis_name: str, perm: Iterable[tuple[int, int]]) -> T:
     """The x of another element: for each pair (source, target) of `perm` the target gets what the source has.
 
-    An element that is no target gets zeros. The elements are those of the `vmap` or the mesh's axis with this name.
+    An element that is no target gets zeros. The elements are those of the `vmap` or the mesh's axis with this
+    `axis_name`.
 
     Shapes: x a tree of arrays of any shape and dtype; the result has them too.
     Raises: as `psum` does, and ParameterError for what is no pair of numbers of elements, and for a target of two
@@ -74,9 +75,9 @@ def ppermute(x: T, axis_name: str, perm: Iterable[tuple[int, int]]) -> T:
 def all_to_all(x: T, axis_name: str, split_axis: int = 0, concat_axis: int = 0) -> T:
     """A part of each element's x, put together: the element of number k gets part k of all of them, in their order.
 
-    x is split into as many equal parts along `split_axis` as the `vmap` or the mesh's axis with this name has elements,
-    and the parts that arrive are joined along `concat_axis`, as by `jax.lax.all_to_all` with `tiled=True`. Processes
-    send all of x to all others, as for `all_gather`.
+    x is split into as many equal parts along `split_axis` as the `vmap` or the mesh's axis with this `axis_name` has
+    elements, and the parts that arrive are joined along `concat_axis`, as by `jax.lax.all_to_all` with `tiled=True`.
+    Processes send all of x to all others, as for `all_gather`.
 
     Shapes: x a tree of arrays of one axis or more and any dtype; `split_axis` becomes shorter by the number of
     elements, and `concat_axis` that many times longer.

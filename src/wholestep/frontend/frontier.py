@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from wholestep import tree
 from wholestep.boundary.public import boundary
@@ -16,13 +16,17 @@ from wholestep.frontend.tracing import enter, guarded, scope
 from wholestep.ir.graph import Node, Value
 from wholestep.primitives.family import ones, zeros
 from wholestep.transforms.reverse import backward
+from wholestep.tree import Tree
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-def frontier_grad(f: Callable[..., Any], stop: str | Sequence[str]) -> Callable[..., Any]:
+def frontier_grad(f: Callable[P, R], stop: str | Sequence[str]) -> Callable[P, tuple[R, dict[str, Tree]]]:
     """The gradient of a scalar function with respect to intermediate values that it names with `ws.capture`.
 
-    The walk back stops at them, as when a long program is differentiated in stretches: a value that reaches the loss
-    only through another named one has gradient zero. The result is called as f is and returns
+    The walk back stops at the labels in `stop`, as when a long program is differentiated in stretches: a value that
+    reaches the loss only through another named one has gradient zero. The result is called as f is and returns
     `(value, {label: gradient})`; a label given to a tree, or several times, has a list of gradients.
 
     Shapes: f returns a real floating scalar; gradients have the shapes and dtypes of the values.
@@ -38,7 +42,7 @@ def frontier_grad(f: Callable[..., Any], stop: str | Sequence[str]) -> Callable[
 
     @boundary
     @functools.wraps(f)
-    def differentiated(*args: Any, **kwargs: Any) -> Any:
+    def differentiated(*args: P.args, **kwargs: P.kwargs) -> tuple[R, dict[str, Tree]]:
         with scope("grad") as work:
             start = len(work.builder.nodes)
             loss = loss_value(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, TypeAlias, TypeVar, overload
+
+import numpy as np
 
 from wholestep import dtypes, tree
 from wholestep.boundary.public import boundary
@@ -22,11 +24,16 @@ from wholestep.frontend.tracing import (
     plain_data,
     scope,
 )
-from wholestep.ir.graph import Node
+from wholestep.ir.graph import NDArray, Node
 from wholestep.primitives.family import Maybe, conj, ones, zeros
 from wholestep.transforms.reverse import backward
+from wholestep.tree import Tree
 
+T = TypeVar("T")
 R = TypeVar("R")
+A = TypeVar("A")
+P = ParamSpec("P")
+Numbers: TypeAlias = int | Sequence[int]
 
 
 def loss_value(out: Any, what: str, holomorphic: bool, f: Any = None) -> Array:
@@ -66,21 +73,61 @@ def loss_value(out: Any, what: str, holomorphic: bool, f: Any = None) -> Array:
     return loss
 
 
+@overload
 def value_and_grad(
-    f: Callable[..., R],
-    argnums: int | Sequence[int] = 0,
+    f: np.ufunc,
+    argnums: int = ...,
+    *,
+    holomorphic: bool = ...,
+    allow_unused: bool = ...,
+    rewrite: bool = ...,
+) -> Callable[..., tuple[NDArray, NDArray]]: ...
+@overload
+def value_and_grad(  # type: ignore[overload-overlap]  # an argnums of 0 says more than another one
+    f: Callable[Concatenate[T, P], R],
+    argnums: Literal[0] = ...,
+    *,
+    has_aux: bool = ...,
+    holomorphic: bool = ...,
+    allow_unused: bool = ...,
+    rewrite: bool = ...,
+) -> Callable[Concatenate[T, P], tuple[R, T]]: ...
+@overload
+def value_and_grad(
+    f: Callable[P, R],
+    argnums: Numbers,
+    *,
+    has_aux: bool = ...,
+    holomorphic: bool = ...,
+    allow_unused: bool = ...,
+    rewrite: bool = ...,
+) -> Callable[P, tuple[R, Tree]]: ...
+@overload
+def value_and_grad(
+    f: Callable[..., Any],
+    argnums: Numbers = ...,
+    *,
+    has_aux: bool = ...,
+    holomorphic: bool = ...,
+    allow_unused: bool = ...,
+    rewrite: bool = ...,
+) -> Any: ...  # where a type checker cannot tell the others apart, as of a lambda where any function is wanted
+def value_and_grad(
+    f: Callable[..., Any],
+    argnums: Numbers = 0,
     *,
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_unused: bool = True,
     rewrite: bool = True,
-) -> Callable[..., tuple[R, Any]]:
+) -> Callable[..., tuple[Any, Tree]]:
     """The value of a scalar function together with its gradient.
 
     The result is called as f is and returns `(value, gradient)`, or `((value, aux), gradient)` with `has_aux`, where f
     returns `(loss, aux)`. The gradient has the structure, shapes and dtypes of the arguments at `argnums`; for complex
     arguments it is dL/da + i dL/db, or the complex derivative with `holomorphic`. An argument that the loss does not
-    depend on has gradient zero. With `rewrite=False` the user's functions run as they stand (see language.md).
+    depend on has gradient zero, or with `allow_unused=False` is an error. With `rewrite=False` the user's functions run
+    as they stand (see language.md).
 
     Shapes: f returns a real floating scalar (complex if `holomorphic`); arguments are trees of inexact arrays.
     Raises: NonScalarError for a loss that is no scalar, DtypeError for integer arguments or losses, DerivativeError for
@@ -182,15 +229,74 @@ def finish(work: Scope, entered: Entered, gxs: Sequence[Maybe], holomorphic: boo
     return entered.regroup(items)
 
 
+@overload
+def grad(
+    f: np.ufunc,
+    argnums: int = ...,
+    *,
+    holomorphic: bool = ...,
+    allow_unused: bool = ...,
+    rewrite: bool = ...,
+) -> Callable[..., NDArray]: ...
+@overload
+def grad(  # type: ignore[overload-overlap]  # an argnums of 0 says more than another one
+    f: Callable[Concatenate[T, P], Any],
+    argnums: Literal[0] = ...,
+    *,
+    has_aux: Literal[False] = ...,
+    holomorphic: bool = ...,
+    allow_unused: bool = ...,
+    rewrite: bool = ...,
+) -> Callable[Concatenate[T, P], T]: ...
+@overload
+def grad(  # type: ignore[overload-overlap]
+    f: Callable[Concatenate[T, P], tuple[Any, A]],
+    argnums: Literal[0] = ...,
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = ...,
+    allow_unused: bool = ...,
+    rewrite: bool = ...,
+) -> Callable[Concatenate[T, P], tuple[T, A]]: ...
+@overload
+def grad(
+    f: Callable[P, tuple[Any, A]],
+    argnums: Numbers,
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = ...,
+    allow_unused: bool = ...,
+    rewrite: bool = ...,
+) -> Callable[P, tuple[Tree, A]]: ...
+@overload
+def grad(
+    f: Callable[P, Any],
+    argnums: Numbers,
+    *,
+    has_aux: Literal[False] = ...,
+    holomorphic: bool = ...,
+    allow_unused: bool = ...,
+    rewrite: bool = ...,
+) -> Callable[P, Tree]: ...
+@overload
 def grad(
     f: Callable[..., Any],
-    argnums: int | Sequence[int] = 0,
+    argnums: Numbers = ...,
+    *,
+    has_aux: bool = ...,
+    holomorphic: bool = ...,
+    allow_unused: bool = ...,
+    rewrite: bool = ...,
+) -> Any: ...  # where a type checker cannot tell the others apart, as of a lambda where any function is wanted
+def grad(
+    f: Callable[..., Any],
+    argnums: Numbers = 0,
     *,
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_unused: bool = True,
     rewrite: bool = True,
-) -> Callable[..., Any]:
+) -> Callable[..., Tree]:
     """The gradient of a scalar function; the arguments are those of `value_and_grad`.
 
     With `has_aux` the result returns `(gradient, aux)`.
@@ -205,14 +311,25 @@ def grad(
     return differentiated_function(f, argnums, False, has_aux, holomorphic, allow_unused, rewrite)
 
 
+@overload
+def trace_gradients(  # type: ignore[overload-overlap]  # an argnums of 0 says more than another one
+    f: Callable[Concatenate[T, P], R], argnums: Literal[0] = ..., *, rewrite: bool = ...
+) -> Callable[Concatenate[T, P], tuple[R, T, list[Intermediate]]]: ...
+@overload
 def trace_gradients(
-    f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, rewrite: bool = True
-) -> Callable[..., Any]:
+    f: Callable[P, R], argnums: Numbers, *, rewrite: bool = ...
+) -> Callable[P, tuple[R, Tree, list[Intermediate]]]: ...
+@overload
+def trace_gradients(f: Callable[..., Any], argnums: Numbers = ..., *, rewrite: bool = ...) -> Any: ...
+def trace_gradients(
+    f: Callable[..., Any], argnums: Numbers = 0, *, rewrite: bool = True
+) -> Callable[..., tuple[Any, Tree, list[Intermediate]]]:
     """The gradient of a scalar function with respect to every intermediate value, the way a tape keeps them.
 
-    The result is called as f is and returns `(value, gradient, records)`: a list of `Intermediate`, in the order of the
-    program, with the operation, the user's line, the value and its gradient (None where the loss does not depend on
-    it). With `rewrite=False` the user's functions run as they stand (see language.md).
+    The result is called as f is, differentiated with respect to the arguments at `argnums`, and returns
+    `(value, gradient, records)`: a list of `Intermediate`, in the order of the program, with the operation, the user's
+    line, the value and its gradient (None where the loss does not depend on it). With `rewrite=False` the user's
+    functions run as they stand (see language.md).
 
     Shapes: f returns a real floating scalar; each gradient has the shape and dtype of its value.
     Raises: as `value_and_grad` does.

@@ -18,9 +18,10 @@ from wholestep.frontend.tracing import as_array
 from wholestep.ir.build import GraphBuilder, building
 from wholestep.ir.graph import Graph
 from wholestep.ir.verify import verify
+from wholestep.tree import Tree
 
 
-def eval_shape(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def eval_shape(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Tree:
     """The shapes and dtypes of f's results, without computing anything.
 
     Arguments are arrays, or `ShapeDtype`s, whose sizes may be symbolic.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -16,12 +16,15 @@ from wholestep.frontend.array import Array
 from wholestep.frontend.batching import vmap
 from wholestep.frontend.derivatives import jvp, linearize, vjp
 from wholestep.frontend.entered import check_differentiated
-from wholestep.frontend.gradients import grad
+from wholestep.frontend.gradients import Numbers, grad
 from wholestep.frontend.source.entrance import as_asked, ordinary
 from wholestep.frontend.tracing import LEAVES, type_of
 from wholestep.ir.graph import NDArray
+from wholestep.tree import Tree
 
 T = TypeVar("T")
+A = TypeVar("A")
+P = ParamSpec("P")
 
 
 def basis(example: Any) -> Any:
@@ -70,12 +73,24 @@ def split_basis_axis(wide: Any, example: Any, axis: int) -> Any:
     return tree.unflatten(structure, out)
 
 
+@overload
 def jacrev(
-    f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False, rewrite: bool = True
-) -> Callable[..., Any]:
+    f: Callable[P, tuple[Any, A]], argnums: Numbers = ..., *, has_aux: Literal[True], rewrite: bool = ...
+) -> Callable[P, tuple[Tree, A]]: ...
+@overload
+def jacrev(
+    f: Callable[P, Any], argnums: Numbers = ..., *, has_aux: Literal[False] = ..., rewrite: bool = ...
+) -> Callable[P, Tree]: ...
+@overload
+def jacrev(f: Callable[..., Any], argnums: Numbers = ..., *, has_aux: bool = ..., rewrite: bool = ...) -> Any: ...
+def jacrev(
+    f: Callable[..., Any], argnums: Numbers = 0, *, has_aux: bool = False, rewrite: bool = True
+) -> Callable[..., Tree]:
     """The Jacobian by reverse mode: one pass for each output element, all in one batch.
 
-    With `rewrite=False` the user's functions run as they stand (see language.md).
+    The result is called as `f` is and returns the Jacobian with respect to the arguments at `argnums`, one or several,
+    or `(jacobian, aux)` with `has_aux`, where f returns `(out, aux)`. With `rewrite=False` the user's functions run as
+    they stand (see language.md).
 
     Shapes: a result of shape s and an argument of shape t give an array of shape s + t; trees give a tree of results
     that holds trees of arguments. All are floating or complex.
@@ -120,12 +135,22 @@ def transpose_blocks(columns: Sequence[Any], outer: Any, inner: Any) -> Any:
     return tree.unflatten(outer, [tree.unflatten(inner, list(row)) for row in rows])
 
 
+@overload
 def jacfwd(
-    f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False, rewrite: bool = True
-) -> Callable[..., Any]:
+    f: Callable[P, tuple[Any, A]], argnums: Numbers = ..., *, has_aux: Literal[True], rewrite: bool = ...
+) -> Callable[P, tuple[Tree, A]]: ...
+@overload
+def jacfwd(
+    f: Callable[P, Any], argnums: Numbers = ..., *, has_aux: Literal[False] = ..., rewrite: bool = ...
+) -> Callable[P, Tree]: ...
+@overload
+def jacfwd(f: Callable[..., Any], argnums: Numbers = ..., *, has_aux: bool = ..., rewrite: bool = ...) -> Any: ...
+def jacfwd(
+    f: Callable[..., Any], argnums: Numbers = 0, *, has_aux: bool = False, rewrite: bool = True
+) -> Callable[..., Tree]:
     """The Jacobian by forward mode: one pass for each argument element, all in one batch.
 
-    With `rewrite=False` the user's functions run as they stand (see language.md).
+    Arguments are those of `jacrev`. With `rewrite=False` the user's functions run as they stand (see language.md).
 
     Shapes: as `jacrev`.
     Raises: as `jacrev` does.
@@ -156,12 +181,22 @@ def scalar_like(x: Any) -> Any:
     return tree.map(lambda a: a[()] if isinstance(a, np.ndarray) and a.ndim == 0 else a, x)
 
 
+@overload
 def jacobian(
-    f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False, rewrite: bool = True
-) -> Callable[..., Any]:
+    f: Callable[P, tuple[Any, A]], argnums: Numbers = ..., *, has_aux: Literal[True], rewrite: bool = ...
+) -> Callable[P, tuple[Tree, A]]: ...
+@overload
+def jacobian(
+    f: Callable[P, Any], argnums: Numbers = ..., *, has_aux: Literal[False] = ..., rewrite: bool = ...
+) -> Callable[P, Tree]: ...
+@overload
+def jacobian(f: Callable[..., Any], argnums: Numbers = ..., *, has_aux: bool = ..., rewrite: bool = ...) -> Any: ...
+def jacobian(
+    f: Callable[..., Any], argnums: Numbers = 0, *, has_aux: bool = False, rewrite: bool = True
+) -> Callable[..., Tree]:
     """The Jacobian, by reverse mode: another name of `jacrev`.
 
-    With `rewrite=False` the user's functions run as they stand (see language.md).
+    Arguments are those of `jacrev`. With `rewrite=False` the user's functions run as they stand (see language.md).
 
     Shapes: as `jacrev`.
     Raises: as `jacrev` does.
@@ -174,12 +209,22 @@ def jacobian(
     return jacrev(f, argnums, has_aux=has_aux, rewrite=rewrite)
 
 
+@overload
 def hessian(
-    f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False, rewrite: bool = True
-) -> Callable[..., Any]:
+    f: Callable[P, tuple[Any, A]], argnums: Numbers = ..., *, has_aux: Literal[True], rewrite: bool = ...
+) -> Callable[P, tuple[Tree, A]]: ...
+@overload
+def hessian(
+    f: Callable[P, Any], argnums: Numbers = ..., *, has_aux: Literal[False] = ..., rewrite: bool = ...
+) -> Callable[P, Tree]: ...
+@overload
+def hessian(f: Callable[..., Any], argnums: Numbers = ..., *, has_aux: bool = ..., rewrite: bool = ...) -> Any: ...
+def hessian(
+    f: Callable[..., Any], argnums: Numbers = 0, *, has_aux: bool = False, rewrite: bool = True
+) -> Callable[..., Tree]:
     """The matrix of second derivatives: forward mode over reverse mode.
 
-    With `rewrite=False` the user's functions run as they stand (see language.md).
+    Arguments are those of `jacrev`. With `rewrite=False` the user's functions run as they stand (see language.md).
 
     Shapes: f returns a real floating scalar; for an argument of shape s, an array of shape s + s and its dtype.
     Raises: as `jacrev` does.
@@ -195,9 +240,9 @@ def hessian(
 @overload
 def hvp(f: Callable[..., Any], primals: tuple[T], tangents: Sequence[Any], *, rewrite: bool = ...) -> T: ...
 @overload
-def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], *, rewrite: bool = ...) -> Any: ...
-def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], *, rewrite: bool = True) -> Any:
-    """The Hessian of a scalar function times a vector, at the cost of two gradients.
+def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], *, rewrite: bool = ...) -> Tree: ...
+def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], *, rewrite: bool = True) -> Tree:
+    """The Hessian of a scalar function f times a vector, at the cost of two gradients.
 
     With `rewrite=False` the user's functions run as they stand (see language.md).
 
@@ -214,9 +259,14 @@ def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], 
     return jvp(grad(f, argnums, rewrite=rewrite), primals, tangents)[1]
 
 
+@overload
+def elementwise_grad(f: np.ufunc, argnums: int = ..., *, rewrite: bool = ...) -> Callable[..., NDArray]: ...
+@overload
+def elementwise_grad(f: Callable[P, Any], argnums: int = ..., *, rewrite: bool = ...) -> Callable[P, NDArray]: ...
 def elementwise_grad(f: Callable[..., Any], argnums: int = 0, *, rewrite: bool = True) -> Callable[..., NDArray]:
     """The derivative of an elementwise function, element by element: the gradient of the sum of its results.
 
+    The result is called as f is; the argument number `argnums` is the one that `f` is differentiated with respect to.
     With `rewrite=False` the user's functions run as they stand (see language.md).
 
     Shapes: the argument and the result floating or complex arrays of one shape, which the derivative has too.

@@ -20,7 +20,7 @@ T = TypeVar("T")
 def stop_gradient(x: T) -> T:
     """The same values with a derivative of zero, for every array of a tree.
 
-    Shapes: an array of any shape and dtype, or a tree of them; the same.
+    Shapes: x an array of any shape and dtype, or a tree of them; the same.
     Raises: nothing of its own.
 
     >>> import wholestep as ws
@@ -31,7 +31,7 @@ def stop_gradient(x: T) -> T:
 
 
 def capture(label: str, x: T) -> T:
-    """x under a name, by which `ws.frontier_grad` and the compiled step can ask for it; the value is unchanged.
+    """x under a `label`, by which `ws.frontier_grad` and the compiled step can ask for it; the value is unchanged.
 
     Shapes: an array of any shape and dtype, or a tree of them; the same.
     Raises: DtypeError for a label that is no text.

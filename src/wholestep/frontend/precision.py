@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal, ParamSpec, TypeVar
 
 from wholestep import dtypes
 from wholestep.boundary.public import boundary
@@ -16,12 +16,12 @@ from wholestep.frontend.tracing import Arguments, scope
 from wholestep.ir.build import inline
 from wholestep.transforms.autocast import FULL, HALVES, autocast as recast
 
+P = ParamSpec("P")
+R = TypeVar("R")
 AUTOCAST = (*HALVES, FULL)
 
 
-def autocast(
-    f: Callable[..., Any], dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16"
-) -> Callable[..., Any]:
+def autocast(f: Callable[P, R], dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16") -> Callable[P, R]:
     """f with its contractions and convolutions in a half precision, and what loses by it in float32.
 
     Only float32 arrays take part: contractions are done on them rounded to `dtype`, with sums in float32; exponentials,
@@ -48,7 +48,7 @@ def autocast(
 
     @boundary
     @functools.wraps(f)
-    def autocasted(*args: Any, **kwargs: Any) -> Any:
+    def autocasted(*args: P.args, **kwargs: P.kwargs) -> R:
         with scope("autocast") as work:
             call = Arguments((args, kwargs))
             traced = body_graph(call, with_said(ordinary(f)), name_of(f))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from wholestep import dtypes, tree
 from wholestep.boundary.public import boundary
@@ -16,10 +16,13 @@ from wholestep.frontend.source.entrance import as_asked, ordinary
 from wholestep.frontend.tracing import Traced, as_array, check_function, parameter_names, scope, trace_flat
 from wholestep.ir.analysis import hollow
 from wholestep.ir.build import build, inline
-from wholestep.ir.graph import Value
+from wholestep.ir.graph import NDArray, Value
 from wholestep.primitives.family import transposed, zeros
 from wholestep.transforms.linearity import FIXED, HINT, LINEAR, standings
 from wholestep.transforms.reverse import backward
+from wholestep.tree import Tree
+
+R = TypeVar("R")
 
 
 class Written:
@@ -63,7 +66,7 @@ def hoisted(f: Callable[..., Any], what: str, *examples: Any) -> tuple[Callable[
     return whole, [Array(v, v.ndim == 0) for v in written.traced.captured]
 
 
-def linear_transpose(f: Callable[..., Any], *primals: Any, rewrite: bool = True) -> Callable[[Any], tuple[Any, ...]]:
+def linear_transpose(f: Callable[..., Any], *primals: Any, rewrite: bool = True) -> Callable[[Any], tuple[Tree, ...]]:
     """The transpose of a linear function, which is not run: `transpose = ws.linear_transpose(f, *primals)`.
 
     `transpose(cotangent)` takes a tree like the result of f and returns a tuple, one tree for each primal: the function
@@ -124,8 +127,8 @@ def check_linear(f: Any, traced: Traced, count: int) -> None:
 
 
 def closure_convert(
-    f: Callable[..., Any], *examples: Any, rewrite: bool = True
-) -> tuple[Callable[..., Any], list[Any]]:
+    f: Callable[..., R], *examples: Any, rewrite: bool = True
+) -> tuple[Callable[..., R], list[NDArray]]:
     """f with the traced arrays that it closes over as arguments of their own: `g, closed = ws.closure_convert(f, x)`.
 
     `g(x, *closed)` is f(x), as the program that f is for arguments of the types of the examples. A function with a rule
@@ -166,4 +169,5 @@ def closure_convert(
             values = [as_array(leaf, "closure_convert").value for leaf in (*leaves, *held)]
             return work.leave(traced.arrays(inline(traced.graph, values)))
 
-    return converted, [Array(v, v.ndim == 0) for v, h in zip(traced.captured, hoisted, strict=True) if h]
+    arrays: list[Any] = [Array(v, v.ndim == 0) for v, h in zip(traced.captured, hoisted, strict=True) if h]
+    return converted, arrays

@@ -49,7 +49,7 @@ def relu6(x: Any) -> NDArray:
 
 
 def hardtanh(x: Any, low: float = -1, high: float = 1) -> NDArray:
-    """x held between two bounds, with derivative 0 at the bounds themselves.
+    """x held between `low` and `high`, with derivative 0 at the bounds themselves.
 
     Shapes: x of any shape, real; the same shape and dtype.
     Raises: ParameterError where the bounds are equal or in the wrong order.

@@ -26,7 +26,8 @@ class AdaptiveLogSoftmax(Module):
     Classes below the first of `cutoffs` are scored by the head, and so is each cluster between one cutoff and the next;
     within its cluster a class is scored behind a projection to `inputs / shrink` numbers, to those over `shrink` again
     for the next cluster, and so on. The loss of a batch is `-np.mean(layer(x, labels))`. `log_probs` gives those of all
-    classes, `predict` the likeliest class. `key` is a seed or a key.
+    classes, `predict` the likeliest class. `key` is a seed or a key; `head_bias` gives the head a bias, and `dtype` is
+    that of the parameters.
 
     Parameters are those of torch.nn.AdaptiveLogSoftmaxWithLoss. Every row goes through every cluster, since how many
     rows have labels of one is not known when the program is made.
@@ -44,13 +45,15 @@ class AdaptiveLogSoftmax(Module):
     ((5,), True)
     """
 
+    _draws = True
+
     def __init__(
         self,
         inputs: int,
         classes: int,
         cutoffs: Sequence[int],
         *,
-        key: Any,
+        key: Any = None,
         shrink: float = 4.0,
         head_bias: bool = False,
         dtype: Any = np.float32,

@@ -35,7 +35,7 @@ def frozen(x: T) -> T:
     there is a read-only view of it, with which everything can be computed. No transform differentiates, maps or updates
     it. Of a module it gives a copy with the same arrays.
 
-    Shapes: an array of any shape and dtype, or a module or container of them; the same.
+    Shapes: x an array of any shape and dtype, or a module or container of them; the same.
     Raises: DtypeError for what is no array.
 
     >>> import numpy as np, wholestep as ws
@@ -65,7 +65,7 @@ def buffer(x: Any) -> Mark:
 
     It belongs in a field of a module. It may be of any dtype, and keeps shape and dtype inside compiled steps.
 
-    Shapes: an array of any shape and dtype; a mark, read from the field as the array.
+    Shapes: x an array of any shape and dtype; a mark, read from the field as the array.
     Raises: DtypeError for what is no array.
 
     >>> import numpy as np, wholestep as ws
@@ -87,7 +87,7 @@ def no_decay(x: Any) -> Mark:
 
     It belongs in a field of a module. A class says the same of its fields with `undecayed = ("bias",)`.
 
-    Shapes: a floating or complex array of any shape; a mark, read from the field as the array.
+    Shapes: x a floating or complex array of any shape; a mark, read from the field as the array.
     Raises: DtypeError for what is no array.
 
     >>> import numpy as np, wholestep as ws

@@ -32,7 +32,7 @@ def scaled_dot_product_attention(
     `mask` broadcasts to [..., heads, time of q, time of k]: True where a query may look at a key, or a number of q's
     dtype to add. With `causal` query i looks at keys up to i. A row that may look at nothing gives 0. k and v may have
     fewer heads, each serving as many queries' heads in a row as there are for it. `scale` is width**-0.5 if not given.
-    Weights are dropped with probability p by `key`. The softmax of half precisions is computed in float32.
+    Weights are dropped with probability `p` by `key`. The softmax of half precisions is computed in float32.
 
     `blocks` says how the scores are made. None makes them in blocks of queries and keys, with a running maximum and sum
     for each row, where queries times keys are 2**20 or more: then no array of all scores is kept, in either pass, and
@@ -85,8 +85,8 @@ def multi_head_attention(
 ) -> NDArray:
     """Attention of several heads side by side in the last axis.
 
-    k and v may have fewer heads of the same width. There are no projections here; `MultiHeadAttention` has them. Masks
-    and `blocks` are those of `scaled_dot_product_attention`.
+    k and v may have fewer heads of the same width. There are no projections here; `MultiHeadAttention` has them.
+    `mask`, `causal`, `p`, `key` and `blocks` are those of `scaled_dot_product_attention`.
 
     Shapes: q floats [..., time, heads * width], k and v [..., other time, kv heads * width]; the shape of q.
     Raises: ShapeError where the heads do not divide an axis, and as `scaled_dot_product_attention` does.

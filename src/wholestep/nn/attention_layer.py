@@ -35,7 +35,8 @@ class MultiHeadAttention(Module):
     of another sequence, keys and values are made of that one, which the call gets second. `causal` lets no place look
     at later ones. `rope` is the base of rotary positions, None for none. `dropout` acts on the weights and needs a
     `key` in training. Self-attention projects by one Linear `qkv`, attention to a context by `query` and `kv`; `out` is
-    the last one. Masks and `blocks` are those of `scaled_dot_product_attention`.
+    the last one. Masks and `blocks` are those of `scaled_dot_product_attention`; `key`, `bias` and `dtype` are for the
+    projections, as in `Linear`.
 
     To decode, make a cache of `length` places and give it with the position of x's first element: the call then returns
     (y, cache), and what comes out token by token is what the whole sequence gives.
@@ -61,12 +62,14 @@ class MultiHeadAttention(Module):
         "out": "out_proj",
     }
 
+    _draws = True
+
     def __init__(
         self,
         width: int,
         heads: int,
         *,
-        key: Any,
+        key: Any = None,
         kv_heads: int | None = None,
         context: int | None = None,
         causal: bool = False,

@@ -19,6 +19,8 @@ from wholestep.random import bernoulli, randint, split, uniform
 def random_flip(x: Any, key: Any, p: float = 0.5, *, axis: int = -1) -> NDArray:
     """Images of which each is turned round along an axis with probability p: left and right exchanged.
 
+    `key` is a seed or a key.
+
     Shapes: x [n, ...] of any dtype; the same.
     Raises: ParameterError for p outside [0, 1] and a missing key, ShapeError for an axis that is not one of an image.
     Source: its definition.
@@ -38,6 +40,8 @@ def random_flip(x: Any, key: Any, p: float = 0.5, *, axis: int = -1) -> NDArray:
 
 def random_crop(x: Any, key: Any, size: Ints, *, padding: Ints = 0) -> NDArray:
     """A part of `size` of each image, at a place of its own, after `padding` zeros were put around the image.
+
+    `key` is a seed or a key.
 
     Shapes: x [n, c, height, width] of any dtype; [n, c, *size].
     Raises: ParameterError for numbers that make no sense and a missing key, ShapeError for images smaller than that.
@@ -73,7 +77,7 @@ def random_resized_crop(
     """A part of each image at a place of its own, made `size` large by interpolation of four elements.
 
     The part is between the `scale` of the image's area, and its width over its height between the `ratio`, uniformly in
-    the logarithm; a side is the whole side of the image at most.
+    the logarithm; a side is the whole side of the image at most. `key` is a seed or a key.
 
     Shapes: x floats [n, c, height, width]; [n, c, *size].
     Raises: ParameterError for numbers that make no sense and a missing key, ShapeError and DtypeError for other images.

@@ -31,7 +31,7 @@ def note(error: Exception, module: Any) -> None:
     """Say where in a module the part is whose call raised first; the outermost module has the last word."""
     first = vars(error).setdefault("raised_in", module)
     try:
-        found = [path for path, part in ModelWalk(module).modules if part is first]
+        found = [path for path, part in ModelWalk(module, waiting=True).modules if part is first]
     except WholestepError:  # what the walk does not like of the module is not what went wrong
         return
     if found and found[0]:

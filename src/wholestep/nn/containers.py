@@ -26,9 +26,10 @@ T = TypeVar("T")
 
 
 class Sequential(Module):
-    """Modules and functions one after another, each called with what the one before returned.
+    """Modules and functions, `layers`, one after another, each called with what the one before returned.
 
-    A key is split among those parts whose call has a keyword-only `key`.
+    `key`, a seed or a key, draws those layers that were made without one, each from its path: the key of the second is
+    `fold_in(fold_in(key, "layers"), 1)`. In a call a key is split among the parts whose call has a keyword-only `key`.
 
     Shapes: those of the first part and of the last one.
     Raises: ParameterError for a part that cannot be called, and whatever the parts raise.
@@ -41,7 +42,7 @@ class Sequential(Module):
 
     torch_names = {"layers[*]": "{}"}  # noqa: RUF012  # that of Module says that it is the class's
 
-    def __init__(self, *layers: Any) -> None:
+    def __init__(self, *layers: Any, key: Any = None) -> None:
         for layer in layers:
             if not callable(layer):
                 raise ParameterError(f"Sequential: {layer!r} cannot be called", hint="give modules and functions")
@@ -76,7 +77,7 @@ def in_turn(layers: Sequence[Any], x: Any, key: Any) -> Any:
 class MLP(Module):
     """Dense layers of the sizes given, with an activation and dropout after each but the last.
 
-    `key` is a seed or a key.
+    `key`, `bias` and `dtype` are those of `Linear`; `dropout` is a probability.
 
     Shapes: x [..., sizes[0]]; [..., sizes[-1]].
     Raises: ParameterError for less than two sizes, and as `Linear` does.
@@ -88,11 +89,13 @@ class MLP(Module):
     (5, 1)
     """
 
+    _draws = True
+
     def __init__(
         self,
         sizes: Sequence[int],
         *,
-        key: Any,
+        key: Any = None,
         activation: Callable[[Any], Any] = relu,
         dropout: float = 0.0,
         bias: bool = True,

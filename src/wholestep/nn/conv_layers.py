@@ -30,13 +30,15 @@ class Convolution(Module):
     transposed: ClassVar[bool] = False
     window_options: ClassVar[tuple[str, ...]] = ("stride", "padding", "dilation", "groups", "padding_mode")
 
+    _draws = True
+
     def __init__(
         self,
         inputs: int,
         outputs: int,
         size: Ints,
         *,
-        key: Any,
+        key: Any = None,
         stride: Ints = 1,
         padding: Padding = 0,
         dilation: Ints = 1,
@@ -76,9 +78,12 @@ class Convolution(Module):
 class Conv2d(Convolution):
     """`conv2d` with a kernel and a bias of its own.
 
-    `key` is a seed or a key. Kernel and bias are drawn uniformly within (in / groups * i * j)**-0.5, as in PyTorch.
+    `inputs` and `outputs` are numbers of channels, `size` is that of the kernel, an integer or one for each axis;
+    `stride`, `padding`, `dilation`, `groups` and `padding_mode` are those of `conv2d`. `key` is a seed or a key,
+    `bias=False` leaves the bias out, and `dtype` is that of both. Kernel and bias are drawn uniformly within (inputs /
+    groups * i * j)**-0.5, as in PyTorch.
 
-    Shapes: x floats [n, in, height, width]; [n, out, ...]. `weight` is [out, in / groups, i, j].
+    Shapes: x floats [n, inputs, height, width]; [n, outputs, ...]. `weight` is [outputs, inputs / groups, i, j].
     Raises: ParameterError for sizes that are not positive integers and for groups that do not divide the channels, and
     as `conv2d` does.
     Source: as `conv2d`.
@@ -109,7 +114,7 @@ class TransposedConvolution(Convolution):
     window_options = Convolution.window_options[:-1]
 
     def __init__(
-        self, inputs: int, outputs: int, size: Ints, *, key: Any, output_padding: Ints = 0, **options: Any
+        self, inputs: int, outputs: int, size: Ints, *, key: Any = None, output_padding: Ints = 0, **options: Any
     ) -> None:
         super().__init__(inputs, outputs, size, key=key, **options)
         self.output_padding = output_padding
@@ -121,10 +126,10 @@ class TransposedConvolution(Convolution):
 class ConvTranspose2d(TransposedConvolution):
     """`conv_transpose2d` with a kernel and a bias of its own.
 
-    Options are those of `Conv2d`, and `output_padding`. Kernel and bias are drawn uniformly within
-    (out / groups * i * j)**-0.5, as in PyTorch.
+    Arguments and `options` are those of `Conv2d` but for `padding_mode`, and `output_padding` is that of
+    `conv_transpose2d`. Kernel and bias are drawn uniformly within (outputs / groups * i * j)**-0.5, as in PyTorch.
 
-    Shapes: x floats [n, in, height, width]; [n, out, ...]. `weight` is [in, out / groups, i, j].
+    Shapes: x floats [n, inputs, height, width]; [n, outputs, ...]. `weight` is [inputs, outputs / groups, i, j].
     Raises: as `Conv2d` does, and what `conv_transpose2d` raises.
     Source: as `conv_transpose2d`.
 

@@ -31,9 +31,9 @@ def ctc_loss(
     """-log of the chance of each target sequence, summed over every way to spread it over time.
 
     `log_probs` are logarithms of probabilities over classes at each time, `targets` labels, whatever stands beyond
-    their lengths; the lengths say how much of each counts. `blank` is the class that stands for no label and parts
-    repeated ones. The mean is of each loss divided by its target's length, as in PyTorch. A target that does not fit
-    into its input has the loss infinity, or 0 with `zero_infinity`, and no gradient.
+    their lengths; `input_lengths` and `target_lengths` say how much of each counts. `blank` is the class that stands
+    for no label and parts repeated ones. The mean is of each loss divided by its target's length, as in PyTorch. A
+    target that does not fit into its input has the loss infinity, or 0 with `zero_infinity`, and no gradient.
 
     Shapes: `log_probs` floats [T, N, C], `targets` integers [N, L], both lengths integers [N]; a scalar, or [N] with
     `reduction="none"`.

@@ -20,7 +20,7 @@ from wholestep.random import uniform
 def dropout(x: Any, p: float, key: Any) -> NDArray:
     """x with each element 0 with probability p, the others divided by 1 - p, so that the mean stays.
 
-    The same key gives the same zeros. p = 0 gives x itself and needs no key; p = 1 gives zeros.
+    `key` is a key or a seed: the same gives the same zeros. p = 0 gives x itself and needs no key; p = 1 gives zeros.
 
     Shapes: x floats of any shape; the same.
     Raises: ParameterError for p outside [0, 1] and for a missing key.
@@ -35,7 +35,9 @@ def dropout(x: Any, p: float, key: Any) -> NDArray:
 
 
 def channel_dropout(x: Any, p: float, key: Any) -> NDArray:
-    """Dropout of whole channels: all of x[i, j] is kept or 0 together.
+    """Dropout of whole channels: all of x[i, j] is kept or 0 together, the latter with probability p.
+
+    `key` is as in `dropout`.
 
     Shapes: x floats [n, channels, ...]; the same.
     Raises: as `dropout` does.
@@ -53,8 +55,8 @@ def channel_dropout(x: Any, p: float, key: Any) -> NDArray:
 def alpha_dropout(x: Any, p: float, key: Any) -> NDArray:
     """Dropout for networks of `selu`: what is left out is set to the limit of selu, and mean and variance are kept.
 
-    With mean 0 and variance 1 of x, each element is replaced by -scale * alpha of `selu` with probability p, and the
-    result is mapped affinely back to mean 0 and variance 1. p = 1 gives zeros.
+    With mean 0 and variance 1 of x, each element is replaced by -scale * alpha of `selu` with probability `p`, and the
+    result is mapped affinely back to mean 0 and variance 1. p = 1 gives zeros. `key` is as in `dropout`.
 
     Shapes: x floats of any shape; the same.
     Raises: as `dropout` does.
@@ -98,7 +100,7 @@ def dropped(name: str, x: Any, p: Any, key: Any, shape: tuple[int, ...]) -> Any:
 
 
 class Dropout(Module):
-    """`dropout` in training, given a key, and nothing in evaluation.
+    """`dropout` with probability `p` in training, given a key, and nothing in evaluation.
 
     Shapes: x floats of any shape; the same.
     Raises: ParameterError for p outside [0, 1], and in training for a missing key, unless p is 0.
@@ -120,7 +122,7 @@ class Dropout(Module):
 
 
 class ChannelDropout(Dropout):
-    """`channel_dropout` in training, given a key, and nothing in evaluation.
+    """`channel_dropout` with probability `p` in training, given a key, and nothing in evaluation.
 
     Shapes: x floats [n, channels, ...]; the same.
     Raises: as `Dropout` does.
@@ -136,7 +138,7 @@ class ChannelDropout(Dropout):
 
 
 class AlphaDropout(Dropout):
-    """`alpha_dropout` in training, given a key, and nothing in evaluation.
+    """`alpha_dropout` with probability `p` in training, given a key, and nothing in evaluation.
 
     Shapes: x floats of any shape; the same.
     Raises: as `Dropout` does.

@@ -52,7 +52,7 @@ class Embedding(Module):
     """`embedding` with a table [count, width] of its own, drawn from the standard normal distribution.
 
     The row `padding_idx` begins at 0 and gets no gradient. `attend` scores every row against x, for a head that is tied
-    to the table.
+    to the table. `key` is a seed or a key, `dtype` that of the table.
 
     Shapes: ids [...] of any integer dtype; [..., width]. `attend` takes [..., width] and gives [..., count].
     Raises: ParameterError for sizes that are not positive integers, IndexError for a padding_idx that is no row, and as
@@ -65,8 +65,10 @@ class Embedding(Module):
     ((1, 3, 4), (1, 10))
     """
 
+    _draws = True
+
     def __init__(
-        self, count: int, width: int, *, key: Any, padding_idx: int | None = None, dtype: Any = np.float32
+        self, count: int, width: int, *, key: Any = None, padding_idx: int | None = None, dtype: Any = np.float32
     ) -> None:
         sized("Embedding", count=count, width=width)
         table = init.normal(key, (count, width), dtype=dtype)
@@ -89,7 +91,8 @@ def embedding_bag(
 ) -> NDArray:
     """The mean, the sum or the largest elements of the rows of a table at the ids of each bag, the last axis of ids.
 
-    Ids where `mask` is False, and those that are `padding_idx`, are not in the bag; a bag without ids gives zeros.
+    `mode` is "mean", "sum" or "max". Ids where `mask` is False, and those that are `padding_idx`, are not in the bag; a
+    bag without ids gives zeros.
 
     Shapes: table floats [count, width], ids [..., n] of any integer dtype, mask booleans of their shape; [..., width].
     Raises: ParameterError for another mode, ShapeError for a mask of another shape, and as `embedding` does.
@@ -134,6 +137,8 @@ def pool_bag(rows: Any, inside: Any, mode: str) -> Any:
 class EmbeddingBag(Embedding):
     """`embedding_bag` with a table [count, width] of its own, drawn from the standard normal distribution.
 
+    `mode` and `padding_idx` are those of `embedding_bag`, `key` and `dtype` those of `Embedding`.
+
     Shapes: ids [..., n] of any integer dtype, mask booleans of their shape; [..., width].
     Raises: ParameterError for another mode, and as `Embedding` and `embedding_bag` do.
     Source: as `embedding_bag`.
@@ -148,7 +153,7 @@ class EmbeddingBag(Embedding):
         count: int,
         width: int,
         *,
-        key: Any,
+        key: Any = None,
         mode: str = "mean",
         padding_idx: int | None = None,
         dtype: Any = np.float32,

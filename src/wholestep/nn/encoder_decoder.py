@@ -19,7 +19,8 @@ from wholestep.nn.transformer import NORMS, TransformerBlock, TransformerDecoder
 class Transformer(Module):
     """An encoder of transformer blocks and a decoder of blocks that attend to it, each with a norm behind it.
 
-    The other options are those of `TransformerBlock`, for all blocks; the decoder's self-attention is causal unless
+    There are `encoder_layers` and `decoder_layers` blocks; all other arguments are those of `TransformerBlock`, for
+    each of them, but that `activation` is relu where none is given; the decoder's self-attention is causal unless
     `causal=False`. `encode` and `decode` are the two halves, for a source that is read once. In training, dropout needs
     a `key`.
 
@@ -42,12 +43,14 @@ class Transformer(Module):
         "decoder_norm": "decoder.norm",
     }
 
+    _draws = True
+
     def __init__(
         self,
         width: int,
         heads: int,
         *,
-        key: Any,
+        key: Any = None,
         encoder_layers: int = 6,
         decoder_layers: int = 6,
         hidden: int | None = None,

@@ -20,8 +20,8 @@ def fractional_max_pool2d(x: Any, size: Ints, output_size: Ints, key: Any = None
     """The largest elements of overlapping windows whose beginnings rise by random steps, for each channel anew.
 
     Windows of `size` begin at floor((i + u) * a) - floor(u * a), where a is (length - size) / (output - 1) and u is
-    drawn evenly from [0, 1) for each sample, channel and axis; the last ends where the image does. `draws` are these
-    numbers in the place of drawn ones.
+    drawn evenly from [0, 1), by `key`, for each sample, channel and axis; the last ends where the image does. `draws`
+    are these numbers in the place of drawn ones.
 
     Shapes: x floats [n, c, height, width], draws floats [n, c, 2]; [n, c, *output_size].
     Raises: ParameterError for a missing key and for sizes that are no positive integers, ShapeError for an x of another
@@ -37,6 +37,8 @@ def fractional_max_pool2d(x: Any, size: Ints, output_size: Ints, key: Any = None
 
 def fractional_max_pool3d(x: Any, size: Ints, output_size: Ints, key: Any = None, *, draws: Any = None) -> NDArray:
     """`fractional_max_pool2d` over three axes.
+
+    Arguments are those of `fractional_max_pool2d`.
 
     Shapes: x floats [n, c, depth, height, width], draws floats [n, c, 3]; [n, c, *output_size].
     Raises: as `fractional_max_pool2d` does.
@@ -99,7 +101,8 @@ class FractionalPool(Module):
 class FractionalMaxPool2d(FractionalPool):
     """`fractional_max_pool2d` as a layer, which draws in evaluation too and needs a key.
 
-    `output_size` is the number of windows; if not given, it is `output_ratio` times the sizes of the image.
+    `size` is that of a window, and `output_size` the number of windows, by default `output_ratio` times the sizes of
+    the image.
 
     Shapes: x floats [n, c, height, width]; [n, c, ...].
     Raises: ParameterError for a ratio outside (0, 1); in the call as `fractional_max_pool2d` does.
@@ -117,7 +120,8 @@ class FractionalMaxPool2d(FractionalPool):
 class FractionalMaxPool3d(FractionalPool):
     """`fractional_max_pool3d` as a layer, which draws in evaluation too and needs a key.
 
-    `output_size` is the number of windows; if not given, it is `output_ratio` times the sizes of the volume.
+    `size` is that of a window, and `output_size` the number of windows, by default `output_ratio` times the sizes of
+    the volume.
 
     Shapes: x floats [n, c, depth, height, width]; [n, c, ...].
     Raises: as `FractionalMaxPool2d` does.

@@ -65,10 +65,10 @@ def generate(
     `model(tokens, cache=cache, position=position)` gives (scores of what comes after each token, cache), and
     `model.init_cache(batch, length, dtype)` makes a cache, as `MultiHeadAttention`, `TransformerBlock` and `Stack` do;
     for a function give `init_cache`. Modules run in evaluation mode. Without a `key` the token of the highest score is
-    taken; with one it is drawn by softmax(scores / temperature), with `top_k` among so many of the highest scores, with
-    `top_p` among the fewest tokens that together have this probability. The token at a place depends on the key and on
-    the place, not on the way it is computed. A row ends with a token of `stop`, and is `pad` from there on: the first
-    of `stop` if not given, else 0.
+    taken; with one it is drawn by `softmax(scores / temperature)`, with `top_k` among so many of the highest scores,
+    with `top_p` among the fewest tokens that together have this probability. The token at a place depends on the key
+    and on the place, not on the way it is computed. A row ends with a token of `stop`, and is `pad` from there on: the
+    first of `stop` if not given, else 0.
 
     Prompts of different lengths are a list of lists, or rows with `lengths`, of which one program serves all. The cache
     has `length` places of `dtype`, by default as many as are needed. Called by itself it compiles the loop and keeps

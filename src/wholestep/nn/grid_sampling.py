@@ -50,8 +50,9 @@ def grid_sample(
 ) -> NDArray:
     """Images read at places (x, y) between -1 and 1, by interpolation of four elements or from the nearest.
 
-    Beyond the edges an image is 0 ("zeros") or its nearest element ("border"). Coordinates are those of `affine_grid`.
-    With "nearest" the grid gets no gradient.
+    `mode` is "bilinear" or "nearest", with which the grid gets no gradient. Beyond the edges an image is 0, or its
+    nearest element where `outside` is "border" instead of "zeros". Coordinates and `align_corners` are those of
+    `affine_grid`.
 
     Shapes: x floats [n, c, height, width], grid floats [n, h, w, 2]; [n, c, h, w] of the dtype of x.
     Raises: ShapeError for arrays that do not fit, DtypeError for what is not real floats, ParameterError for another

@@ -19,16 +19,16 @@ import numpy as np
 from wholestep import dtypes, numpy as wnp, random
 from wholestep.errors import ParameterError, ShapeError
 from wholestep.ir.graph import NDArray
-from wholestep.nn.keys import as_key
+from wholestep.nn.keys import as_key, drawn_as_zeros
 from wholestep.random.keys import shape_of
 
 
 def fans(shape: Sequence[int], layout: str | None = None) -> tuple[int, int]:
     """Fan-in and fan-out of a weight.
 
-    Layout "io" is [in, out], as of Linear, and "oi" is [out, in, *size], as of a convolution, where each element of the
-    window counts; if not given, "io" for two axes and "oi" for more. In a convolution with groups, "in" is what a group
-    reads.
+    `layout` "io" is [in, out], as of Linear, and "oi" is [out, in, *size], as of a convolution, where each element of
+    the window counts; if not given, "io" for two axes and "oi" for more. In a convolution with groups, "in" is what a
+    group reads.
 
     Shapes: a shape of two sizes or more; two integers.
     Raises: ShapeError for less than two axes, ParameterError for another layout.
@@ -96,7 +96,7 @@ def ones(shape: Sequence[int], dtype: Any = dtypes.DRAWN) -> NDArray:
 
 
 def constant(shape: Sequence[int], value: float, dtype: Any = dtypes.DRAWN) -> NDArray:
-    """One number everywhere.
+    """`value` everywhere.
 
     Shapes: an array of `shape` and `dtype`.
     Raises: as `zeros` does.
@@ -109,9 +109,9 @@ def constant(shape: Sequence[int], value: float, dtype: Any = dtypes.DRAWN) -> N
 
 
 def normal(key: Any, shape: Sequence[int], std: float = 1.0, mean: float = 0.0, dtype: Any = dtypes.DRAWN) -> NDArray:
-    """Normal numbers of a mean and a standard deviation.
+    """Normal numbers of the mean `mean` and the standard deviation `std`.
 
-    Shapes: floats of `shape` and `dtype`.
+    Shapes: key a seed or a key; floats of `shape` and `dtype`.
     Raises: as `ws.random.normal` does.
     Source: as `ws.random.normal`.
 
@@ -119,6 +119,8 @@ def normal(key: Any, shape: Sequence[int], std: float = 1.0, mean: float = 0.0, 
     >>> ws.nn.init.normal(0, (2, 3), std=0.02).dtype
     dtype('float32')
     """
+    if drawn_as_zeros.get():
+        return zeros(shape, dtype)
     return random.normal(as_key(key), shape, dtype) * std + mean
 
 
@@ -133,7 +135,9 @@ def truncated_normal(
 ) -> NDArray:
     """Normal numbers, only those between `low` and `high` standard deviations from the mean.
 
-    Shapes: floats of `shape` and `dtype`.
+    `mean` and `std`, the standard deviation, are those before numbers are left out.
+
+    Shapes: key a seed or a key; floats of `shape` and `dtype`.
     Raises: as `ws.random.truncated_normal` does.
     Source: as `ws.random.truncated_normal`.
 
@@ -141,13 +145,15 @@ def truncated_normal(
     >>> bool(np.abs(ws.nn.init.truncated_normal(0, (100,), std=0.5)).max() <= 1.0)
     True
     """
+    if drawn_as_zeros.get():
+        return zeros(shape, dtype)
     return random.truncated_normal(as_key(key), low, high, shape, dtype) * std + mean
 
 
 def uniform(key: Any, shape: Sequence[int], low: float = 0.0, high: float = 1.0, dtype: Any = dtypes.DRAWN) -> NDArray:
     """Uniform numbers from [low, high).
 
-    Shapes: floats of `shape` and `dtype`.
+    Shapes: key a seed or a key; floats of `shape` and `dtype`.
     Raises: as `ws.random.uniform` does.
     Source: as `ws.random.uniform`.
 
@@ -155,15 +161,17 @@ def uniform(key: Any, shape: Sequence[int], low: float = 0.0, high: float = 1.0,
     >>> bool(np.abs(ws.nn.init.uniform(0, (100,), -0.5, 0.5)).max() <= 0.5)
     True
     """
+    if drawn_as_zeros.get():
+        return zeros(shape, dtype)
     return random.uniform(as_key(key), shape, dtype, low, high)
 
 
 def xavier_uniform(
     key: Any, shape: Sequence[int], gain: float = 1.0, *, layout: str | None = None, dtype: Any = dtypes.DRAWN
 ) -> NDArray:
-    """Uniform numbers of variance gain**2 * 2 / (fan-in + fan-out); layouts as in `fans`.
+    """Uniform numbers of variance gain**2 * 2 / (fan-in + fan-out); `layout` as in `fans`.
 
-    Shapes: floats of `shape`, of two sizes or more, and `dtype`.
+    Shapes: key a seed or a key; floats of `shape`, of two sizes or more, and `dtype`.
     Raises: as `fans` does.
     Source: as `fans`.
 
@@ -177,9 +185,9 @@ def xavier_uniform(
 def xavier_normal(
     key: Any, shape: Sequence[int], gain: float = 1.0, *, layout: str | None = None, dtype: Any = dtypes.DRAWN
 ) -> NDArray:
-    """Normal numbers of variance gain**2 * 2 / (fan-in + fan-out); layouts as in `fans`.
+    """Normal numbers of variance gain**2 * 2 / (fan-in + fan-out); `layout` as in `fans`.
 
-    Shapes: floats of `shape`, of two sizes or more, and `dtype`.
+    Shapes: key a seed or a key; floats of `shape`, of two sizes or more, and `dtype`.
     Raises: as `fans` does.
     Source: as `fans`.
 
@@ -200,12 +208,12 @@ def kaiming_uniform(
     layout: str | None = None,
     dtype: Any = dtypes.DRAWN,
 ) -> NDArray:
-    """Uniform numbers of variance gain**2 / fan, the gain that of a nonlinearity.
+    """Uniform numbers of variance gain**2 / fan, the gain that of `nonlinearity` and `a`, as `gain_of` says.
 
-    `mode` is "fan_in" or "fan_out". With a = 5**0.5 the numbers lie within fan_in**-0.5, as those of new layers here
-    and in PyTorch.
+    `mode`, "fan_in" or "fan_out", is which fan; `layout` is as in `fans`. With a = 5**0.5 the numbers lie within
+    fan_in**-0.5, as those of new layers here and in PyTorch.
 
-    Shapes: floats of `shape`, of two sizes or more, and `dtype`.
+    Shapes: key a seed or a key; floats of `shape`, of two sizes or more, and `dtype`.
     Raises: as `fans` does, and ParameterError for a nonlinearity without a gain or another mode.
     Source: He, Zhang, Ren and Sun, "Delving deep into rectifiers", 2015.
 
@@ -228,7 +236,7 @@ def kaiming_normal(
 ) -> NDArray:
     """Normal numbers of variance gain**2 / fan; options are those of `kaiming_uniform`.
 
-    Shapes: floats of `shape`, of two sizes or more, and `dtype`.
+    Shapes: key a seed or a key; floats of `shape`, of two sizes or more, and `dtype`.
     Raises: as `kaiming_uniform` does.
     Source: as `kaiming_uniform`.
 
@@ -240,9 +248,9 @@ def kaiming_normal(
 
 
 def lecun_uniform(key: Any, shape: Sequence[int], *, layout: str | None = None, dtype: Any = dtypes.DRAWN) -> NDArray:
-    """Uniform numbers of variance 1 / fan-in; layouts as in `fans`.
+    """Uniform numbers of variance 1 / fan-in; `layout` as in `fans`.
 
-    Shapes: floats of `shape`, of two sizes or more, and `dtype`.
+    Shapes: key a seed or a key; floats of `shape`, of two sizes or more, and `dtype`.
     Raises: as `fans` does.
     Source: LeCun, Bottou, Orr and Müller, "Efficient backprop", 1998.
 
@@ -254,9 +262,9 @@ def lecun_uniform(key: Any, shape: Sequence[int], *, layout: str | None = None, 
 
 
 def lecun_normal(key: Any, shape: Sequence[int], *, layout: str | None = None, dtype: Any = dtypes.DRAWN) -> NDArray:
-    """Normal numbers of variance 1 / fan-in; layouts as in `fans`.
+    """Normal numbers of variance 1 / fan-in; `layout` as in `fans`.
 
-    Shapes: floats of `shape`, of two sizes or more, and `dtype`.
+    Shapes: key a seed or a key; floats of `shape`, of two sizes or more, and `dtype`.
     Raises: as `fans` does.
     Source: as `lecun_uniform`.
 
@@ -268,9 +276,9 @@ def lecun_normal(key: Any, shape: Sequence[int], *, layout: str | None = None, d
 
 
 def orthogonal(key: Any, shape: Sequence[int], gain: float = 1.0, *, dtype: Any = dtypes.DRAWN) -> NDArray:
-    """A matrix [shape[0], the rest] with orthonormal rows or columns, whichever are fewer.
+    """A matrix [shape[0], the rest] with orthonormal rows or columns, whichever are fewer, times `gain`.
 
-    Shapes: floats of `shape`, of two sizes or more, and `dtype`.
+    Shapes: key a seed or a key; floats of `shape`, of two sizes or more, and `dtype`.
     Raises: ShapeError for less than two axes.
     Source: Saxe, McClelland and Ganguli, "Exact solutions to the nonlinear dynamics of learning in deep linear neural
     networks", 2014.
@@ -283,6 +291,8 @@ def orthogonal(key: Any, shape: Sequence[int], gain: float = 1.0, *, dtype: Any 
     shape = shape_of("orthogonal", shape)
     if len(shape) < 2:
         raise ShapeError(f"orthogonal: shape {shape} has less than two axes")
+    if drawn_as_zeros.get():
+        return zeros(shape, dtype)
     rows, columns = shape[0], math.prod(shape[1:])
     drawn = random.normal(as_key(key), (max(rows, columns), min(rows, columns)), np.float64)
     q, r = wnp.linalg.qr(drawn)
@@ -293,9 +303,10 @@ def orthogonal(key: Any, shape: Sequence[int], gain: float = 1.0, *, dtype: Any 
 def delta_orthogonal(key: Any, shape: Sequence[int], gain: float = 1.0, *, dtype: Any = dtypes.DRAWN) -> NDArray:
     """A weight [out, in, *size] of a convolution: an orthogonal matrix in the middle of the window, and 0 elsewhere.
 
-    As many outputs as inputs or more are asked for: the convolution then keeps the length of what it reads.
+    As many outputs as inputs or more are asked for: the convolution then keeps the length of what it reads. The matrix
+    is multiplied by `gain`.
 
-    Shapes: floats of `shape`, of three to five sizes, and `dtype`.
+    Shapes: key a seed or a key; floats of `shape`, of three to five sizes, and `dtype`.
     Raises: ShapeError for another number of axes, and for fewer outputs than inputs.
     Source: Xiao et al., "Dynamical isometry and a mean field theory of CNNs", 2018.
 
@@ -330,11 +341,12 @@ def variance_scaling(
     layout: str | None = None,
     dtype: Any = dtypes.DRAWN,
 ) -> NDArray:
-    """Numbers of variance scale / fan: "fan_in", "fan_out" or "fan_avg", the mean of both; layouts as in `fans`.
+    """Numbers of variance scale / fan; `layout` as in `fans`.
 
-    The distribution is "truncated_normal", of two standard deviations, "normal" or "uniform".
+    `mode` says which fan: "fan_in", "fan_out" or "fan_avg", the mean of both. `distribution` is "truncated_normal", of
+    two standard deviations, "normal" or "uniform".
 
-    Shapes: floats of `shape`, of two sizes or more, and `dtype`.
+    Shapes: key a seed or a key; floats of `shape`, of two sizes or more, and `dtype`.
     Raises: ParameterError for another mode or distribution and for a scale that is not positive, and as `fans` does.
     Source: `jax.nn.initializers.variance_scaling`; `keras.initializers.VarianceScaling`.
 

@@ -29,10 +29,10 @@ BLOCK = 1 << 17
 class Int8Linear(Module):
     """A `Linear` whose weight is int8[out, in] times a float32 scale for each output, both frozen.
 
-    The scale is the largest absolute weight of the output over 127, and weights are rounded to the nearest multiple of
-    it. A call makes blocks of outputs wide one after the other, forward and backward, so a wide copy of the whole
-    weight is never there. The bias stays what it was. `dense()` is a `Linear` of the rounded weights,
-    of the class of the given one where that is made like a `Linear`.
+    The weights are those of `layer`. The scale is the largest absolute weight of the output over 127, and weights are
+    rounded to the nearest multiple of it. A call makes blocks of outputs wide one after the other, forward and
+    backward, so a wide copy of the whole weight is never there. The bias stays what it was. `dense()` is a `Linear` of
+    the rounded weights, of the class of the given one where that is made like a `Linear`.
 
     Shapes: x [..., in]; [..., out] of the dtype of x, at least float32.
     Raises: ParameterError for a layer that is no `Linear`, and for weights that are infinite or nan; DtypeError for

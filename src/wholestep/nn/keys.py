@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,27 @@ import numpy as np
 from wholestep import random
 from wholestep.errors import ParameterError
 
+drawn_as_zeros: ContextVar[bool] = ContextVar("drawn_as_zeros", default=False)
+"""True in a context whose initial values are zeros, because others are put in their place."""
+
+
+@contextmanager
+def drawing_nothing() -> Iterator[None]:
+    """A scope, of one thread, in which `nn.init` gives zeros and draws no numbers."""
+    before = drawn_as_zeros.set(True)
+    try:
+        yield
+    finally:
+        drawn_as_zeros.reset(before)
+
 
 def as_key(key: Any) -> Any:
-    """A key from a seed or a key."""
+    """A key from a seed or a key; raises ParameterError for None."""
+    if key is None:
+        raise ParameterError(
+            "nn: parameters are drawn, and there is no key",
+            hint="a class that takes no key has to pass one on: super().__init__(..., key=key)",
+        )
     return random.key(int(key)) if isinstance(key, int | np.integer) else key
 
 

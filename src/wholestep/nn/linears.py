@@ -41,11 +41,13 @@ def linear(x: Any, w: Any, b: Any = None) -> NDArray:
 
 
 class Linear(Module):
-    """`linear` with a weight [in, out] and a bias [out] of its own.
+    """`linear` with a weight [inputs, outputs] and a bias [outputs] of its own.
 
-    `key` is a seed or a key; both parameters are drawn uniformly within in**-0.5, as in PyTorch.
+    `key` is a seed or a key, or None for that of the path at which the layer stands in a model (see `initialized`), as
+    for every layer. Both parameters, of `dtype`, are drawn uniformly within inputs**-0.5, as in PyTorch.
+    `bias=False` leaves the bias out.
 
-    Shapes: x [..., in]; [..., out].
+    Shapes: x [..., inputs]; [..., outputs].
     Raises: ParameterError for sizes that are not positive integers, and as `linear` does.
 
     >>> import numpy as np, wholestep as ws
@@ -57,7 +59,11 @@ class Linear(Module):
     undecayed = ("bias",)
     torch_turned = ("weight",)
 
-    def __init__(self, inputs: int, outputs: int, *, key: Any, bias: bool = True, dtype: Any = np.float32) -> None:
+    _draws = True
+
+    def __init__(
+        self, inputs: int, outputs: int, *, key: Any = None, bias: bool = True, dtype: Any = np.float32
+    ) -> None:
         sized("Linear", inputs=inputs, outputs=outputs)
         for_weight, for_bias = keys_from(key, 2)
         self.weight = init.kaiming_uniform(for_weight, (inputs, outputs), a=5**0.5, dtype=dtype)
@@ -94,11 +100,12 @@ def bilinear(x: Any, y: Any, w: Any, b: Any = None) -> NDArray:
 
 
 class Bilinear(Module):
-    """`bilinear` with a weight [out, first, second] and a bias [out] of its own.
+    """`bilinear` with a weight [outputs, first, second] and a bias [outputs] of its own.
 
-    `key` is a seed or a key; both parameters are drawn uniformly within first**-0.5, as in PyTorch.
+    `key` is a seed or a key; both parameters, of `dtype`, are drawn uniformly within first**-0.5, as in PyTorch.
+    `bias=False` leaves the bias out.
 
-    Shapes: x [..., first], y [..., second]; [..., out].
+    Shapes: x [..., first], y [..., second]; [..., outputs].
     Raises: ParameterError for sizes that are not positive integers, and as `bilinear` does.
     Source: as `bilinear`.
 
@@ -110,8 +117,10 @@ class Bilinear(Module):
 
     undecayed = ("bias",)
 
+    _draws = True
+
     def __init__(
-        self, first: int, second: int, outputs: int, *, key: Any, bias: bool = True, dtype: Any = np.float32
+        self, first: int, second: int, outputs: int, *, key: Any = None, bias: bool = True, dtype: Any = np.float32
     ) -> None:
         sized("Bilinear", first=first, second=second, outputs=outputs)
         for_weight, for_bias = keys_from(key, 2)

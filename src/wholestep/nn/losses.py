@@ -118,7 +118,7 @@ def poisson_nll(
 ) -> NDArray:
     """The negative log-likelihood of counts under Poisson distributions: exp(x) - t * x, with x the log of a mean.
 
-    With `log_input=False` x is the mean itself, x - t * log(x + eps). `full` adds Stirling's approximation of log(t!)
+    With `log_input=False` x is the mean itself, `x - t * log(x + eps)`. `full` adds Stirling's approximation of log(t!)
     for counts above 1, which no gradient sees.
 
     Shapes: as `mse`.

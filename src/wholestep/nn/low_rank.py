@@ -38,7 +38,10 @@ class LoRA(Module):
     }
     torch_turned = ("down", "up")
 
-    def __init__(self, layer: Linear | Int8Linear, rank: int, *, key: Any, alpha: float | None = None) -> None:
+    _draws = True
+    _drawn_first = ("layer",)
+
+    def __init__(self, layer: Linear | Int8Linear, rank: int, *, key: Any = None, alpha: float | None = None) -> None:
         if not isinstance(layer, Linear | Int8Linear):
             raise ParameterError(
                 f"LoRA: the layer is a {type(layer).__name__}", hint="give an nn.Linear or an nn.Int8Linear"

@@ -19,6 +19,8 @@ def margin_ranking(
 ) -> NDArray:
     """max(0, margin - t * (first - second)): first ranks higher where the target t is 1, lower where it is -1.
 
+    `weights` and `reduction` are those of `mse`.
+
     Shapes: floats first and second and targets, of one shape; a scalar, or that shape with `reduction="none"`.
     Raises: as `mse` does.
     Source: Burges et al., "Learning to rank using gradient descent", 2005; PyTorch's MarginRankingLoss.
@@ -37,7 +39,7 @@ def hinge_embedding(
 ) -> NDArray:
     """The distance itself where the target is 1, max(0, margin - distance) where it is -1.
 
-    Shapes: as `mse`.
+    Shapes: distances and targets as `mse`.
     Raises: as `mse` does.
     Source: Hadsell, Chopra and LeCun, "Dimensionality reduction by learning an invariant mapping", 2006; PyTorch's
     HingeEmbeddingLoss.
@@ -52,7 +54,7 @@ def hinge_embedding(
 
 
 def soft_margin(scores: Any, targets: Any, *, weights: Any = None, reduction: Reduction = "mean") -> NDArray:
-    """log(1 + exp(-t * x)), for targets t of -1 and 1: the logistic loss.
+    """log(1 + exp(-t * x)), for scores x and targets t of -1 and 1: the logistic loss.
 
     Shapes: as `mse`.
     Raises: as `mse` does.
@@ -70,6 +72,8 @@ def multilabel_soft_margin(
     scores: Any, targets: Any, *, axis: int = -1, weights: Any = None, reduction: Reduction = "mean"
 ) -> NDArray:
     """The mean over the classes of the binary cross-entropy of each, for targets of 0 and 1.
+
+    `weights` and `reduction` are those of `mse`.
 
     Shapes: scores floats and targets of one shape; a scalar, or that shape without `axis` with `reduction="none"`.
     Raises: as `mse` does, and AxisError for an axis that is not there.
@@ -96,6 +100,8 @@ def multilabel_margin(
 ) -> NDArray:
     """The sum of max(0, margin - (x[i] - x[j])) over classes i of target 1 and j of target 0, over all classes.
 
+    `weights` and `reduction` are those of `mse`.
+
     Shapes: scores floats and targets, 0 or 1, of one shape; a scalar, or that shape without `axis` with
     `reduction="none"`.
     Raises: as `mse` does, and AxisError for an axis that is not there.
@@ -120,9 +126,9 @@ def nt_xent(
     """The contrastive loss of two views of each sample: each view picks the other out of all views of the batch.
 
     Similarities are cosines over `temperature`; a view is not compared with itself. The loss of a sample is the mean of
-    those of its two views.
+    those of its two views. `weights` and `reduction` are those of `mse`.
 
-    Shapes: floats [n, width], both; a scalar, or [n] with `reduction="none"`.
+    Shapes: first and second floats [n, width]; a scalar, or [n] with `reduction="none"`.
     Raises: ShapeError for other shapes, ParameterError for a temperature that is not positive, and as `mse` does.
     Source: Chen et al., "A simple framework for contrastive learning of visual representations", 2020.
 
@@ -157,7 +163,8 @@ def dice(
 ) -> NDArray:
     """1 - (2 * sum(p * t) + smooth) / (sum(p) + sum(t) + smooth), over `axes`: one minus the overlap of two sets.
 
-    `axes` are all but the first if not given, so that each sample has a loss.
+    `axes` are all but the first if not given, so that each sample has a loss. `weights` and `reduction` are those of
+    `mse`.
 
     Shapes: probabilities floats and targets, of one shape; a scalar, or the shape without the axes with
     `reduction="none"`.

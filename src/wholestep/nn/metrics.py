@@ -54,7 +54,7 @@ def accuracy(predictions: Any, labels: Any, *, axis: int = -1, weights: Any = No
 def top_k_accuracy(scores: Any, labels: Any, k: int, *, axis: int = -1, weights: Any = None) -> NDArray:
     """The share of labels that are among the `k` highest scores along `axis`; of equal scores the first are higher.
 
-    Shapes: labels integers, scores floats with a further axis; f64.
+    Shapes: labels integers, scores floats with a further axis; `weights` as `ws.nn.mse`; f64.
     Raises: ParameterError for a `k` below 1, and as `accuracy` does.
 
     >>> import numpy as np, wholestep as ws
@@ -67,7 +67,7 @@ def top_k_accuracy(scores: Any, labels: Any, k: int, *, axis: int = -1, weights:
 def confusion_matrix(predictions: Any, labels: Any, classes: int, *, axis: int = -1) -> NDArray:
     """The number of times each label (row) was predicted as each class (column).
 
-    Predictions are as in `accuracy`.
+    Predictions and `axis` are as in `accuracy`.
 
     Shapes: predictions and labels as `accuracy`; i64[classes, classes].
     Raises: BoundsError for a label or a prediction outside the classes, and as `accuracy` does.
@@ -219,6 +219,8 @@ class Accuracy(Averaging):
 @dataclass(frozen=True)
 class ConfusionMatrix:
     """Counts of each label predicted as each class so far: `confusion_matrix`, batch by batch.
+
+    Arguments are those of `confusion_matrix`.
 
     Shapes: as `confusion_matrix`.
     Raises: as `confusion_matrix` does.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from types import MemberDescriptorType
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -12,7 +13,7 @@ import numpy as np
 from wholestep import tree
 from wholestep.boundary.answers import unknown
 from wholestep.boundary.public import boundary
-from wholestep.errors import DtypeError, EscapedError, TreeError, UnsupportedError
+from wholestep.errors import DtypeError, EscapedError, TreeError, UnknownNameError, UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.frozen import Frozen, thawed
 from wholestep.ir.build import current
@@ -20,6 +21,7 @@ from wholestep.nn.annotations import BUFFER, FROZEN, TIED, Mark, frozen
 from wholestep.nn.call_sites import noted
 from wholestep.nn.trained import note_of
 from wholestep.nn.traversal import SEGMENT, ModelWalk, Rebuilt, lies_in_part, refuse_hidden, refuse_inexact
+from wholestep.nn.waiting import Building, Waiting, draw_waiting, made_text, not_drawn, prepare, waits, without_field
 from wholestep.words import printable
 
 M = TypeVar("M", bound="Module")
@@ -35,7 +37,8 @@ class Module:
 
     A module is a tree of its parameters, so that `grad`, `vmap`, `jit` and optimizers take and return modules. What is
     no parameter belongs to the structure: plain values compare by ==, other arrays by identity. Reading a marked field
-    gives the array. `undecayed` names fields that weight decay leaves alone;
+    gives the array. Layers in fields that were made without a key are drawn from their paths, by the `key` that the
+    constructor was given or by `nn.initialized`. `undecayed` names fields that weight decay leaves alone;
     `torch_names` says what PyTorch calls fields that have another name there, and `torch_turned` which are transposed.
 
     Shapes: parameters are floating or complex arrays of any shape; frozen arrays and buffers of any dtype.
@@ -54,16 +57,19 @@ class Module:
     ([1.0, 1.0], 'Linear')
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_inside", "_marks", "_odd", "_sealed", "_ties")
+    __slots__ = ("__dict__", "__weakref__", "_inside", "_marks", "_odd", "_pending", "_sealed", "_ties")
 
     undecayed: ClassVar[tuple[str, ...]] = ()
     torch_names: ClassVar[Mapping[str, str]] = {}
     torch_turned: ClassVar[tuple[str, ...]] = ()
     training: bool = True
     _is_module: ClassVar[bool] = True
+    _draws: ClassVar[bool] = False
+    _drawn_first: ClassVar[tuple[str, ...]] = ()
     _inside: bool
     _marks: Mapping[str, str]
     _odd: Mapping[str, Any]
+    _pending: Waiting | Building | None
     _sealed: bool
     _ties: Mapping[str, str]
 
@@ -79,8 +85,10 @@ class Module:
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """An instance without fields; whether it was made in a trace says what may be assigned to it."""
+        if "_prepared" not in cls.__dict__:
+            prepare(cls)
         made = super().__new__(cls)
-        hidden = {"_marks": NOTHING, "_odd": NOTHING, "_ties": NOTHING, "_sealed": False}
+        hidden = {"_marks": NOTHING, "_odd": NOTHING, "_pending": None, "_ties": NOTHING, "_sealed": False}
         for name, value in {**hidden, "_inside": current() is not None}.items():
             object.__setattr__(made, name, value)
         return made
@@ -98,6 +106,9 @@ class Module:
             kind, value = FROZEN, thawed(value)
         elif isinstance(value, np.generic) and (kind or isinstance(self.__dict__.get(name), np.ndarray | Array)):
             value = np.asarray(value)  # NumPy makes scalars of arrays without axes
+        pending = self._pending
+        if isinstance(pending, Building) and pending.key is not None:
+            draw_waiting(value, pending.key.at(name))
         tie = path_of(self, value, path) if kind == TIED else None
         if tie is None:
             check_value(self, path, kind, value)
@@ -120,6 +131,8 @@ class Module:
     def __getattr__(self, name: str) -> Any:
         if name in self._ties:
             return at_path(self, self._ties[name])
+        if isinstance(self._pending, Waiting) and not name.startswith("_"):
+            raise without_field(self, name)
         raise unknown("model", name, type(self).__name__, "field")
 
     def _forget(self, name: str) -> None:
@@ -168,6 +181,11 @@ class Module:
         """The rows of PyTorch's tensor that the array at a path below is, where it is not all of them."""
         return None
 
+    @classmethod
+    def _waits(cls, given: Mapping[str, Any]) -> bool:
+        """Test whether a constructor that may be called without a key waits for one, with these arguments."""
+        return cls._draws
+
     def _title(self) -> str:
         """The kind of part this is."""
         return type(self).__name__
@@ -208,6 +226,8 @@ def copy_of(module: M) -> M:
 
 def check_open(module: Module, path: str, kind: str | None) -> None:
     """Raise UnsupportedError for a field that cannot be assigned in a module that a transform has filled."""
+    if waits(module):
+        raise not_drawn(module, path)
     if module._sealed and kind != BUFFER:
         raise UnsupportedError(
             f"nn: {path} is assigned inside a traced function, and what is not a buffer would be lost",
@@ -229,7 +249,7 @@ def check_value(module: Module, path: str, kind: str | None, value: Any) -> None
         raise DtypeError(f"nn: {path} is {kind}, and {value!r} is no array", hint="delete the field first: del")
     elif not isinstance(value, Module):
         if tree.one_level(value) is not None:
-            ModelWalk(value, path)
+            ModelWalk(value, path, waiting=True)
         else:
             refuse_hidden(value, path)
 
@@ -237,9 +257,10 @@ def check_value(module: Module, path: str, kind: str | None, value: Any) -> None
 def path_of(module: Module, target: Any, path: str) -> str:
     """The path at which a module holds an array or a module, or the one that was given; raises TreeError for none."""
     if isinstance(target, str):
-        at_path(module, target)
+        with suppress(UnknownNameError):  # of a part that waits, whose fields are not there yet
+            at_path(module, target)
         return target
-    walk = ModelWalk(module)
+    walk = ModelWalk(module, waiting=True)
     held = [(p.path, p.value) for p in walk.places] + walk.modules[1:]
     found = [where for where, value in held if value is target]
     if not found:
@@ -258,6 +279,8 @@ def at_path(root: Any, path: str) -> Any:
             plain = attribute and not isinstance(at, Mapping)
             at = getattr(at, attribute) if plain else at[attribute or ast.literal_eval(item)]
         except (AttributeError, LookupError, TypeError, ValueError, SyntaxError):
+            if isinstance(at, Module) and waits(at):
+                raise
             raise TreeError(f"nn: {type(root).__name__} has nothing at {path}") from None
     return at
 
@@ -289,6 +312,8 @@ def value_text(value: Any, met: dict[int, str], path: str = "") -> str:
     if id(value) in met:
         return f"{type(value).__name__}, the same as {met[id(value)] or 'the whole'}"
     met[id(value)] = path
+    if waits(value):
+        return f"{made_text(value)}, not drawn"
     parts = []
     for name in value._listed():
         kind = f"{mark} " if (mark := value._marks.get(name)) in (BUFFER, FROZEN) else ""

@@ -54,6 +54,8 @@ class Normalization(Module):
 class LayerNorm(Normalization):
     """`layer_norm` over the last axes, whose sizes are given, with a gain and a bias of its own.
 
+    `eps` is that of `layer_norm`. `bias=False` leaves the bias out, and `dtype` is that of the parameters.
+
     Shapes: x floats [..., *size]; the same. `gain` and `bias` have shape size.
     Raises: ParameterError for sizes that are not positive integers, and as `layer_norm` does.
     Source: as `layer_norm`.
@@ -76,6 +78,8 @@ class LayerNorm(Normalization):
 class RMSNorm(Normalization):
     """`rms_norm` over the last axes, whose sizes are given, with a gain of its own.
 
+    `eps` is that of `rms_norm`, and `dtype` that of the gain.
+
     Shapes: x floats [..., *size]; the same. `gain` has shape size.
     Raises: ParameterError for sizes that are not positive integers, and as `rms_norm` does.
     Source: as `rms_norm`.
@@ -97,7 +101,8 @@ class BatchNorm(Normalization):
     """Batch normalisation of channels: by the batch in training, by running statistics in evaluation.
 
     In training `mean` and `var` move towards those of the batch by `momentum` of the way, the variance being the
-    unbiased one there, and the biased one in the forward; of a single number per channel both are 0.
+    unbiased one there, and the biased one in the forward; of a single number per channel both are 0. `eps` is added to
+    the variance, `affine=False` leaves gain and bias out, and `dtype` is that of all arrays.
 
     `axis_name` names an axis of `vmap` or of a mesh: the batch is then that of all its elements or processes together,
     each of which has as many samples.
@@ -172,6 +177,8 @@ def unbiased(var: Any, count: Any) -> Any:
 class GroupNorm(Normalization):
     """`group_norm` of so many groups of channels, with a gain and a bias [channels] of its own.
 
+    `eps` is that of `group_norm`. `affine=False` leaves gain and bias out, and `dtype` is that of both.
+
     Shapes: x floats [n, channels, ...]; the same. `gain` and `bias` are [channels].
     Raises: ParameterError for groups that do not divide the channels, and as `group_norm` does.
     Source: as `group_norm`.
@@ -197,6 +204,8 @@ class GroupNorm(Normalization):
 class InstanceNorm(Normalization):
     """`instance_norm`, with a gain and a bias [channels] of its own if `affine`.
 
+    `eps` is that of `instance_norm`, and `dtype` that of gain and bias.
+
     Shapes: x floats [n, channels, ..., places]; the same. `gain` and `bias` are [channels].
     Raises: ParameterError for channels that are no positive integer, and as `instance_norm` does.
     Source: as `instance_norm`.
@@ -216,7 +225,9 @@ class InstanceNorm(Normalization):
 
 
 class LocalResponseNorm(Module):
-    """`local_response_norm` over so many neighbouring channels.
+    """`local_response_norm` over `size` neighbouring channels.
+
+    Other options are those of `local_response_norm`.
 
     Shapes: x floats [n, channels, ...]; the same.
     Raises: as `local_response_norm` does.

@@ -19,7 +19,7 @@ from wholestep.nn.windows import floating, type_text
 def layer_norm(x: Any, gain: Any = None, bias: Any = None, eps: float = 1e-5) -> NDArray:
     """Mean 0 and variance 1 over the last axes, then a gain and a bias.
 
-    Over as many axes as `gain` has, or `bias`, or the last one.
+    Over as many axes as `gain` has, or `bias`, or the last one. `eps` is added to the variance.
 
     Shapes: x floats [..., *size], gain and bias of shape size; the shape and dtype of x.
     Raises: ShapeError where they do not fit, DtypeError for an x that is not floating, ParameterError for a negative
@@ -36,6 +36,8 @@ def layer_norm(x: Any, gain: Any = None, bias: Any = None, eps: float = 1e-5) ->
 
 def rms_norm(x: Any, gain: Any = None, eps: float = 1e-5) -> NDArray:
     """Mean square 1 over the last axes, with nothing subtracted, then a gain.
+
+    `eps` is added to the mean square.
 
     Shapes: x floats [..., *size], gain of shape size, by default the last axis; the shape and dtype of x.
     Raises: as `layer_norm` does.
@@ -57,7 +59,7 @@ def batch_norm(
     """Normalise each channel (axis 1) over the batch and all places.
 
     With `mean` and `var`, by these instead of the batch's own, as in prediction. The variance of the batch is the
-    biased one.
+    biased one. `eps` is added to it; `gain` and `bias` then scale and shift each channel.
 
     Shapes: x floats [n, channels, ...], all others [channels]; the shape and dtype of x.
     Raises: as `layer_norm` does, and ParameterError for one of mean and var without the other.
@@ -120,6 +122,8 @@ PARTS = ("gain", "bias", "mean", "var")
 def instance_norm(x: Any, gain: Any = None, bias: Any = None, eps: float = 1e-5) -> NDArray:
     """Normalise each channel (axis 1) of each sample over its places.
 
+    `eps` is added to the variance.
+
     Shapes: x floats [n, channels, ..., places], gain and bias [channels]; the shape and dtype of x.
     Raises: as `layer_norm` does, and ShapeError for an x without places.
     Source: Ulyanov, Vedaldi and Lempitsky, "Instance normalization: the missing ingredient for fast stylization", 2016.
@@ -135,6 +139,8 @@ def instance_norm(x: Any, gain: Any = None, bias: Any = None, eps: float = 1e-5)
 
 def group_norm(x: Any, groups: int, gain: Any = None, bias: Any = None, eps: float = 1e-5) -> NDArray:
     """Normalise groups of channels (axis 1) of each sample, over their places too.
+
+    `eps` is added to the variance.
 
     Shapes: x floats [n, channels, ...], gain and bias [channels]; the shape and dtype of x.
     Raises: as `layer_norm` does, and ShapeError for groups that do not divide the channels.

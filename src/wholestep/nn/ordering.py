@@ -9,6 +9,7 @@ from wholestep.boundary.counts import is_integer
 from wholestep.errors import ParameterError
 from wholestep.frontend.marks import stop_gradient
 from wholestep.frontend.tracing import type_of
+from wholestep.ir.graph import NDArray
 from wholestep.nn.reduction import check_axis
 
 
@@ -21,8 +22,8 @@ def stable_order(x: Any, axis: int, descending: bool = False) -> Any:
     return x.shape[axis] - 1 - back
 
 
-def top_k(x: Any, k: int, axis: int = -1, *, largest: bool = True) -> tuple[Any, Any]:
-    """The k largest elements along an axis in falling order and their places, or the smallest in rising order.
+def top_k(x: Any, k: int, axis: int = -1, *, largest: bool = True) -> tuple[NDArray, NDArray]:
+    """The k largest elements along an axis, falling, and their places; with `largest=False` the smallest, rising.
 
     Of equal elements the first comes first, and nan is larger than anything. Values have the derivative of the elements
     that they are.
@@ -42,4 +43,5 @@ def top_k(x: Any, k: int, axis: int = -1, *, largest: bool = True) -> tuple[Any,
     if not is_integer(k) or not 0 <= k <= n:
         raise ParameterError(f"top_k: k is {k!r}, and the axis {axis} of {type_of(a)} has {n} elements")
     first = stable_order(a, axis, largest)[(*[slice(None)] * (axis % a.ndim), slice(k))]
-    return wnp.take_along_axis(a, first, axis=axis), first
+    values: Any = wnp.take_along_axis(a, first, axis=axis)
+    return values, first

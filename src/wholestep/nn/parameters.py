@@ -7,13 +7,14 @@ from typing import Any, TypeVar
 
 from wholestep import tree
 from wholestep.errors import ParameterError, TreeError
+from wholestep.ir.graph import NDArray
 from wholestep.nn.module import Module
 from wholestep.nn.traversal import ArrayPlace, ModelWalk, Rebuilt
 
 T = TypeVar("T")
 
 
-def split(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def split(model: Any) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
     """The parameters of a model by path, and its buffers and frozen arrays: `params, buffers = nn.split(model)`.
 
     `model` is a module, or a tree of arrays and modules. The arrays are the model's own; each comes once, under its
@@ -32,7 +33,7 @@ def split(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def join(model: T, params: Mapping[str, Any] | None = None, buffers: Mapping[str, Any] | None = None) -> T:
-    """A copy of a model with other arrays, by path; None leaves what is there.
+    """A copy of a model with other arrays, `params` and `buffers` by path; None leaves what is there.
 
     Shapes: dictionaries of arrays, whose shapes and dtypes may be others than those of the model.
     Raises: TreeError that lists the paths which are missing or unknown.
@@ -48,7 +49,7 @@ def join(model: T, params: Mapping[str, Any] | None = None, buffers: Mapping[str
     return Rebuilt(walk.structure, leaves, None if buffers is None else ordered(walk.kept, buffers, "buffers")).root
 
 
-def named_parameters(model: Any) -> dict[str, Any]:
+def named_parameters(model: Any) -> dict[str, NDArray]:
     """The parameters of a model by path, each once.
 
     Shapes: a dictionary of floating or complex arrays, those of the model.
@@ -79,7 +80,7 @@ def named_modules(model: Any) -> dict[str, Module]:
     return {tree.Path(path): module for path, module in ModelWalk(model).modules}
 
 
-def buffers(model: Any) -> dict[str, Any]:
+def buffers(model: Any) -> dict[str, NDArray]:
     """The buffers and frozen arrays of a model by path.
 
     A loss that is differentiated outside of a compiled step returns these, since its assignments are made in a copy:
@@ -106,7 +107,7 @@ def buffers(model: Any) -> dict[str, Any]:
 
 
 def decay_flags(model: Any) -> dict[str, bool]:
-    """The parameters to which weight decay applies, by path: see `nn.no_decay` and `Module.undecayed`.
+    """The parameters of `model` to which weight decay applies, by path: see `nn.no_decay` and `Module.undecayed`.
 
     Shapes: a dictionary with a boolean for each parameter.
     Raises: as `buffers` does.
@@ -123,7 +124,7 @@ def decay_flags(model: Any) -> dict[str, bool]:
 
 
 def matching(model: Any, pattern: str) -> list[str]:
-    """The paths of the parameters that a pattern means, in which `*` stands for any characters.
+    """The paths of the parameters of `model` that a pattern means, in which `*` stands for any characters.
 
     A pattern that names a part means all in it.
 

@@ -16,6 +16,8 @@ from wholestep.nn.windows import Ints, Padding, pad_axes, per_axis, rank_is, sli
 def unfold(x: Any, size: Ints, *, stride: Ints = 1, padding: Padding = 0, dilation: Ints = 1) -> NDArray:
     """The windows of images as columns: their channels and places inside along axis 1, the windows along axis 2.
 
+    `stride`, `padding` and `dilation` are those of `conv2d`.
+
     Shapes: x [n, c, height, width] of any dtype; [n, c * i * j, count] for windows of size (i, j).
     Raises: as `conv2d` does.
     Source: Chellapilla, Puri and Simard, "High performance convolutional neural networks for document processing",
@@ -40,7 +42,7 @@ def fold(
 ) -> NDArray:
     """Images in which columns are summed at the places that `unfold` takes them from: its transpose.
 
-    `image` is (height, width).
+    `image` is (height, width). `stride`, `padding` and `dilation` are those of `conv2d`.
 
     Shapes: columns floats [n, c * i * j, count] for windows of size (i, j); [n, c, height, width].
     Raises: ShapeError for columns that such an image does not have, and as `unfold` does.

@@ -57,6 +57,8 @@ class MaxPool(WindowPool):
 class MaxPool2d(MaxPool):
     """`max_pool2d` as a layer.
 
+    Arguments are those of `max_pool2d`.
+
     Shapes: x floats [n, c, height, width]; [n, c, ...].
     Raises: in the call, as `max_pool2d` does.
     Source: as `max_pool2d`.
@@ -88,6 +90,8 @@ class AvgPool(WindowPool):
 
 class AvgPool2d(AvgPool):
     """`avg_pool2d` as a layer.
+
+    Arguments are those of `avg_pool2d`.
 
     Shapes: x floats [n, c, height, width]; [n, c, ...].
     Raises: in the call, as `avg_pool2d` does.
@@ -124,6 +128,8 @@ class LpPool(Resampled):
 
 class LpPool2d(LpPool):
     """`lp_pool2d` as a layer.
+
+    Arguments are those of `lp_pool2d`.
 
     Shapes: x floats [n, c, height, width]; [n, c, ...].
     Raises: in the call, as `lp_pool2d` does.
@@ -162,6 +168,8 @@ class MaxUnpool(Module):
 
 class MaxUnpool2d(MaxUnpool):
     """`max_unpool2d` as a layer of x and the indices that `MaxPool2d(..., return_indices=True)` gave.
+
+    Arguments are those of `max_unpool2d`.
 
     Shapes: x floats [n, c, height, width], indices integers of that shape; [n, c, ...].
     Raises: in the call, as `max_unpool2d` does.
@@ -223,6 +231,8 @@ class AdaptiveAvgPool(Resampled):
 @dataclass(eq=False, repr=False)
 class Upsample(Resampled):
     """`upsample` as a layer.
+
+    Arguments are those of `upsample`.
 
     Shapes: x [n, c, ...]; [n, c, ...].
     Raises: in the call, as `upsample` does.

@@ -59,6 +59,7 @@ def max_pool(
 ) -> Any:
     """The largest element of each window of images.
 
+    `size`, `stride`, `padding` and `dilation` are an integer or one for each axis, `padding` also what `conv2d` takes.
     The stride is the size if it is not given. Padding counts as -inf: at most half a window, so that none is padding
     throughout. With `ceil_mode` a last window may stick out, if it begins inside. The elements of a window lie
     `dilation` apart. The whole gradient goes to the first of equal elements in row-major order; nan is larger than
@@ -99,8 +100,8 @@ def avg_pool(
 ) -> Any:
     """The mean of each window of images.
 
-    The stride is the size if it is not given. Padding counts as zeros, or with `count_include_pad=False` not at all;
-    what sticks out beyond the padding with `ceil_mode` never counts.
+    `size`, `stride` and `padding` are those of `max_pool2d`. Padding counts as zeros, or with `count_include_pad=False`
+    not at all; what sticks out beyond the padding with `ceil_mode` never counts.
 
     Shapes: x floats [n, c, height, width]; [n, c, ...].
     Raises: as `max_pool2d` does.
@@ -133,8 +134,8 @@ def lp_pool(
 ) -> Any:
     """sum(|x|**p)**(1 / p) over each window of images: its p-norm, whose gradient where it is zero is zero.
 
-    The stride is the size if it is not given. Padding counts as zeros, and so does what a last window that sticks out
-    with `ceil_mode` lacks.
+    `size`, `stride` and `padding` are those of `max_pool2d`. Padding counts as zeros, and so does what a last window
+    that sticks out with `ceil_mode` lacks.
 
     Shapes: x floats [n, c, height, width]; [n, c, ...].
     Raises: ParameterError for a p that is not positive and finite, and as `max_pool2d` does.
@@ -170,7 +171,8 @@ def smooth_max_pool(
 ) -> NDArray:
     """log(mean(exp(beta * x))) / beta over each window: the mean for beta near 0, the maximum for a large one.
 
-    Windows go over all axes after the first two. Padding does not count.
+    Windows go over all axes after the first two. Padding does not count. `size`, `stride`, `padding` and `ceil_mode`
+    are those of `max_pool2d`.
 
     Shapes: x floats [n, c, ...]; [n, c, ...].
     Raises: ParameterError for beta 0 or less, and as `max_pool2d` does.

@@ -16,8 +16,8 @@ from wholestep.nn.windows import type_text
 def rope(x: Any, positions: Any = None, base: float = 10000.0, *, interleaved: bool = False) -> NDArray:
     """Rotate pairs of elements of the last axis by angles in proportion to the position.
 
-    Pair i turns by position * base**(-2 i / width). It is made of elements i and i + width / 2, with `interleaved` of 2
-    i and 2 i + 1. Angles are computed in float64.
+    Pair i turns by `position * base**(-2 i / width)`. It is made of elements i and i + width / 2, with `interleaved` of
+    2 i and 2 i + 1. Angles are computed in float64.
 
     Shapes: x floats [..., time, width], positions [time] or what broadcasts to x's axes but the last, 0, 1, ... if not
     given; the shape and dtype of x. Angles are in radians.
@@ -55,6 +55,8 @@ def frequencies(half: int, base: float) -> Any:
 
 def sinusoidal_positions(time: int, width: int, base: float = 10000.0, dtype: Any = "float32") -> NDArray:
     """A table to add to embeddings: sines in even columns, cosines in odd ones.
+
+    Column 2k and the next one turn by `base**(-2k / width)` a place.
 
     Shapes: sizes are integers; [time, width] of `dtype`.
     Raises: ShapeError for an odd width.

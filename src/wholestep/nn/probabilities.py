@@ -65,7 +65,8 @@ def kl_div(
     """The Kullback-Leibler divergence of predicted from target distributions: the sum of t * (log(t) - x) along `axis`.
 
     `log_probs` are logarithms of probabilities; targets are probabilities, or with `log_targets` logarithms too. The
-    mean is over distributions, as a divergence asks for (PyTorch's "batchmean"). A target of 0 costs nothing.
+    mean is over distributions, as a divergence asks for (PyTorch's "batchmean"). A target of 0 costs nothing. `weights`
+    and `reduction` are those of `mse`.
 
     Shapes: `log_probs` floats and targets of one shape; a scalar, or that shape without `axis` with `reduction="none"`.
     Raises: as `mse` does, and AxisError for an axis that is not there.

@@ -95,6 +95,7 @@ from wholestep.nn.fractional_pooling import (
 from wholestep.nn.gates import gated_act as gated_act, geglu as geglu, glu as glu, swiglu as swiglu
 from wholestep.nn.generation import generate as generate
 from wholestep.nn.grid_sampling import affine_grid as affine_grid, grid_sample as grid_sample
+from wholestep.nn.initialization import initialized as initialized
 from wholestep.nn.int8 import Int8Linear as Int8Linear, to_int8 as to_int8
 from wholestep.nn.linears import (
     Bilinear as Bilinear,

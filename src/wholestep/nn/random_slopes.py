@@ -19,6 +19,8 @@ from wholestep.random import uniform
 def rrelu(x: Any, low: float, high: float, key: Any) -> NDArray:
     """x where it is positive, and elsewhere x times a slope of its own, drawn evenly from [low, high).
 
+    `key` is a seed or a key.
+
     Shapes: x floats of any shape; the same.
     Raises: ParameterError for bounds that are not in order, and for a missing key.
     Source: Xu, Wang, Chen and Li, "Empirical evaluation of rectified activations in convolutional network", 2015.
@@ -35,7 +37,7 @@ def rrelu(x: Any, low: float, high: float, key: Any) -> NDArray:
 
 
 class RReLU(Module):
-    """`rrelu` in training, given a key, and `leaky_relu` of the mean slope in evaluation.
+    """`rrelu` with slopes from [low, high) in training, given a key, and `leaky_relu` of the mean slope in evaluation.
 
     Shapes: x floats of any shape; the same.
     Raises: ParameterError for bounds that are not in order, and in training for a missing key.

@@ -22,7 +22,7 @@ from wholestep.nn.reduction import (
 def hinge(
     scores: Any, targets: Any, *, margin: float = 1.0, weights: Any = None, reduction: Reduction = "mean"
 ) -> NDArray:
-    """The hinge loss of two classes: max(0, margin - t * x), for targets t of -1 and 1.
+    """The hinge loss of two classes: max(0, margin - t * x), for scores x and targets t of -1 and 1.
 
     Shapes: as `mse`.
     Raises: as `mse` does.
@@ -49,6 +49,7 @@ def multiclass_hinge(
     """The hinge loss of several classes: the mean of max(0, margin - x[label] + x[j])**power over all classes.
 
     The class of the label itself adds nothing to the sum and counts in the mean, as in PyTorch's multi_margin_loss.
+    `weights` and `reduction` are those of `mse`.
 
     Shapes: scores floats, labels integers of their shape without `axis`; a scalar, or that shape with
     `reduction="none"`.
@@ -77,7 +78,7 @@ def cosine_similarity(x: Any, y: Any, *, axis: int = -1, eps: float = 1e-8) -> N
 
     A vector of length 0 has the cosine 0 with every other.
 
-    Shapes: floats of shapes that broadcast; the result has their shape without the axis.
+    Shapes: x and y floats of shapes that broadcast; the result has their shape without the axis.
     Raises: AxisError for an axis that is not there, DtypeError for what is not real floats, ValueError where shapes do
     not broadcast.
     Source: Salton, Wong and Yang, "A vector space model for automatic indexing", 1975.
@@ -106,9 +107,10 @@ def cosine_loss(
 ) -> NDArray:
     """1 - cosine for vectors along `axis` that belong together, max(0, cosine - margin) for those that do not.
 
-    Targets are 1 for together and -1 for apart; without targets all belong together.
+    Targets are 1 for together and -1 for apart; without targets all belong together. `weights` and `reduction` are
+    those of `mse`.
 
-    Shapes: vectors as `cosine_similarity`, targets of their shape without the axis; a scalar, or that shape with
+    Shapes: x and y as `cosine_similarity`, targets of their shape without the axis; a scalar, or that shape with
     `reduction="none"`.
     Raises: as `cosine_similarity` does, ShapeError for other targets, ParameterError for another reduction.
     Source: PyTorch's CosineEmbeddingLoss.
@@ -141,10 +143,11 @@ def triplet(
 ) -> NDArray:
     """max(0, margin + d(anchor, positive) - d(anchor, negative)), where d(x, y) is the p-norm of x - y + eps.
 
-    With `swap` the distance of the negative is the smaller of those to the anchor and to the positive.
+    With `swap` the distance of the negative is the smaller of those to the anchor and to the positive. `weights` and
+    `reduction` are those of `mse`.
 
-    Shapes: floats of one shape, with the vectors along `axis`; a scalar, or that shape without it with
-    `reduction="none"`.
+    Shapes: anchors, positives and negatives floats of one shape, with the vectors along `axis`; a scalar, or that shape
+    without it with `reduction="none"`.
     Raises: as `mse` does, and AxisError for an axis that is not there.
     Source: Balntas et al., "Learning local feature descriptors with triplets and shallow convolutional neural
     networks", 2016.

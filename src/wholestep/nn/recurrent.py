@@ -30,7 +30,9 @@ class Cell(Module):
 
     torch_turned = ("weight_ih", "weight_hh")
 
-    def __init__(self, inputs: int, width: int, *, key: Any, bias: bool = True, dtype: Any = np.float32) -> None:
+    _draws = True
+
+    def __init__(self, inputs: int, width: int, *, key: Any = None, bias: bool = True, dtype: Any = np.float32) -> None:
         sized(type(self).__name__, inputs=inputs, width=width)
         keys, total, bound = keys_from(key, 4), self.gates * width, width**-0.5
         self.weight_ih = init.symmetric(next(keys), (inputs, total), bound, dtype)
@@ -54,7 +56,9 @@ class Cell(Module):
 class RNNCell(Cell):
     """One step of a plain recurrent network: h' = tanh(x w_ih + b_ih + h w_hh + b_hh), or with relu.
 
-    Shapes: x floats [batch, in] and h [batch, width]; [batch, width].
+    `activation` is "tanh" or "relu"; `key` and further `options` are those of `GRUCell`.
+
+    Shapes: x floats [batch, inputs] and h [batch, width]; [batch, width].
     Raises: ParameterError for another activation or sizes that are not positive, ShapeError where x or h does not fit.
     Source: Elman, "Finding structure in time", 1990.
 
@@ -65,7 +69,7 @@ class RNNCell(Cell):
 
     gates = 1
 
-    def __init__(self, inputs: int, width: int, *, key: Any, activation: str = "tanh", **options: Any) -> None:
+    def __init__(self, inputs: int, width: int, *, key: Any = None, activation: str = "tanh", **options: Any) -> None:
         super().__init__(inputs, width, key=key, **options)
         if activation not in ("tanh", "relu"):
             raise ParameterError(f"{type(self).__name__}: activation is {activation!r}", hint='"tanh" or "relu"')
@@ -79,9 +83,10 @@ class RNNCell(Cell):
 class GRUCell(Cell):
     """One step of a gated recurrent unit, with the reset gate after the product, as in PyTorch.
 
-    Gates lie in the order r, z, n: n = tanh(x w_in + b_in + r * (h w_hn + b_hn)) and h' = (1 - z) * n + z * h.
+    Gates lie in the order r, z, n: n = tanh(x w_in + b_in + r * (h w_hn + b_hn)) and h' = (1 - z) * n + z * h. `key` is
+    a seed or a key, `bias=False` leaves both biases out, and `dtype` is that of the parameters.
 
-    Shapes: x floats [batch, in] and h [batch, width]; [batch, width].
+    Shapes: x floats [batch, inputs] and h [batch, width]; [batch, width].
     Raises: ParameterError for sizes that are not positive, ShapeError where x or h does not fit.
     Source: Cho et al., "Learning phrase representations using RNN encoder-decoder for statistical machine translation",
     2014.
@@ -104,9 +109,10 @@ class GRUCell(Cell):
 class LSTMCell(Cell):
     """One step of a long short-term memory; the state is (h, c).
 
-    Gates lie in the order i, f, g, o: c' = sigmoid(f) * c + sigmoid(i) * tanh(g) and h' = sigmoid(o) * tanh(c').
+    Gates lie in the order i, f, g, o: c' = sigmoid(f) * c + sigmoid(i) * tanh(g) and h' = sigmoid(o) * tanh(c'). Other
+    arguments are those of `GRUCell`.
 
-    Shapes: x floats [batch, in], h and c [batch, width]; (h, c), both [batch, width].
+    Shapes: x floats [batch, inputs], h and c [batch, width]; (h, c), both [batch, width].
     Raises: as `GRUCell` does.
     Source: Hochreiter and Schmidhuber, "Long short-term memory", 1997; Gers, Schmidhuber and Cummins, "Learning to
     forget", 2000, for f.
@@ -137,13 +143,15 @@ class Recurrent(Module):
         for array in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
     }
 
+    _draws = True
+
     def __init__(
         self,
         inputs: int,
         width: int,
         layers: int = 1,
         *,
-        key: Any,
+        key: Any = None,
         bidirectional: bool = False,
         dropout: float = 0.0,
         **options: Any,
@@ -235,13 +243,13 @@ def through(cell: Cell, x: Any, begin: Any, backwards: bool, inside: Any) -> tup
 class RNN(Recurrent):
     """Plain recurrent layers: returns all outputs and the last state.
 
-    `layers` cells lie on each other; with `bidirectional` each has a second one that runs from the end, whose outputs
-    come after its own. `dropout` acts between layers and needs a `key` in training. Where sequences of a batch are
-    padded, `lengths` of the call says how long each is: outputs beyond it are 0, the last state is the one at its end,
-    and backward cells begin there. Further options are those of `RNNCell`.
+    `layers` cells of `width` numbers lie on each other; with `bidirectional` each has a second one that runs from the
+    end, whose outputs come after its own. `dropout` acts between layers and needs a `key` in training. Where sequences
+    of a batch are padded, `lengths` of the call says how long each is: outputs beyond it are 0, the last state is the
+    one at its end, and backward cells begin there. `key` and further `options` are those of `RNNCell`.
 
-    Shapes: x floats [batch, time, in], lengths integers [batch]; outputs [batch, time, directions * width], the state
-    [layers * directions, batch, width], zeros if not given.
+    Shapes: x floats [batch, time, inputs], lengths integers [batch]; outputs [batch, time, directions * width], the
+    state [layers * directions, batch, width], zeros if not given.
     Raises: ShapeError where x, the lengths or the state does not fit, DtypeError for lengths that are not integer,
     ParameterError for sizes that are not positive integers, and in training for a missing key.
     Source: as `RNNCell`.
@@ -256,7 +264,9 @@ class RNN(Recurrent):
 
 
 class GRU(Recurrent):
-    """Gated recurrent units over time, made of `GRUCell`; options are those of `RNN`.
+    """Gated recurrent units over time, made of `GRUCell`; arguments are those of `RNN`.
+
+    Further `options` are those of the cell.
 
     Shapes: as `RNN`.
     Raises: as `RNN` does.
@@ -272,7 +282,9 @@ class GRU(Recurrent):
 
 
 class LSTM(Recurrent):
-    """Long short-term memory over time, made of `LSTMCell`; the state is (h, c), and options are those of `RNN`.
+    """Long short-term memory over time, made of `LSTMCell`; the state is (h, c), and arguments are those of `RNN`.
+
+    Further `options` are those of the cell.
 
     Shapes: as `RNN`, with two states.
     Raises: as `RNN` does.

@@ -21,6 +21,8 @@ from wholestep.nn.normalization import in_wide
 class Reparametrized(Module):
     """A copy of a layer that is called with another array in the place of its field `weight`."""
 
+    _drawn_first = ("layer",)
+
     def hold(self, layer: Module) -> Any:
         """Keep the layer without its weight, which is returned; raises ParameterError for one that has none."""
         name = type(self).__name__
@@ -79,7 +81,8 @@ class SpectralNorm(Reparametrized):
     """A layer with its weight divided by an estimate of its largest singular value, by power iteration.
 
     The weight is read as a matrix of its outputs and all else. In training each call makes `steps` iterations from the
-    buffers `left` and `right` and keeps them there; in evaluation they stay. The iteration has no gradient.
+    buffers `left` and `right` and keeps them there; in evaluation they stay. The iteration has no gradient. They begin
+    as `key`, a seed or a key, draws them; lengths below `eps` count as `eps`.
 
     Shapes: as the layer. The buffers are vectors of the two sizes of the matrix.
     Raises: ParameterError for a layer without a weight of two axes or more, and for steps that are no positive integer.
@@ -92,7 +95,9 @@ class SpectralNorm(Reparametrized):
     1.0
     """
 
-    def __init__(self, layer: Module, *, key: Any, steps: int = 1, eps: float = 1e-12) -> None:
+    _draws = True
+
+    def __init__(self, layer: Module, *, key: Any = None, steps: int = 1, eps: float = 1e-12) -> None:
         sized("SpectralNorm", steps=steps)
         self.weight = self.hold(layer)
         self.steps, self.eps = steps, eps

@@ -33,8 +33,8 @@ def upsample(
 ) -> NDArray:
     """Resample the axes after the first two, by a scale or to a size.
 
-    "nearest" takes element floor(i / scale), "linear", "bilinear" and "trilinear" interpolate between the centres of
-    elements over one, two or three axes, "bicubic" by cubic convolution with a = -0.75, as PyTorch does with
+    The `mode` "nearest" takes element floor(i / scale), "linear", "bilinear" and "trilinear" interpolate between the
+    centres of elements over one, two or three axes, "bicubic" by cubic convolution with a = -0.75, as PyTorch does with
     align_corners=False; "area" is the mean of the elements that a new one covers. "lanczos3" and "lanczos5" weigh the
     elements up to three and five away by sinc(d) sinc(d / 3) and sinc(d) sinc(d / 5), as JAX does; where the new
     elements are fewer, they count the distance d. `scale` and `size` are one number or one for each axis.
@@ -192,7 +192,7 @@ def in_phases(x: Any, axis: int, factor: int) -> Any:
 
 
 def pixel_shuffle(x: Any, factor: int) -> NDArray:
-    """Channels turned into pixels.
+    """Channels turned into pixels, r by r of them where `factor` is r.
 
     Shapes: x [n, c * r * r, height, width] of any dtype; [n, c, height * r, width * r].
     Raises: ShapeError for channels that r * r does not divide, ParameterError for a factor that is no positive integer.
@@ -212,7 +212,7 @@ def pixel_shuffle(x: Any, factor: int) -> NDArray:
 
 
 def pixel_unshuffle(x: Any, factor: int) -> NDArray:
-    """Pixels turned into channels, the inverse of `pixel_shuffle`.
+    """Pixels turned into channels, r by r of them where `factor` is r, the inverse of `pixel_shuffle`.
 
     Shapes: x [n, c, height * r, width * r] of any dtype; [n, c * r * r, height, width].
     Raises: ShapeError for a height or width that the factor does not divide, ParameterError for a factor that is no

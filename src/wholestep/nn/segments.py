@@ -76,7 +76,7 @@ def segment_min(x: Any, segments: Any, count: int) -> NDArray:
 
     A segment without rows has inf, or the largest number of an integer dtype. nan is smaller than anything.
 
-    Shapes: as `segment_max`.
+    Shapes: as `segment_sum`, with x real.
     Raises: as `segment_max` does.
     Source: as `segment_sum`; `jax.ops.segment_min`.
 

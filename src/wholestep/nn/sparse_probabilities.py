@@ -51,7 +51,8 @@ def sparsemax(x: Any, axis: int = -1) -> NDArray:
 def gumbel_softmax(x: Any, key: Any, *, temperature: float = 1.0, hard: bool = False, axis: int = -1) -> NDArray:
     """A differentiable sample of a categorical distribution with logits x: softmax((x + Gumbel noise) / temperature).
 
-    With `hard` the value is one-hot, and the gradient that of the soft sample.
+    With `hard` the value is one-hot, and the gradient that of the soft sample. The softmax is along `axis`; `key`, a
+    seed or a key, draws the noise.
 
     Shapes: x real floats of any shape; the same.
     Raises: ParameterError for a temperature that is not positive and for a missing key, AxisError for an axis that is

@@ -32,10 +32,10 @@ def mel_filterbank(
 ) -> NDArray:
     """Triangles over the frequencies of a transform of `size` samples, equally wide on the mel scale.
 
-    They lie between `low` and `high` Hz, by default half the sample rate; each rises from the middle of the one before
+    They lie between `low` and `high` Hz, by default half of `sample_rate`; each rises from the middle of the one before
     to 1 at its own and falls to that of the next, and with `unit_area` is divided by half its width in Hz. One that is
-    narrower than the steps of the transform may be zero. The scale "htk" is 2595 log10(1 + f / 700); "slaney" is
-    3 f / 200 up to 1000 Hz, and 15 + 27 log(f / 1000) / log(6.4) above.
+    narrower than the steps of the transform may be zero. The `scale` "htk" is 2595 log10(1 + f / 700); "slaney" is 3 f
+    / 200 up to 1000 Hz, and 15 + 27 log(f / 1000) / log(6.4) above.
 
     Shapes: floats [size // 2 + 1, mels] of `dtype`.
     Raises: ParameterError for counts that are no positive integers, another scale, and frequencies that do not rise.
@@ -102,8 +102,8 @@ def mel_spectrogram(
 
     `hop` is half of `size` if not given. `window` is a name that `scipy.signal.get_window` knows, or numbers. With
     `centered` the first window has its middle on the first sample, and the sound is reflected at both ends. `power` is
-    that of the absolute values of the transform: 2 for energies, 1 for amplitudes. The filters are those of
-    `mel_filterbank`.
+    that of the absolute values of the transform: 2 for energies, 1 for amplitudes. There are `sample_rate` samples a
+    second; `low`, `high`, `scale` and `unit_area` are those of `mel_filterbank`.
 
     Shapes: x floats [..., samples]; [..., mels, windows] of the same dtype, where half precisions compute in float32.
     Raises: ParameterError for counts that are no positive integers, a power that is not positive, and as
@@ -155,8 +155,8 @@ def window_of(name: str, window: Any, size: int) -> Any:
 def mfcc(x: Any, sample_rate: float, count: int = 40, *, range_db: float = 80.0, **options: Any) -> NDArray:
     """The first `count` mel-frequency cepstral coefficients of a sound in each window.
 
-    They are the orthonormal discrete cosine transform of the decibels of `mel_spectrogram`, whose options are taken;
-    what is more than `range_db` below the loudest band of the sound counts as that.
+    They are the orthonormal discrete cosine transform of the decibels of `mel_spectrogram`, whose `sample_rate` and
+    `options` are taken; what is more than `range_db` below the loudest band of the sound counts as that.
 
     Shapes: x floats [..., samples]; [..., count, windows] of the same dtype, where half precisions compute in float32.
     Raises: ParameterError for more coefficients than bands and for a range that is not positive, and as

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -20,6 +20,7 @@ from wholestep.nn.keys import as_key, takes_key
 from wholestep.nn.module import Module, copy_of
 from wholestep.nn.stack_loops import checked_keep, looped
 from wholestep.nn.traversal import Fixed, ModelWalk, ModuleBody, Rebuilt, Reread, without_arrays
+from wholestep.nn.waiting import PathKey, draw_waiting
 
 SPEC = "_stack"
 """The field that says what a stack is made of; all the others are those of its layers."""
@@ -134,6 +135,11 @@ class Stack(Module):
         copied = copy_of(self)
         copied.__dict__[SPEC] = replace(self._spec, keep=checked_keep(keep))
         return copied
+
+    @classmethod
+    def _waits(cls, given: Mapping[str, Any]) -> bool:
+        layer = given.get("layer")
+        return callable(layer) and not isinstance(layer, Module) and takes_one(layer)
 
     @property
     def _spec(self) -> Spec:
@@ -270,12 +276,28 @@ class Stack(Module):
 
 
 def made_with(layer: Callable[..., Any], key: Any) -> Any:
-    """A layer with this key, by name where the function has a parameter of that name."""
+    """A layer with this key, by name where the function has a parameter of that name; what waits in it is drawn."""
+    found = parameters_of(layer)
+    if found is None or "key" not in found:
+        made = layer() if found == {} else layer(key)
+    else:
+        made = layer(key=key)
+    draw_waiting(made, PathKey(key))
+    return made
+
+
+def parameters_of(layer: Any) -> Mapping[str, inspect.Parameter] | None:
+    """The parameters of a function that makes a layer, None where Python cannot tell them."""
     try:
-        named = "key" in inspect.signature(layer).parameters
+        return dict(inspect.signature(layer).parameters)
     except (TypeError, ValueError):
-        named = False
-    return layer(key=key) if named else layer(key)
+        return None
+
+
+def takes_one(layer: Any) -> bool:
+    """Test whether a function that makes a layer asks for a key."""
+    found = parameters_of(layer) or {}
+    return "key" in found or any(p.default is p.empty and p.kind <= p.POSITIONAL_OR_KEYWORD for p in found.values())
 
 
 def walked(layer: Any, i: int) -> ModelWalk:

@@ -17,6 +17,8 @@ from wholestep.nn.windows import Ints, Padding, Pairs, Slide, padding_pairs, per
 def causal_conv1d(x: Any, w: Any, b: Any = None, *, stride: int = 1, dilation: int = 1, groups: int = 1) -> NDArray:
     """`conv1d` with all its padding before, so that place t reads nothing after t.
 
+    `stride`, `dilation` and `groups` are those of `conv1d`.
+
     Shapes: x [n, c, time], w [o, c / groups, i] and b [o]; [n, o, time], every stride-th with a stride.
     Raises: as `conv1d` does.
     Source: van den Oord et al., "WaveNet: a generative model for raw audio", 2016.
@@ -45,7 +47,7 @@ def streaming_conv1d_init(batch: int, w: Any, *, dilation: int = 1, groups: int 
 
 def streaming_conv1d(
     x: Any, w: Any, b: Any = None, *, state: Any, stride: int = 1, dilation: int = 1, groups: int = 1
-) -> tuple[Any, Any]:
+) -> tuple[NDArray, NDArray]:
     """`causal_conv1d` of one chunk: returns the result and the state for the next chunk.
 
     Results of the chunks, joined, are that of the whole; with a stride, it divides the length of every chunk.
@@ -91,7 +93,7 @@ def streaming_conv2d(
     padding: Padding = 0,
     dilation: Ints = 1,
     groups: int = 1,
-) -> tuple[Any, Any]:
+) -> tuple[NDArray, NDArray]:
     """A convolution of one chunk of rows, causal in time: the result, and the next state.
 
     `padding` is that of the last axis: an integer, a pair in a list, "same" or "valid".
@@ -137,7 +139,7 @@ def streaming_conv_transpose1d_init(
 
 def streaming_conv_transpose1d(
     x: Any, w: Any, b: Any = None, *, state: Any, stride: int = 1, dilation: int = 1, groups: int = 1
-) -> tuple[Any, Any]:
+) -> tuple[NDArray, NDArray]:
     """`conv_transpose1d` of one chunk: time * stride results, and what the next chunk is added to.
 
     Results of the chunks, joined, are the first (whole time) * stride of `conv_transpose1d` of the whole.

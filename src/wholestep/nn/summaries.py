@@ -57,7 +57,7 @@ class SummaryRow(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Summary(Shown):
-    """A table of a model: `rows`, and how many elements and bytes are trained, frozen, and buffers.
+    """A table of a model: `rows`, and in `totals` how many elements and bytes are trained, frozen, and buffers.
 
     Printed and in a REPL it is text, and in a notebook a table.
 
@@ -119,10 +119,10 @@ class Summary(Shown):
 def summary(model: Any, *inputs: Any, **named: Any) -> Summary:
     """A table of a model: the path, the shape, how many numbers and how many bytes, for each part and array.
 
-    With inputs, arrays, `ShapeDtype`s or shapes (of the dtype of the first parameter), the model is traced in
-    evaluation mode, without computing anything: each part that was called then has the shape of what it returned and
-    the arithmetic that it took, loops multiplied out. What a part holds includes the parts in it; an array at two
-    places counts once. Sizes may be symbolic: shapes and arithmetic are then expressions of them.
+    With `inputs`, and `named` ones, arrays, `ShapeDtype`s or shapes (of the dtype of the first parameter), the model is
+    traced in evaluation mode, without computing anything: each part that was called then has the shape of what it
+    returned and the arithmetic that it took, loops multiplied out. What a part holds includes the parts in it; an array
+    at two places counts once. Sizes may be symbolic: shapes and arithmetic are then expressions of them.
 
     Shapes: inputs of any shapes and dtypes; counts of numbers, bytes, and floating-point operations (`flops`).
     Raises: ParameterError for inputs to what cannot be called, SymbolicError for an operation whose arithmetic is no

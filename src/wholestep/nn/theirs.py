@@ -20,7 +20,8 @@ class Theirs(NamedTuple):
     """An array of ours beside those of PyTorch's: the names of the tensors, more than one where layers are stacked.
 
     `depths` are the axes along which tensors are stacked, `turned` says that a matrix is transposed, and `rows` which
-    rows of the tensor are ours, None for all.
+    rows of the tensor are ours, None for all. Where a tensor lies in equal `pieces`, as queries, keys and values may,
+    each piece has a name.
     """
 
     path: str
@@ -28,9 +29,12 @@ class Theirs(NamedTuple):
     depths: tuple[int, ...]
     turned: bool
     rows: slice | None
+    pieces: int = 1
 
     def ours(self, tensors: list[NDArray]) -> NDArray:
         """Their tensors as our array."""
+        if self.pieces > 1:
+            tensors = [np.concatenate(tensors[i : i + self.pieces]) for i in range(0, len(tensors), self.pieces)]
         parts = [x if self.rows is None else x[self.rows] for x in tensors]
         parts = [x.swapaxes(-1, -2) if self.turned and x.ndim > 1 else x for x in parts]
         return np.stack(parts).reshape(*self.depths, *parts[0].shape) if self.depths else np.ascontiguousarray(parts[0])
@@ -38,7 +42,8 @@ class Theirs(NamedTuple):
     def tensors(self, ours: NDArray) -> list[NDArray]:
         """Our array as their tensors, copies."""
         x = ours.swapaxes(-1, -2) if self.turned and ours.ndim > 1 + len(self.depths) else ours
-        return [np.array(part, order="C") for part in x.reshape(-1, *x.shape[len(self.depths) :])[: len(self.names)]]
+        parts = x.reshape(-1, *x.shape[len(self.depths) :])[: len(self.names) // self.pieces]
+        return [np.array(piece, order="C") for part in parts for piece in np.split(part, self.pieces)]
 
 
 def theirs(model: Any) -> Iterator[tuple[ArrayPlace, list[Theirs]]]:

@@ -23,10 +23,10 @@ NORMS = {"layer": LayerNorm, "rms": RMSNorm}
 
 
 class FeedForward(Module):
-    """Two dense layers with an activation between, applied to each place.
+    """Two dense layers with `hidden` numbers and an activation between, applied to each place.
 
     With `gated` the first makes twice as much, and one half is multiplied by the activation of the other: with silu
-    that is SwiGLU. Dropout acts on what is between.
+    that is SwiGLU. `dropout`, a probability, acts on what is between. `key`, `bias` and `dtype` are those of `Linear`.
 
     Shapes: x floats [..., width]; the same.
     Raises: as `Linear` does, and ParameterError in training for dropout without a key.
@@ -38,12 +38,14 @@ class FeedForward(Module):
     (2, 8)
     """
 
+    _draws = True
+
     def __init__(
         self,
         width: int,
         hidden: int,
         *,
-        key: Any,
+        key: Any = None,
         activation: Callable[[Any], Any] = gelu,
         gated: bool = False,
         dropout: float = 0.0,
@@ -68,10 +70,10 @@ class FeedForward(Module):
 class TransformerBlock(Module):
     """x + attention(norm(x)), then x + feed_forward(norm(x)); or with `norm_first=False` the norms after the sums.
 
-    `hidden` is 4 * width if not given, `norm` "layer" or "rms". `kv_heads`, `causal`, `rope` and `blocks` are those
-    of `MultiHeadAttention`; `activation` and `gated` those of `FeedForward`. Dropout acts on the weights of attention,
-    between the dense layers, and on what is added to x; it needs a `key` in training. `cache` and `position` decode
-    step by step, as in `MultiHeadAttention`.
+    `hidden` is 4 * width if not given, `norm` "layer" or "rms". `heads`, `kv_heads`, `causal`, `rope`, `blocks`, `key`,
+    `bias` and `dtype` are those of `MultiHeadAttention`; `activation` and `gated` those of `FeedForward`. `dropout`
+    acts on the weights of attention, between the dense layers, and on what is added to x; it needs a `key` in training.
+    `cache` and `position` decode step by step, as in `MultiHeadAttention`.
 
     Shapes: x floats [batch, time, width]; the same.
     Raises: ParameterError for another norm, and as `MultiHeadAttention` does.
@@ -92,12 +94,14 @@ class TransformerBlock(Module):
         "feed_forward.down": "linear2",
     }
 
+    _draws = True
+
     def __init__(
         self,
         width: int,
         heads: int,
         *,
-        key: Any,
+        key: Any = None,
         hidden: int | None = None,
         activation: Callable[[Any], Any] = gelu,
         gated: bool = False,
@@ -155,8 +159,8 @@ class TransformerDecoderBlock(Module):
     """A transformer block that also attends to a context: self-attention, cross-attention, feed-forward net.
 
     Each part is added to x behind a norm, or with `norm_first=False` normalized after the sum. `context` is the width
-    of the context, that of x if not given. The options are those of `TransformerBlock`; self-attention is causal
-    unless `causal=False`. In training, dropout needs a `key`.
+    of the context, that of x if not given. All other arguments are those of `TransformerBlock`; self-attention is
+    causal unless `causal=False`. In training, dropout needs a `key`.
 
     Shapes: x floats [batch, time, width] and context [batch, places, width of the context]; as x. `mask` is that of
     self-attention, `context_mask` that of the context, as in `scaled_dot_product_attention`.
@@ -180,12 +184,14 @@ class TransformerDecoderBlock(Module):
         "feed_forward.down": "linear2",
     }
 
+    _draws = True
+
     def __init__(
         self,
         width: int,
         heads: int,
         *,
-        key: Any,
+        key: Any = None,
         context: int | None = None,
         hidden: int | None = None,
         activation: Callable[[Any], Any] = gelu,

@@ -41,8 +41,8 @@ def conv_transpose(
 
     The kernel is laid out as the convolution has it whose input gradient this is: axis 0 is what x has, as in PyTorch.
     An axis of size m becomes (m - 1) * stride - before - after + dilation * (size - 1) + 1 + output_padding, where
-    padding (before, after) is cut off and `output_padding`, smaller than stride or dilation, is added after. Padding is
-    integers, or a pair for each axis.
+    padding (before, after) is cut off and `output_padding`, smaller than stride or dilation, is added after. `stride`,
+    `dilation` and `padding` are an integer or one for each axis, `padding` also a pair for each.
 
     Shapes: x [n, c, height, width], w [c, o / groups, i, j] and b [o]; [n, o, ...].
     Raises: ShapeError for arrays that do not fit, ParameterError for numbers that make no sense.

@@ -17,6 +17,7 @@ from wholestep.frontend.array import Array
 from wholestep.frontend.closure_reads import content
 from wholestep.frontend.frozen import Frozen, Held, thawed
 from wholestep.nn.annotations import BUFFER, FROZEN, TIED, UNDECAYED, Mark
+from wholestep.nn.waiting import not_drawn, waits
 
 PARAMETER = "parameter"
 SEGMENT = re.compile(r"\.?([^\W\d]\w*)|\[([^\]]+)\]")
@@ -127,9 +128,13 @@ class KeyOrder:
 
 
 class ModelWalk:
-    """A model taken apart: its parameters, each once, what is kept beside them, its modules, and its structure."""
+    """A model taken apart: its parameters, each once, what is kept beside them, its modules, and its structure.
 
-    def __init__(self, root: Any, path: str = "") -> None:
+    Modules that wait for their key are an error, or with `waiting` plain values, which have no arrays yet.
+    """
+
+    def __init__(self, root: Any, path: str = "", *, waiting: bool = False) -> None:
+        self.waiting = waiting
         self.parameters: list[ArrayPlace] = []
         self.kept: list[ArrayPlace] = []
         self.modules: list[tuple[str, Any]] = []
@@ -210,6 +215,10 @@ class ModelWalk:
             return Again(self.met[id(x)])
         self.met[id(x)] = len(self.modules)
         self.modules.append((path, x))
+        if x._pending is not None and waits(x):
+            if not self.waiting:
+                raise not_drawn(x, path)
+            return Fixed(x)
         self.odd.update({tree.access(path, tree.Path(at)): token for at, token in x._odd.items()})
         marks, undecayed, names = x._marks, x.undecayed, tuple(vars(x))
         fields = [

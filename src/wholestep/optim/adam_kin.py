@@ -18,6 +18,7 @@ from wholestep.optim.protocol import real_zeros, running_mean, scalar_like, squa
 class Nadam(WithMoments):
     """NAdam: Adam whose first moment looks one update ahead, with a momentum that grows towards b1.
 
+    In update t the momentum is `b1 * (1 - 0.96**(t * momentum_decay) / 2)`; `lr`, `b2` and `eps` are those of `adam`.
     `weight_decay` is added to the gradients of the parameters that `decay` means. Formulas and defaults are those of
     torch.optim.NAdam.
 
@@ -59,8 +60,8 @@ class Nadam(WithMoments):
 class Radam(WithMoments):
     """RAdam: momentum at first, then Adam with a rate that grows as the variance of its second moment falls.
 
-    `weight_decay` is added to the gradients of the parameters that `decay` means. Formulas and defaults are those of
-    torch.optim.RAdam.
+    `lr`, `b1`, `b2` and `eps` are those of `adam`. `weight_decay` is added to the gradients of the parameters that
+    `decay` means. Formulas and defaults are those of torch.optim.RAdam.
 
     Shapes: trees of floating or complex arrays; the state has two arrays like each.
     Raises: as `adamw` does.
@@ -101,8 +102,8 @@ class Radam(WithMoments):
 class Adamax(WithMoments):
     """Adamax: Adam with the largest gradient so far, decaying by b2, in the place of the root of the second moment.
 
-    `weight_decay` is added to the gradients of the parameters that `decay` means. Formulas are those of
-    torch.optim.Adamax.
+    `lr` and `b1` are those of `adam`; `eps` is added to the size of each gradient. `weight_decay` is added to the
+    gradients of the parameters that `decay` means. Formulas are those of torch.optim.Adamax.
 
     Shapes: trees of floating or complex arrays; the state has two arrays like each.
     Raises: as `adamw` does.
@@ -137,7 +138,8 @@ class Adamax(WithMoments):
 class Lamb(WithMoments):
     """LAMB: the direction of AdamW, as long as lr * |p| for each parameter p; plain lr where p or the step is 0.
 
-    `decay` says which parameters decay.
+    `b1`, `b2` and `eps` are those of `adam`. To the direction of the parameters that `decay` means `weight_decay * p`
+    is added.
 
     Shapes: trees of floating or complex arrays; the state has two arrays like each.
     Raises: as `adamw` does.
@@ -175,7 +177,8 @@ class Lamb(WithMoments):
 class Lion(Leafwise):
     """Lion: the sign of a mean of gradients, with weight decay beside it; one moment is kept for each parameter.
 
-    `decay` says which parameters decay.
+    The sign is that of `b1 * m + (1 - b1) * g`; then the mean m takes g in, keeping `b2` of what it was. `lr` is as in
+    `adam`, and `lr * weight_decay * p` goes off the parameters that `decay` means.
 
     Shapes: trees of floating or complex arrays; the state has an array like each.
     Raises: as `adamw` does.

@@ -16,9 +16,9 @@ from wholestep.optim.protocol import real_zeros, running_mean, scalar_like, squa
 class Rmsprop(Leafwise):
     """RMSProp: the gradient over the root of the running mean of its square, which keeps `keep` of what it was.
 
-    `centered` takes the square of the mean gradient off that mean; `momentum` gathers the steps in a velocity;
-    `weight_decay` is added to the gradients of the parameters that `decay` means. Formulas are those of
-    torch.optim.RMSprop.
+    `lr` is as in `adam`, and `eps` is added to the root. `centered` takes the square of the mean gradient off that
+    mean; `momentum` gathers the steps in a velocity; `weight_decay` is added to the gradients of the parameters that
+    `decay` means. Formulas are those of torch.optim.RMSprop.
 
     Shapes: trees of floating or complex arrays; the state has one to three arrays like each.
     Raises: as `sgd` does.
@@ -61,8 +61,8 @@ class Rmsprop(Leafwise):
 class Adagrad(Leafwise):
     """AdaGrad: the gradient over the root of the sum of all its squares, which begins at `start`.
 
-    `weight_decay` is added to the gradients of the parameters that `decay` means. Formulas are those of
-    torch.optim.Adagrad.
+    `lr` is as in `adam`, and `eps` is added to the root. `weight_decay` is added to the gradients of the parameters
+    that `decay` means. Formulas are those of torch.optim.Adagrad.
 
     Shapes: trees of floating or complex arrays; the state has one real array like each.
     Raises: as `sgd` does.
@@ -94,8 +94,9 @@ class Adagrad(Leafwise):
 class Adadelta(Leafwise):
     """Adadelta: steps whose size is that of earlier steps, so that they have the unit of the parameter.
 
-    `weight_decay` is added to the gradients of the parameters that `decay` means. Formulas are those of
-    torch.optim.Adadelta.
+    `p -= lr * s` with `s = sqrt(d + eps) / sqrt(v + eps) * g`, where d and v are means of the squares of s and g, which
+    keep `keep` of what they were. `weight_decay` is added to the gradients of the parameters that `decay` means.
+    Formulas are those of torch.optim.Adadelta.
 
     Shapes: trees of floating or complex arrays; the state has two real arrays like each.
     Raises: as `sgd` does.
@@ -128,8 +129,9 @@ class Adadelta(Leafwise):
 class Madgrad(Leafwise):
     """MADGRAD: dual averaging, the sum of all gradients over the cube root of the sum of their squares, with momentum.
 
-    Gradient number k counts lr * sqrt(k) in both sums. A parameter goes (1 - momentum) of the way from where it is to
-    its beginning less that quotient. `weight_decay` is added to the gradients of the parameters that `decay` means.
+    Gradient number k counts `lr * sqrt(k)` in both sums. A parameter goes (1 - momentum) of the way from where it is to
+    its beginning less that quotient; `eps` is added to the cube root. `weight_decay` is added to the gradients of the
+    parameters that `decay` means.
 
     Shapes: trees of floating or complex arrays; the state has three arrays like each.
     Raises: as `sgd` does.

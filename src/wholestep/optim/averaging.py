@@ -13,6 +13,7 @@ from wholestep.errors import TreeError
 from wholestep.frontend.control import cond
 from wholestep.optim.hyper import Fields, label, number_in
 from wholestep.optim.protocol import call_update, check_optimizer, running_mean, scalar_like, working_array
+from wholestep.tree import Tree
 
 
 class Wrapper(Fields):
@@ -105,7 +106,7 @@ def working_copy(x: Any) -> Any:
     return wnp.array(working_array(x))
 
 
-def average(state: Any) -> Any:
+def average(state: Any) -> Tree:
     """The mean of the parameters that `ema`, `asgd` or a schedule-free optimizer keeps somewhere in its state.
 
     Shapes: a state; a tree of arrays like the parameters, float32 for half precisions.

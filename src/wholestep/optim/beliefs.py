@@ -16,7 +16,8 @@ from wholestep.optim.protocol import real_zeros, running_mean, scalar_like, squa
 class Adabelief(WithMoments):
     """AdaBelief: Adam with the mean square of what the gradient differs from its own mean, plus eps each step.
 
-    Weight decay goes beside it, as in `adamw`, to the parameters that `decay` means.
+    `lr`, `b1` and `b2` are those of `adam`, and `eps` is added to the root too. `weight_decay` goes beside it, as in
+    `adamw`, to the parameters that `decay` means.
 
     Shapes: trees of floating or complex arrays; the state has two arrays like each.
     Raises: as `adamw` does.
@@ -45,6 +46,8 @@ class Adabelief(WithMoments):
 
 class Yogi(WithMoments):
     """Yogi: Adam whose second moment moves by (1 - b2) * g**2 towards g**2, however far away that is.
+
+    `lr` and `b1` are those of `adam`; both moments begin at `start`, and `eps` is added to the root of the second.
 
     Shapes: trees of floating or complex arrays; the state has two arrays like each.
     Raises: as `adam` does.
@@ -82,8 +85,8 @@ class Yogi(WithMoments):
 class Adan(Leafwise):
     """Adan: Nesterov's momentum by means of the gradient and of its change, over the root of a mean of their square.
 
-    b1, b2 and b3 are what the means of the gradient, of its change and of the square keep. The parameter is then
-    divided by 1 + lr * weight_decay where `decay` means it.
+    `lr` is as in `adam`; `b1`, `b2` and `b3` are what the means of the gradient, of its change and of the square keep;
+    `eps` is added to the root. The parameter is then divided by `1 + lr * weight_decay` where `decay` means it.
 
     Shapes: trees of floating or complex arrays; the state has four arrays like each.
     Raises: as `adamw` does.
@@ -131,8 +134,8 @@ class Ademamix(WithMoments):
     """AdEMAMix: AdamW along m' + alpha * slow, where `slow` is a mean of gradients that keeps b3 of what it was.
 
     The slow mean, which remembers thousands of gradients, begins at 0 and is not corrected. `alpha` and `b3` are
-    numbers, or schedules that bring them up: `linear(0.0, 5.0, steps)`. Weight decay goes beside it, as in `adamw`, to
-    the parameters that `decay` means.
+    numbers, or schedules that bring them up: `linear(0.0, 5.0, steps)`. `lr`, `b1`, `b2` and `eps` are those of `adam`.
+    `weight_decay` goes beside it, as in `adamw`, to the parameters that `decay` means.
 
     Shapes: trees of floating or complex arrays; the state has three arrays like each.
     Raises: as `adamw` does.
@@ -172,8 +175,10 @@ class Ademamix(WithMoments):
 class Adopt(WithMoments):
     """ADOPT: momentum of gradients over the root of the second moment before them, which lets any b2 converge.
 
-    The first gradient only begins the second moment. What a gradient is divided into is cut to count**0.25 in size,
-    which grows with the number of updates, unless `clip` is False. Weight decay goes beside it, as in `adamw`.
+    `lr` is as in `adam`; the momentum keeps `b1` and the second moment `b2` of what they were, and the root is `eps` or
+    more. The first gradient only begins the second moment. What a gradient is divided into is cut to count**0.25 in
+    size, which grows with the number of updates, unless `clip` is False. `weight_decay` goes beside it, as in `adamw`,
+    to the parameters that `decay` means.
 
     Shapes: trees of floating or complex arrays; the state has two arrays like each.
     Raises: as `adamw` does.

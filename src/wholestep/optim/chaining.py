@@ -189,7 +189,7 @@ def global_norm(grads: Any) -> NDArray:
     Squares that would overflow are taken of numbers that were divided by the largest. In a step whose processes
     have parts of the gradients it is that of all parts.
 
-    Shapes: a tree of floating or complex arrays; a real scalar.
+    Shapes: grads a tree of floating or complex arrays; a real scalar.
     Raises: nothing of its own.
 
     >>> import numpy as np

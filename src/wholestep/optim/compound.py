@@ -40,7 +40,7 @@ class Warmup(Formula):
 class Join(Formula):
     """The first schedule until update boundaries[0], the second from there on, counting from 0 again, and so forth.
 
-    Numbers are schedules too.
+    `schedules` may be numbers too.
 
     Shapes: count an integer or an array of any shape; f64 of its shape.
     Raises: ParameterError for boundaries that do not ascend or are not one fewer than the schedules, DtypeError for

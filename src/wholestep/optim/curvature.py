@@ -20,11 +20,12 @@ from wholestep.optim.protocol import required_extra, running_mean, scalar_like, 
 class Sophia(Leafwise):
     """Sophia-H: p -= lr * m / max(gamma * h, eps), cut to lr in size, with means m of the gradient and h of curvature.
 
-    The first update and every `every`-th after it estimate the diagonal of the Hessian by Hutchinson's method: u times
-    the derivative of the gradient along u, where u are normal numbers that follow from `seed` and the number of the
-    update. Such an update computes the objective and two gradients more. A compiled step gives it the objective, and
-    eagerly `update` takes `objective=`, a function of the parameters. Where h is not positive, the step is lr times
-    the sign of m. Weight decay goes beside it, as in `adamw`, to the parameters that `decay` means.
+    The means keep `b1` and `b2` of what they were. The first update and every `every`-th after it estimate the diagonal
+    of the Hessian by Hutchinson's method: u times the derivative of the gradient along u, where u are normal numbers
+    that follow from `seed` and the number of the update. Such an update computes the objective and two gradients more.
+    A compiled step gives it the objective, and eagerly `update` takes `objective=`, a function of the parameters. Where
+    h is not positive, the step is lr times the sign of m. `weight_decay` goes beside it, as in `adamw`, to the
+    parameters that `decay` means.
 
     Shapes: trees of real floating arrays; the state has two arrays like each.
     Raises: as `adamw` does; ParameterError for an `every` below 1, and in `update` where the objective is not given;

@@ -17,8 +17,8 @@ from wholestep.optim.protocol import scalar_like, working_zeros
 class Sgd(Leafwise):
     """Stochastic gradient descent: p -= lr * v with v = momentum * v + g, or lr * (g + momentum * v) with `nesterov`.
 
-    `lr` is a number, or a function of the number of updates made so far. With a momentum of 0 no velocity is kept.
-    From the second update on the velocity takes up (1 - dampening) * g. `weight_decay` adds weight_decay * p to the
+    `lr` is a number, or a function of the number of updates made so far. With a momentum of 0 no velocity is kept. From
+    the second update on the velocity takes up `(1 - dampening) * g`. `weight_decay` adds weight_decay * p to the
     gradients of the parameters that `decay` means: a function of the path, a table of paths, patterns, or None for all.
     Half-precision parameters have float32 velocities. The formulas are those of torch.optim.SGD.
 
@@ -75,9 +75,9 @@ class Sgd(Leafwise):
 class Asgd(Leafwise):
     """Averaged SGD: p -= rate * (g + pull * p), and beside it the mean of the parameters from update `start` on.
 
-    The rate of update t is lr / (1 + pull * lr * t)**power. `average(state)` reads the mean, which until `start` is the
-    parameters themselves, and `with step.averaged():` evaluates with it. `weight_decay` is added to the gradients of
-    the parameters that `decay` means, and `pull` shrinks all. Formulas and defaults are those of torch.optim.ASGD.
+    The rate of update t is `lr / (1 + pull * lr * t)**power`. `average(state)` reads the mean, which until `start` is
+    the parameters themselves, and `with step.averaged():` evaluates with it. `weight_decay` is added to the gradients
+    of the parameters that `decay` means, and `pull` shrinks all. Formulas and defaults are those of torch.optim.ASGD.
 
     Shapes: trees of floating or complex arrays; the state has an array like each.
     Raises: as `sgd` does.

@@ -46,7 +46,8 @@ class Prodigy(WithDistance):
     against their gradients, over the sum of the absolute values that the sums of those have; both fade by the root of
     b2. `lr` is best left at 1, or a schedule that ends lower. With `corrected` the rate has Adam's corrections; with
     `cautious`, for rates that rise at first, the sum is not scaled by the rate. Parameters are looked at together: each
-    part of `groups` has an estimate of its own.
+    part of `groups` has an estimate of its own. `b1` and `b2` are those of `adam`, and so is `eps`, times d;
+    `weight_decay` and `decay` are those of `adamw`.
 
     Shapes: trees of floating or complex arrays; the state has four arrays like each, and d under the name distance.
     Raises: as `adamw` does.
@@ -106,7 +107,8 @@ class DadaptAdamw(WithDistance):
     those before over the root of v, by the sum of the absolute values of these sums; both fade by the root of b2. The
     bound grows by a factor of `growth` at most, and freely where that is None. `lr` is best left at 1, or a schedule
     that ends lower. With `corrected` the rate has Adam's corrections. Parameters are looked at together: each part of
-    `groups` has a bound of its own.
+    `groups` has a bound of its own. `b1`, `b2` and `eps` are those of `adam`, `weight_decay` and `decay` those of
+    `adamw`.
 
     Shapes: trees of floating or complex arrays; the state has three arrays like each, and d under the name distance.
     Raises: as `adamw` does.
@@ -160,9 +162,10 @@ class DadaptAdamw(WithDistance):
 class Dog(Leafwise):
     """DoG: gradient descent whose rate is the largest distance from the beginning over the norm of all gradients.
 
-    Norms are those of all parameters together; each part of `groups` has its own. The distance begins at
-    `first` * (1 + the norm of the parameters). `lr` is best left at 1, and the mean of the parameters is better than
-    the last of them: `ema` keeps one.
+    Norms are those of all parameters together; each part of `groups` has its own. The distance begins at `first` * (1 +
+    the norm of the parameters). `lr` is best left at 1, and the mean of the parameters is better than the last of them:
+    `ema` keeps one. `eps` is added to the sum of the squared norms of gradients, of which the rate has the root.
+    `weight_decay` and `decay` are those of `adamw`.
 
     Shapes: trees of floating or complex arrays; the state has one array like each, and two numbers.
     Raises: as `adamw` does.

@@ -19,10 +19,10 @@ from wholestep.optim.protocol import running_mean, scalar_like, working_array, w
 class Adafactor(Leafwise):
     """Adafactor: Adam without a first moment, whose second one is a row and a column for a matrix.
 
-    The second moment at update t keeps 1 - t**-power of what it was. The update is shortened to a root mean square of
-    `clip`. With `relative` the step is min(lr, 1 / sqrt(t)) * max(least, rms(p)), otherwise lr. `eps` bounds the second
-    moment from below; by default it is that of the dtype. `decay` says which parameters shrink by lr * weight_decay.
-    Formulas and defaults are those of torch.optim.Adafactor.
+    The second moment at update t keeps `1 - t**-power` of what it was. The update is shortened to a root mean square of
+    `clip`. With `relative` the step is `min(lr, 1 / sqrt(t)) * max(least, rms(p))`, otherwise `lr`. `eps` bounds the
+    second moment from below; by default it is that of the dtype. `decay` says which parameters shrink by
+    `lr * weight_decay`. Formulas and defaults are those of torch.optim.Adafactor.
 
     Shapes: trees of real floating arrays; the state has a row and a column for those of two axes or more, else an
     array.
@@ -89,7 +89,8 @@ class Sm3(Leafwise):
     """SM3: AdaGrad whose sums of squares are kept for each row and column alone: the largest sum on each.
 
     The sum of an element is the least of those of its places on all axes, plus the square of its gradient. Steps are
-    along a running mean, which keeps `momentum`, of the gradient over the root of its sum.
+    along a running mean, which keeps `momentum`, of the gradient over the root of its sum. `lr` is as in `adam`, and
+    `eps` is added to the sum.
 
     Shapes: trees of real floating arrays; the state has an array like each, and a vector for each axis of those of two
     axes or more, else another array.

@@ -67,7 +67,9 @@ class Divided(Fields):
 
 
 class Groups(Divided):
-    """The optimizer that `groups` makes: parameters whose path matches a pattern have an optimizer of their own.
+    """The optimizer that `optim.groups` makes: parameters whose path matches a pattern have an optimizer of their own.
+
+    `groups` are pairs of a pattern and its optimizer or None, `default` is the optimizer of what matches none.
 
     Shapes: as `groups`.
     Raises: as `groups` does.
@@ -97,10 +99,11 @@ class Groups(Divided):
 def groups(patterns: Mapping[str, Any], default: Optimizer | None) -> Groups:
     """Other optimizers for the parameters whose path matches a pattern; the first that matches counts.
 
-    `*` stands for any characters, and the path of a tree for all that is in it: `layers[0]`, `*.bias`. A value is an
-    optimizer; a dictionary of hyper-parameters that differ from the default's; or None for parameters that never move
-    and have no state. Their gradients are still computed, for the guard to look at; `nn.frozen` saves that.
-    Hyper-parameters are spelled `groups['*.bias'].lr` and `default.lr` where a shorter name is not clear.
+    `*` stands for any characters, and the path of a tree for all that is in it: `layers[0]`, `*.bias`. A value of
+    `patterns` is an optimizer; a dictionary of hyper-parameters that differ from the default's; or None for parameters
+    that never move and have no state. Their gradients are still computed, for the guard to look at; `nn.frozen` saves
+    that. `default`, an optimizer or None, is for the parameters that no pattern matches. Hyper-parameters are spelled
+    `groups['*.bias'].lr` and `default.lr` where a shorter name is not clear.
 
     Shapes: trees of floating or complex arrays; states are those of the optimizers.
     Raises: ParameterError for hyper-parameters that the default does not have, or whose numbers are wrong, and, when it

@@ -22,7 +22,8 @@ def vector_length(x: Any) -> Any:
 class Lars(Leafwise):
     """LARS: momentum, with the gradient of each parameter p scaled by trust * |p| / (|g| + weight_decay * |p|).
 
-    Where p or its gradient is 0 the scale is 1. `decay` says which parameters decay, and which are scaled.
+    `lr` is as in `adam`; the velocity keeps `momentum` of what it was. Where p or its gradient is 0 the scale is 1.
+    `decay` says which parameters decay, and which are scaled.
 
     Shapes: trees of floating or complex arrays; the state has an array like each.
     Raises: as `sgd` does.
@@ -58,7 +59,9 @@ class Lars(Leafwise):
 class Novograd(Leafwise):
     """NovoGrad: momentum of gradients that are divided by a running norm of their parameter's, one number for each.
 
-    The decay of the parameters that `decay` means is added after the division.
+    `lr` is as in `adam`. The momentum is `b1 * m` plus the divided gradient; the norm is the root of a mean of squares,
+    which keeps `b2` of what it was, and `eps` is added to it. After the division `weight_decay * p` is added for the
+    parameters p that `decay` means.
 
     Shapes: trees of floating or complex arrays; the state has an array and a number for each.
     Raises: as `adamw` does.

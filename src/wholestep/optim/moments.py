@@ -38,9 +38,10 @@ class WithMoments(Leafwise):
 class Adam(WithMoments):
     """Adam: p -= lr * m' / (sqrt(v') + eps), with bias-corrected means m' of the gradient and v' of its square.
 
-    `lr` is a number, or a function of the number of updates made so far, 0 for the first. With `amsgrad` the largest v
-    so far takes the place of v. Moments have the dtype of their parameter, float32 for half precisions; for a complex
-    parameter the second moment is that of the absolute value.
+    `lr` is a number, or a function of the number of updates made so far, 0 for the first. In each update the means of
+    the gradient and of its square keep `b1` and `b2` of what they were; `eps` keeps what is divided by from being 0.
+    With `amsgrad` the largest v so far takes the place of v. Moments have the dtype of their parameter, float32 for
+    half precisions; for a complex parameter the second moment is that of the absolute value.
 
     `lazy` says which parameters are tables of which a step reads a few rows: True for all, or a function of the path, a
     table of paths, a pattern or several. A row (a place on the first axis) whose gradient is zero is then left alone:
@@ -84,7 +85,7 @@ class Adamw(Adam):
     """AdamW: Adam, and p -= lr * weight_decay * p beside it, so that the decay does not pass through the moments.
 
     `decay` says which parameters decay: a function of the path, a table of paths, a pattern or several (`*` stands for
-    any characters), or None for all.
+    any characters), or None for all. Other options are those of `adam`.
 
     Shapes: as `adam`.
     Raises: as `adam` does, and ParameterError for a pattern that matches nothing.

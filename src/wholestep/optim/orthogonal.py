@@ -23,6 +23,8 @@ SIZES = ("original", "rms", None)
 class Muon(Leafwise):
     """The optimizer that `muon` makes, for matrices only: p -= lr * s * orthogonalised(momentum).
 
+    Arguments are those of `muon`.
+
     Shapes: matrices of real floats; the state has an array like each.
     Raises: as `muon` does.
     Source: as `muon`.
@@ -117,11 +119,13 @@ def muon(
 ) -> Muon | Matrices:
     """Muon: each matrix moves along the momentum of its gradient, made orthogonal by a Newton-Schulz iteration.
 
-    The momentum is a running mean, looking one update ahead with `nesterov`. A step of an (m, n) matrix is longer than
-    the rate by sqrt(max(1, m / n)) where size is "original", by 0.2 * sqrt(max(m, n)) where it is "rms" (steps of the
-    root mean square of AdamW's), and not at all where it is None. Weight decay is beside it, as in AdamW. `rest` is the
-    optimizer of all parameters that are no matrices. The formulas are those of torch.optim.Muon, which iterates in
-    bfloat16 where this is in the precision of the parameters.
+    The momentum is a running mean, which keeps `momentum` of what it was, looking one update ahead with `nesterov`. A
+    step of an (m, n) matrix is longer than the rate by sqrt(max(1, m / n)) where `size` is "original", by 0.2 *
+    sqrt(max(m, n)) where it is "rms" (steps of the root mean square of AdamW's), and not at all where it is None. The
+    iteration has `iterations` steps, and begins with the momentum over its norm, which is `eps` at least. `lr` is as in
+    `adam`, and `lr * weight_decay * p` goes off the matrices that `decay` means, as in `adamw`. `rest` is the optimizer
+    of all parameters that are no matrices. The formulas are those of torch.optim.Muon, which iterates in bfloat16 where
+    this is in the precision of the parameters.
 
     Shapes: matrices of real floats, and with `rest` any other parameters; the state has an array like each matrix.
     Raises: ParameterError for numbers out of range, DtypeError for what is none; in `init`, ShapeError for parameters

@@ -27,10 +27,11 @@ NEAR = 1e-3
 class Shampoo(Leafwise):
     """Shampoo: along each of the k axes of a gradient the -1/(2k)-th power of the sum of its products with itself.
 
-    For a matrix g that is l**-1/4 @ g @ r**-1/4, with l and r the sums of g @ g.T and g.T @ g, which begin with eps on
-    their diagonals. Of an axis longer than `largest` it is their diagonal alone. Momentum gathers these directions. The
-    powers are found anew by eigenvectors in the first update and every `every`-th after it. Weight decay is a term of
-    the gradient, for the parameters that `decay` means.
+    For a matrix g that is l**-1/4 @ g @ r**-1/4, with l and r the sums of g @ g.T and g.T @ g, which begin with `eps`
+    on their diagonals. Of an axis longer than `largest` it is their diagonal alone. A velocity, which keeps `momentum`
+    of what it was, gathers these directions. The powers are found anew by eigenvectors in the first update and every
+    `every`-th after it. `lr` is as in `adam`, and `weight_decay * p` is a term of the gradient of the parameters p that
+    `decay` means.
 
     Shapes: trees of real floating arrays; the state has an array like each and, for each axis of n, two of n by n, or
     of n where that is longer than `largest`.

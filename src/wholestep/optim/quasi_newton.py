@@ -28,10 +28,10 @@ class Lbfgs(Fields):
 
     Each update is one iteration, with the last `history` steps and changes of the gradient. `line_search` is
     "strong_wolfe"; "backtracking", which computes values only where the other needs gradients too; or None for steps of
-    lr times the direction (of min(1, 1 / |g|_1) times that at first), as torch.optim.LBFGS makes them with max_iter=1.
-    A search evaluates the objective up to `tries` times, beginning with that length, and stays where it is if none was
-    lower; a compiled step gives it the objective, and eagerly `update` takes `loss=` and `objective=`, a function of
-    the parameters.
+    `lr` times the direction (of min(1, 1 / |g|_1) times that at first), as torch.optim.LBFGS makes them with
+    max_iter=1. A search evaluates the objective up to `tries` times, beginning with that length, and stays where it is
+    if none was lower; a compiled step gives it the objective, and eagerly `update` takes `loss=` and `objective=`, a
+    function of the parameters.
 
     Shapes: trees of real floating arrays; the state has 2 * `history` + 2 vectors of all their elements.
     Raises: ParameterError for wrong counts or another line search, and in `update` where an objective is needed and not

@@ -15,8 +15,9 @@ from wholestep.optim.protocol import real_zeros, scalar_like, working_zeros
 class Rprop(Leafwise):
     """Rprop: each number has a step size, which grows while its gradient keeps its sign and shrinks where that turns.
 
-    Where the sign turns the number stays. `lr` is the size of the first step; later changes of it do nothing. Formulas
-    and defaults are those of torch.optim.Rprop.
+    Where the sign turns the number stays. `lr` is the size of the first step; later changes of it do nothing. A size
+    grows by the factor `grow`, shrinks by `shrink`, and stays between `least` and `most`. Formulas and defaults are
+    those of torch.optim.Rprop.
 
     Shapes: trees of real floating arrays; the state has two arrays like each.
     Raises: ParameterError for a factor out of its range and for sizes that are not in order, UnsupportedError for

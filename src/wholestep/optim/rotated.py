@@ -22,9 +22,9 @@ class Soap(WithMoments):
 
     For a matrix g these are the eigenvectors of running means of g @ g.T and g.T @ g, which keep `b2`; axes longer than
     `largest`, vectors and numbers are not turned. The first gradient only finds the eigenvectors and moves nothing;
-    every `every`-th update after it improves them by one step of power iteration, q of qr(mean @ q). Signs are
-    those that make the largest element of each positive. Weight decay goes beside it, as in `adamw`, to the parameters
-    that `decay` means.
+    every `every`-th update after it improves them by one step of power iteration, q of qr(mean @ q). Signs are those
+    that make the largest element of each positive. `lr`, `b1` and `eps` are those of `adam`, and `b2` is what the
+    second moment keeps too. `weight_decay` goes beside it, as in `adamw`, to the parameters that `decay` means.
 
     Shapes: trees of real floating arrays; the state has two arrays like each and, for each turned axis of n, two of n
     by n.

@@ -117,6 +117,8 @@ class Cosine(Formula):
 class CosineRestarts(Formula):
     """`cosine` again and again, from `peak` each time; every period is `growth` times as long as the one before.
 
+    The first period has `steps` updates; each goes down to `end`.
+
     Shapes: count an integer or an array of any shape; f64 of its shape.
     Raises: ParameterError for a negative value, no steps or a growth below 1.
     Source: Loshchilov and Hutter, "SGDR: stochastic gradient descent with warm restarts", 2017.
@@ -188,7 +190,7 @@ class StepDecay(Formula):
 
 
 class MultiStep(Formula):
-    """`value`, multiplied by `factor` at each milestone, a count of updates.
+    """`value`, multiplied by `factor` at each of `milestones`, which are counts of updates.
 
     Shapes: count an integer or an array of any shape; f64 of its shape.
     Raises: ParameterError for negative numbers or milestones that do not ascend.

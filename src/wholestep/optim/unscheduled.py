@@ -51,7 +51,7 @@ class ScheduleFreeSgd(ScheduleFree):
 
     x is the result: `average(state)` reads it, and `with step.averaged():` evaluates with it. The rate does not fall;
     it may rise at first, `warmup(1.0, 1000)` say, and each step counts in the mean by the square of the largest rate
-    until then. Weight decay is lr * weight_decay * p beside the gradient, for the parameters p that `decay` means.
+    until then. Weight decay is `lr * weight_decay * p` beside the gradient, for the parameters p that `decay` means.
 
     Shapes: trees of floating or complex arrays; the state has two arrays like each.
     Raises: as `sgd` does.
@@ -80,10 +80,11 @@ class ScheduleFreeSgd(ScheduleFree):
 class ScheduleFreeAdamw(ScheduleFree):
     """Schedule-free AdamW: the steps of AdamW without its momentum, and the mean of where they lead in its place.
 
-    Gradients are those at b1 * x + (1 - b1) * z, where z takes the steps and x, the result, is its mean:
+    Gradients are those at `b1 * x + (1 - b1) * z`, where z takes the steps and x, the result, is its mean:
     `average(state)` reads it, and `with step.averaged():` evaluates with it. The rate does not fall; it may rise at
     first, `warmup(2e-3, 1000)` say, and each step counts in the mean by the square of the largest rate until then.
-    Weight decay is lr * weight_decay * p beside the step, for the parameters p that `decay` means.
+    Weight decay is `lr * weight_decay * p` beside the step, for the parameters p that `decay` means. `b2` and `eps` are
+    those of `adam`.
 
     Shapes: trees of floating or complex arrays; the state has three arrays like each.
     Raises: as `adamw` does.

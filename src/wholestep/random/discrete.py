@@ -232,7 +232,7 @@ def permutation(key: Any, x: Any, axis: int = 0, *, independent: bool = False) -
 
 @run_in_trace
 def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: int = 0) -> NDArray:
-    """Draw from 0 to a - 1, or slices of an array a along an axis, with or without replacement.
+    """Draw from 0 to a - 1, or slices of an array a along an axis, with replacement unless `replace` is False.
 
     `p` holds the weights of the n candidates, equal by default; they need not sum to 1. Differentiable in a.
 

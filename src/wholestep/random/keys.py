@@ -11,6 +11,7 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep.boundary.public import boundary
+from wholestep.contents import sha256
 from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.promotion import broadcast_shapes, broadcast_to, cast_to, checked, full_of, lift, wrap
@@ -203,7 +204,7 @@ def tail_of(key: Value, shape: Shape, dtype: np.dtype[Any]) -> Tail:
 def key(seed: Any) -> NDArray:
     """Make a key, u32[2], from an integer of any size.
 
-    A seed of up to 64 bits, negative ones as two's complement, gives a key of its own; it may be traced or a NumPy
+    A `seed` of up to 64 bits, negative ones as two's complement, gives a key of its own; it may be traced or a NumPy
     integer, and equal integers give equal keys whatever their dtype. Using one key twice gives the same numbers twice:
     `split` it, or `fold_in` a counter, for fresh ones. Under `ws.vmap` a key that is not mapped is shared by all
     elements.
@@ -271,12 +272,13 @@ def split(key: Any, num: Any = 2) -> NDArray:
 
 @run_in_trace
 def fold_in(key: Any, data: Any) -> NDArray:
-    """Make a fresh key, u32[2], from a key and an integer, such as a step counter, that may be traced.
+    """Make a fresh key, u32[2], from a key and an integer, such as a step counter, that may be traced; or from a name.
 
-    Different integers of up to 64 bits, negative ones as two's complement, give different keys, whatever their dtype.
+    Different integers of up to 64 bits, negative ones as two's complement, give different keys, whatever their dtype. A
+    name, a string, counts as the integer that the first 16 hexadecimal digits of its SHA-256 are.
 
-    Shapes: key u32[2], `data` an integer scalar; u32[2].
-    Raises: DtypeError or ShapeError for a bad key or for data that is not one integer.
+    Shapes: key u32[2], `data` an integer scalar or a string; u32[2].
+    Raises: DtypeError or ShapeError for a bad key or for data that is neither one integer nor a string.
     Source: one block of Philox 4x32-10, as `bits`.
 
     >>> import wholestep as ws
@@ -285,6 +287,8 @@ def fold_in(key: Any, data: Any) -> NDArray:
     False
     """
     k = key_of("fold_in", key)
+    if isinstance(data, str):
+        data = int(sha256(np.frombuffer(data.encode(), np.uint8))[:16], 16)
     low, high, *rest = integer_words("fold_in", data)
     made = fold_word(k, low)
     if not (isinstance(data, int) and 0 <= data < 2**32):

@@ -86,7 +86,7 @@ def known(entry: Entry, links: Mapping[str, str]) -> dict[str, str]:
     space = entry.name.rpartition(".")[0] + "."
     beside = {name.removeprefix(space): link for name, link in links.items() if name.startswith(space)}
     found, own = {**beside, **links}, entry.link
-    parameters = inspect.signature(entry.value).parameters if inspect.isroutine(entry.value) else ()
+    parameters = inspect.signature(entry.value).parameters if callable(entry.value) else ()
     return {name: link for name, link in found.items() if name not in parameters and link != own}
 
 

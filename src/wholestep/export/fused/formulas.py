@@ -8,11 +8,15 @@ from typing import Any
 import numpy as np
 
 from wholestep.ir.graph import Node, Value
+from wholestep.ir.types import Shape
+from wholestep.passes.rewrite import defining_node
 from wholestep.primitives.contraction import parts
 from wholestep.primitives.family import number_of
 
 Bindings = Mapping[Value, Value]
 """For values of a formula those of a program."""
+ANY_AXES = frozenset(("contract", "reshape"))
+"""Operations beside elementwise ones that mean the same where operands and result have axes of size 1 elsewhere."""
 EITHER_WAY = frozenset(("add", "mul", "equal"))
 """Operations whose operands may stand in either order."""
 
@@ -20,26 +24,69 @@ EITHER_WAY = frozenset(("add", "mul", "equal"))
 def formula_bindings(formula: Value, v: Value, found: Bindings) -> Bindings | None:
     """The bindings with those under which v is the formula; None where it is another one.
 
-    An input of the formula that is not bound stands for any value of its type.
+    An input of the formula that is not bound stands for any value of its type. Axes of size 1 may lie elsewhere.
     """
+    whole, formula, own_views = formula, same_elements(formula)[-1], same_elements(v)
+    v = own_views[-1]
     if formula in found:
-        return found if found[formula] is v else None
-    if formula.type is not v.type:
+        return found if is_same_array(same_elements(found[formula])[-1], v) else None
+    if squeezed(formula.type.shape) != squeezed(v.type.shape) or formula.dtype != v.dtype:
         return None
     number, node, own = number_of(formula), formula.node, v.node
     if number is not None:
         return found if is_same_number(number, number_of(v), v.dtype) else None
     if node is None:
-        return {**found, formula: v}
+        like = [x for x in own_views if x.type is formula.type]
+        return {**found, formula: like[-1]} if like else None
     if own is None or node.op is not own.op or node.outputs.index(formula) != own.outputs.index(v):
         return None
-    for operands in operand_orders(node, own):
+    if formula.type is not v.type and not (node.op.thin or node.op.name in ANY_AXES):
+        return None
+    made = operands_bound(node, operand_orders(node, own), found)
+    return None if made is None else {**made, formula: v, whole: own_views[0]}
+
+
+def turned_bindings(formula: Value, v: Value, found: Bindings) -> Bindings | None:
+    """The bindings with those under which v is a formula that is a product, but for the order of its axes."""
+    node, own = formula.node, v.node
+    assert node is not None and own is not None
+    orders = [each for each in (own.inputs, own.inputs[::-1]) if axis_order(node, own, each) is not None]
+    made = operands_bound(node, orders, found)
+    return None if made is None else {**made, formula: v}
+
+
+def operands_bound(node: Node, orders: Sequence[Sequence[Value]], found: Bindings) -> Bindings | None:
+    """The bindings with those under which the operands of a formula's node are others, in one of some orders."""
+    for operands in orders:
         made: Bindings | None = found
         for x, y in zip(node.inputs, operands, strict=True):
             made = None if made is None else formula_bindings(x, y, made)
         if made is not None:
-            return {**made, formula: v}
+            return made
     return None
+
+
+def same_elements(v: Value) -> list[Value]:
+    """A value, and those that it is but for axes of size 1, the last without any operation that adds or drops them."""
+    found = [v]
+    while (node := defining_node(v, "reshape", "broadcast")) is not None:
+        (v,) = node.inputs
+        if squeezed(v.shape) != squeezed(found[-1].shape):
+            break
+        found.append(v)
+    return found
+
+
+def is_same_array(x: Value, y: Value) -> bool:
+    """True for one value, or two that reshape one and differ by axes of size 1."""
+    a, b = defining_node(x, "reshape"), defining_node(y, "reshape")
+    reshaped = a is not None and b is not None and a.inputs == b.inputs and squeezed(x.shape) == squeezed(y.shape)
+    return x is y or reshaped
+
+
+def squeezed(shape: Shape) -> Shape:
+    """A shape without axes of size 1."""
+    return tuple([n for n in shape if n != 1])
 
 
 def is_same_number(x: Any, y: Any, dtype: np.dtype[Any]) -> bool:
@@ -51,17 +98,54 @@ def operand_orders(node: Node, other: Node) -> Sequence[Sequence[Value]]:
     """The orders of the operands of another node in which it computes what a node of its kind does; none for none."""
     straight, turned = other.inputs, other.inputs[::-1]
     if node.op.name == "contract":
-        a, b, out = parts(other.params["spec"])
-        wanted = label_places(*parts(node.params["spec"]))
-        return [x for x, spec in ((straight, (a, b, out)), (turned, (b, a, out))) if label_places(*spec) == wanted]
+        orders = {order: axis_order(node, other, order) for order in (straight, turned)}
+        return [order for order, axes in orders.items() if axes is not None and list(axes) == sorted(axes)]
     if node.op.literal:
         return [straight] if np.array_equal(node.params["value"], other.params["value"]) else []
-    if node.params != other.params:
+    if node.params != other.params and node.op.name not in ANY_AXES:
         return []
     return [straight, turned] if node.op.name in EITHER_WAY else [straight]
+
+
+def axis_order(node: Node, other: Node, operands: Sequence[Value]) -> tuple[int, ...] | None:
+    """The order of the axes of a product that another one has; None for a product of operands that differ.
+
+    Axes of size 1 do not count, and the operands of the other one stand in an order.
+    """
+    *own, out = label_places(*long_labels(node, node.inputs))
+    *others, turned = label_places(*long_labels(other, operands))
+    return tuple([out.index(i) for i in turned]) if own == others and sorted(out) == sorted(turned) else None
+
+
+def long_labels(node: Node, operands: Sequence[Value]) -> list[str]:
+    """The labels of a product with its operands in an order, without those of axes of size 1."""
+    a, b, out = parts(node.params["spec"])
+    given = (a, b) if tuple(operands) == node.inputs else (b, a)
+    short = {
+        c for text, v in zip((a, b), node.inputs, strict=True) for c, n in zip(text, v.shape, strict=True) if n == 1
+    }
+    return ["".join([c for c in text if c not in short]) for text in (*given, out)]
 
 
 def label_places(*labels: str) -> tuple[tuple[int, ...], ...]:
     """The labels of a product by the order in which they come first."""
     places = {c: i for i, c in enumerate(dict.fromkeys("".join(labels)))}
     return tuple([tuple([places[c] for c in part]) for part in labels])
+
+
+def is_plain(*arrays: Value) -> bool:
+    """True for arrays of one type, float32 or float64, whose shape is known and not empty."""
+    t = arrays[0].type
+    known = all([isinstance(n, int) and n > 0 for n in t.shape])
+    return known and t.dtype.name in ("float32", "float64") and all([v.type == t for v in arrays])
+
+
+def nodes_between(outputs: Sequence[Value], operands: Sequence[Value]) -> frozenset[Node]:
+    """The operations that make some values out of others."""
+    left, given, found = list(outputs), {*operands}, set[Node]()
+    while left:
+        v = left.pop()
+        if v not in given and v.node is not None and v.node not in found:
+            found.add(v.node)
+            left += v.node.inputs
+    return frozenset(found)

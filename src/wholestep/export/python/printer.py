@@ -292,4 +292,5 @@ def printed_functions(target: PythonTarget, graphs: Sequence[tuple[str, Graph, R
     printer = GraphPrinter(target)
     for name, graph, resident in graphs:
         printer.program(graph, name, resident)
-    return "\n\n\n".join(printer.functions), printer.constants
+    first = [target.of_constants] if target.of_constants and printer.constants else []
+    return "\n\n\n".join([*first, *printer.functions]), printer.constants

@@ -147,8 +147,8 @@ def torch_extreme(kind: str) -> Spelling:
 
 
 def torch_held(c: Call) -> str:
-    """An array that the program holds, which `torch.compile` takes for a constant by its place alone."""
-    return f"held_tensor({c.names.constant(c.p['value']).partition('[')[2][:-1]})"
+    """An array that the program holds, which `torch.compile` takes for a constant."""
+    return f"TENSOR_MAKERS[{c.names.constant(c.p['value']).partition('[')[2][:-1]}]()"
 
 
 def torch_counted(c: Call) -> str:
@@ -358,6 +358,7 @@ TORCH = PythonTarget(
     broadcast=lambda text, shape, dtype: f"{text}.expand({tuple(shape)})",
     number=lambda text, dtype: f"torch.full((), {text}, dtype={dtype})",
     support="torch_support.py",
+    of_constants="TENSOR_MAKERS = [tensor_maker(i) for i in range(len(CONSTANTS))]",
     numbers_in=frozenset((*INFIX, "select", "wins")) - {"div"},
     decorated=lambda text, role: (
         f"@on_their_device\n{text}" if role is Role.ALONE else f"@torch.no_grad()\n@on_their_device\n{text}"

@@ -149,6 +149,8 @@ class PythonTarget:
     """The library as a file calls it."""
     decorated: Callable[[str, Role], str]
     """(function of dictionaries, its role) -> the same as the library compiles it."""
+    of_constants: str = ""
+    """The line that functions begin with where they hold arrays."""
     setup: str = ""
     """Lines after the imports."""
     outlined: frozenset[str] = frozenset()

@@ -33,8 +33,8 @@ def from_torch_export(program: Any, *examples: Any) -> tuple[TorchFunction, dict
     """A program of PyTorch as a function here, with its parameters and its buffers: `f, params, buffers = ...`.
 
     `program` is what `torch.export.export` returns, the path of a .pt2 file, which PyTorch reads, or a module, which is
-    exported for the example inputs that follow, in the mode that it is in: `module.train()` or `module.eval()`. Then
-    `outputs, new_buffers = f(params, buffers, *inputs)`, with inputs and outputs in the containers that they have
+    exported for the inputs that follow, `examples`, in the mode that it is in: `module.train()` or `module.eval()`.
+    Then `outputs, new_buffers = f(params, buffers, *inputs)`, with inputs and outputs in the containers that they have
     there, and `key=` where the program draws random numbers, as dropout does in training. It is a function like any
     other: `ws.grad`, `ws.vmap`, `ws.jit` and `ws.compile` take it, and PyTorch is not needed to run it.
 

@@ -7,11 +7,17 @@ runs. A member has coordinates: for each of its axes the loop axes that it runs 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
 from wholestep.ir.graph import Graph, Node, Value
+from wholestep.ir.types import Shape
 from wholestep.lower.fusion.iteration_space import AxisRuns, FusionGroup, IterationSpaces
 from wholestep.primitives.family import RECOMPUTE_LIMIT
+
+Places = tuple[Value, tuple[tuple[Shape, Shape | None, Shape], ...]]
+"""An array, and the movements through which it is read: their shapes and axes, the last one first."""
+NEAR = 64
+"""Values that are looked at, at most, to find what a reduction reads."""
 
 
 def is_virtual(node: Node) -> bool:
@@ -43,6 +49,8 @@ class FusionAnalysis(IterationSpaces):
         """The floating values that each group reads, or has read, through."""
         self.needing: defaultdict[FusionGroup, set[Value]] = defaultdict(set)
         """The floating values that need each group, or have needed it."""
+        self.reductions: dict[tuple[Shape, Shape, Places], Node] = {}
+        """By the shape of the operand, the reduced axes and an array that is read the last reduction from memory."""
         self.groups: list[FusionGroup] = []
         self.positions = {node: i for i, node in enumerate(graph.nodes)}
         for node in graph.nodes:
@@ -323,22 +331,64 @@ class FusionAnalysis(IterationSpaces):
 
     def place_reduction(self, node: Node) -> None:
         x, axes = node.inputs[0], node.params["axes"]
+        found = self.producer(node)
+        if found is None:
+            arrays = self.arrays_read(x)
+            found = self.sibling(node, arrays)
+            if found is None:
+                group = self.new_group(node, "map", x.shape)
+                group.rows = frozenset(list(group.sizes)[a] for a in axes)
+                found = group, tuple([(a,) for a in group.sizes])
+            self.reductions.update(dict.fromkeys([(x.shape, axes, read) for read in arrays], node))
+        group, self.reduced[node] = found
+        self.add_member(group, node, tuple([c for i, c in enumerate(found[1]) if i not in axes]))
+
+    def producer(self, node: Node) -> tuple[FusionGroup, AxisRuns] | None:
+        """The group of the operand of a reduction, if it can run over rows of that group, and the operand's
+        coordinates."""
+        x = node.inputs[0]
         found = self.trace(x, refine=True)
-        if found is not None and found[0].kind == "map":
-            group, coords = found
-            unified = self.unify_axes(group, x.shape, [coords])
-            if unified is not None and self.level(group, unified) == "point":
-                rows = frozenset(a for i in axes for a in unified[i] or ())
-                if group.rows in (None, rows) and rows and not self.would_form_cycle(group, node):
-                    group.rows = rows
-                    self.reduced[node] = unified
-                    self.add_member(group, node, tuple([c for i, c in enumerate(unified) if i not in axes]))
-                    return
-        group = self.new_group(node, "map", x.shape)
-        names = list(group.sizes)
-        group.rows = frozenset(names[a] for a in axes)
-        self.reduced[node] = tuple([(a,) for a in names])
-        self.add_member(group, node, tuple([(a,) for i, a in enumerate(names) if i not in axes]))
+        if found is None or found[0].kind != "map":
+            return None
+        group, coords = found
+        unified = self.unify_axes(group, x.shape, [coords])
+        if unified is None or self.level(group, unified) != "point":
+            return None
+        rows = frozenset(a for i in node.params["axes"] for a in unified[i] or ())
+        if group.rows not in (None, rows) or not rows or self.would_form_cycle(group, node):
+            return None
+        group.rows = rows
+        return group, unified
+
+    def sibling(self, node: Node, arrays: Iterable[Places]) -> tuple[FusionGroup, AxisRuns] | None:
+        """The group of a reduction over the same axes that reads one of these arrays in the same places, and the
+        coordinates of its operand."""
+        x = node.inputs[0]
+        for read in arrays:
+            other = self.reductions.get((x.shape, node.params["axes"], read))
+            if other is not None:
+                group = self.placed[other.outputs[0]][0]
+                if group not in self.sources(x) and not self.would_form_cycle(group, node):
+                    return group, self.current(self.reduced[other])
+        return None
+
+    def arrays_read(self, v: Value) -> list[Places]:
+        """The arrays, of the size of a value, that it is computed from element by element, nearest first, and the
+        movements in between."""
+        waiting: list[Places] = [(v, ())]
+        seen, found = set(waiting), list[Places]()
+        while waiting and len(seen) < NEAR:
+            x, moves = waiting.pop(0)
+            if x.node is None or x in self.placed:
+                found.append((x, moves))
+            if x.node is None or not (x.node.op.view or (x.node.op.kind == "elementwise" and x.node.op.price == 1)):
+                continue
+            if x.node.op.view:
+                moves = (*moves, (x.shape, x.node.op.axis_map(x.node), x.node.inputs[0].shape))
+            new = [(y, moves) for y in x.node.inputs if y.type.size == v.type.size and (y, moves) not in seen]
+            seen.update(new)
+            waiting += new
+        return found
 
     def would_form_cycle(self, group: FusionGroup, node: Node) -> bool:
         """True if a node reads something that depends on a group."""

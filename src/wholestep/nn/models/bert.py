@@ -6,19 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from wholestep import numpy as wnp
+from wholestep.errors import ModelError
 from wholestep.ir.graph import NDArray
 from wholestep.nn.dropouts import Dropout
 from wholestep.nn.keys import keys_from
-from wholestep.nn.models.transformer_parts import (
-    ACTIVATIONS,
-    AssembledBlock,
-    SeparateAttention,
-    activation_named,
-    check_places,
-    dense,
-    refuse_parts,
-    table,
-)
+from wholestep.nn.models.configurations import activation_named, activation_word, refuse_parts
+from wholestep.nn.models.transformer_parts import AssembledBlock, SeparateAttention, check_places, dense, table
 from wholestep.nn.module import Module
 from wholestep.nn.norm_layers import LayerNorm
 from wholestep.nn.transformer import FeedForward
@@ -59,6 +52,8 @@ class Encoder(Module):
 
     block: type[AssembledBlock]
 
+    _draws = True
+
     def __init__(
         self,
         vocabulary: int = 30522,
@@ -67,14 +62,15 @@ class Encoder(Module):
         heads: int = 12,
         depth: int = 12,
         *,
-        key: Any,
+        key: Any = None,
         hidden: int | None = None,
         activation: str = "gelu",
         eps: float = 1e-12,
         dropout: float = 0.0,
+        padding: int | None = 0,
     ) -> None:
         first, second, *others = keys_from(key, 2 + depth)
-        self.tokens, self.places = table(vocabulary, width, first), table(places, width, second)
+        self.tokens, self.places = table(vocabulary, width, first, padding), table(places, width, second)
         self.dropout, self.norm = Dropout(dropout), LayerNorm(width, eps=eps)
         self.blocks = list[AssembledBlock]()
         for k in others:
@@ -101,17 +97,14 @@ class Encoder(Module):
             x = block(x, mask=visible, key=k)
         return x
 
-    def activation_word(self) -> str:
-        """The activation, in the word of published configurations."""
-        used = self.blocks[0].feed_forward.activation
-        return next(word for word, f in ACTIVATIONS.items() if f is used)
-
 
 class BERT(Encoder):
     """BERT by its sizes; the tensors of a published one have the names that `nn.from_torch` expects.
 
     `mask` is true, or not 0, at tokens that count. `kinds` are the numbers of the segments, 0 if not given. `pooled`
-    makes one row of each text of what the call returns. Dropout needs a `key` in training; `key` draws the weights.
+    makes one row of each text of what the call returns, unless `pooler=False`. The row of the token `padding`, 0 or
+    none, gets no gradient. Dropout needs a `key` in training; `key` draws the weights. `sizes` and `options` are
+    arguments as those of `GPT2`.
 
     Shapes: tokens, mask and kinds integers [batch, time]; float32 [batch, time, width], of `pooled` [batch, width].
     Raises: ShapeError for more tokens than places, IndexError for a token that the vocabulary does not have.
@@ -132,13 +125,15 @@ class BERT(Encoder):
         "blocks[*]": "encoder.layer.{}",
         "pooler": "pooler.dense",
     }
+    optional_parts = ("pooler",)
+    """The fields that are None where a folder has no tensors for them."""
     block = BERTBlock
 
-    def __init__(self, *sizes: int, key: Any, kinds: int = 2, **options: Any) -> None:
+    def __init__(self, *sizes: int, key: Any = None, kinds: int = 2, pooler: bool = True, **options: Any) -> None:
         one, two, three = keys_from(key, 3)
         super().__init__(*sizes, key=one, **options)
         width = self.tokens.weight.shape[1]
-        self.kinds, self.pooler = table(kinds, width, two), dense(width, width, three)
+        self.kinds, self.pooler = table(kinds, width, two), dense(width, width, three) if pooler else None
 
     def __call__(self, tokens: Any, *, mask: Any = None, kinds: Any = None, key: Any = None) -> NDArray:
         x = self.embedded(tokens)
@@ -146,7 +141,9 @@ class BERT(Encoder):
         return self.encoded(x + self.kinds(kinds), mask, key)
 
     def pooled(self, hidden: Any) -> NDArray:
-        """tanh of a dense layer of the first token's row."""
+        """tanh of a dense layer of the first token's row; raises ModelError for a model without that layer."""
+        if self.pooler is None:
+            raise ModelError("BERT: this model has no pooler", hint="hidden[:, 0] is what one reads")
         return wnp.tanh(self.pooler(hidden[:, 0]))
 
     @classmethod
@@ -167,6 +164,7 @@ class BERT(Encoder):
             activation=config.get("hidden_act", "gelu"),
             eps=config.get("layer_norm_eps", 1e-12),
             dropout=dropout,
+            padding=config.get("pad_token_id", 0),
         )
 
     def config(self) -> dict[str, Any]:
@@ -174,8 +172,9 @@ class BERT(Encoder):
         return {
             **dict(zip(BERT_SIZES, encoder_sizes(self), strict=True)),
             "type_vocab_size": len(self.kinds.weight),
+            "pad_token_id": self.tokens.padding_idx,
             "intermediate_size": self.blocks[0].feed_forward.up.weight.shape[1],
-            "hidden_act": self.activation_word(),
+            "hidden_act": activation_word(self.blocks[0].feed_forward),
             "layer_norm_eps": self.norm.eps,
             **dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), self.dropout.p),
         }
@@ -184,7 +183,9 @@ class BERT(Encoder):
 class DistilBERT(Encoder):
     """DistilBERT by its sizes; the tensors of a published one have the names that `nn.from_torch` expects.
 
-    `mask` is true, or not 0, at tokens that count. Dropout needs a `key` in training; `key` draws the weights.
+    `mask` is true, or not 0, at tokens that count. The row of the token `padding`, 0 or none, gets no gradient. Dropout
+    needs a `key` in training; `key` draws the weights.
+    Arguments are those of `GPT2`.
 
     Shapes: tokens and mask integers [batch, time]; float32 [batch, time, width].
     Raises: ShapeError for more tokens than places, IndexError for a token that the vocabulary does not have.
@@ -217,14 +218,16 @@ class DistilBERT(Encoder):
             hidden=config["hidden_dim"],
             activation=config.get("activation", "gelu"),
             dropout=dropout,
+            padding=config.get("pad_token_id", 0),
         )
 
     def config(self) -> dict[str, Any]:
         """The configuration that others read."""
         return {
             **dict(zip(DISTILLED_SIZES, encoder_sizes(self), strict=True)),
+            "pad_token_id": self.tokens.padding_idx,
             "hidden_dim": self.blocks[0].feed_forward.up.weight.shape[1],
-            "activation": self.activation_word(),
+            "activation": activation_word(self.blocks[0].feed_forward),
             **dict.fromkeys(("dropout", "attention_dropout"), self.dropout.p),
         }
 

@@ -73,12 +73,14 @@ class ConvNeXt(Module):
         "head": "classifier.2",
     }
 
+    _draws = True
+
     def __init__(
         self,
         blocks: Sequence[int] = (3, 3, 9, 3),
         widths: Sequence[int] = (96, 192, 384, 768),
         *,
-        key: Any,
+        key: Any = None,
         classes: int = 1000,
         channels: int = 3,
     ) -> None:

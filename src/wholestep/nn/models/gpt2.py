@@ -14,15 +14,8 @@ from wholestep.nn.attention_layer import MultiHeadAttention
 from wholestep.nn.dropouts import Dropout
 from wholestep.nn.keys import keys_from
 from wholestep.nn.linears import Linear
-from wholestep.nn.models.transformer_parts import (
-    ACTIVATIONS,
-    AssembledBlock,
-    activation_named,
-    check_places,
-    dense,
-    refuse_parts,
-    table,
-)
+from wholestep.nn.models.configurations import activation_named, activation_word, refuse_parts
+from wholestep.nn.models.transformer_parts import AssembledBlock, check_places, dense, table
 from wholestep.nn.module import Module
 from wholestep.nn.norm_layers import LayerNorm
 from wholestep.nn.transformer import FeedForward
@@ -53,6 +46,10 @@ class GPT2(Module):
     The call takes token numbers and returns scores of the token after each; with a `cache` of `init_cache` also that,
     as `nn.generate` wants it. Dropout acts where GPT-2 has it and needs a `key` in training. `key` draws the weights.
 
+    There are `vocabulary` tokens, a sequence has `places` at most, and `depth` blocks of `heads` heads are `width`
+    wide, with `hidden` numbers between their dense layers, 4 * width if not given. `activation` is the word of a
+    published configuration for what lies there, `eps` is that of `nn.LayerNorm`, and `dropout` a probability.
+
     Shapes: tokens integers [batch, time]; float32 [batch, time, vocabulary].
     Raises: ShapeError for more tokens than places, IndexError for a token that the vocabulary does not have.
     Source: Radford et al., "Language models are unsupervised multitask learners", 2019.
@@ -71,6 +68,8 @@ class GPT2(Module):
         "head": "lm_head.weight",
     }
 
+    _draws = True
+
     def __init__(
         self,
         vocabulary: int = 50257,
@@ -79,7 +78,7 @@ class GPT2(Module):
         heads: int = 12,
         depth: int = 12,
         *,
-        key: Any,
+        key: Any = None,
         hidden: int | None = None,
         activation: str = "gelu_new",
         eps: float = 1e-5,
@@ -146,7 +145,6 @@ class GPT2(Module):
     def config(self) -> dict[str, Any]:
         """The configuration that others read."""
         first = self.blocks[0]
-        words = [word for word, f in ACTIVATIONS.items() if f is first.feed_forward.activation]
         return {
             "vocab_size": len(self.tokens.weight),
             "n_positions": len(self.places.weight),
@@ -154,7 +152,7 @@ class GPT2(Module):
             "n_head": first.attention.heads,
             "n_layer": len(self.blocks),
             "n_inner": first.feed_forward.up.weight.shape[1],
-            "activation_function": words[0],
+            "activation_function": activation_word(first.feed_forward),
             "layer_norm_epsilon": self.norm.eps,
             **dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), self.dropout.p),
         }

@@ -12,14 +12,8 @@ from wholestep.nn.activations import silu
 from wholestep.nn.annotations import tied
 from wholestep.nn.keys import keys_from
 from wholestep.nn.linears import linear
-from wholestep.nn.models.transformer_parts import (
-    AssembledBlock,
-    SeparateAttention,
-    check_places,
-    dense,
-    refuse_parts,
-    table,
-)
+from wholestep.nn.models.configurations import refuse_parts
+from wholestep.nn.models.transformer_parts import AssembledBlock, SeparateAttention, check_places, dense, table
 from wholestep.nn.module import Module
 from wholestep.nn.norm_layers import RMSNorm
 
@@ -61,7 +55,8 @@ class Llama(Module):
 
     The call takes token numbers and returns scores of the token after each; with a `cache` of `init_cache` also that,
     as `nn.generate` wants it. `kv_heads` is `heads` if not given, `rope` the base of the rotations; `tie` makes the
-    head the table of tokens. `key` draws the weights.
+    head the table of tokens. The row `padding` of the table gets no gradient where it is looked up. `key` draws the
+    weights. `places`, `width`, `depth` and `hidden` are those of `GPT2`, and `eps` is that of `nn.RMSNorm`.
 
     Shapes: tokens integers [batch, time]; float32 [batch, time, vocabulary].
     Raises: ShapeError for more tokens than places, IndexError for a token that the vocabulary does not have.
@@ -80,6 +75,8 @@ class Llama(Module):
         "head": "lm_head.weight",
     }
 
+    _draws = True
+
     def __init__(
         self,
         vocabulary: int,
@@ -89,14 +86,15 @@ class Llama(Module):
         depth: int,
         *,
         hidden: int,
-        key: Any,
+        key: Any = None,
         kv_heads: int | None = None,
         rope: float = 10000.0,
         eps: float = 1e-6,
         tie: bool = False,
+        padding: int | None = None,
     ) -> None:
         first, last, *others = keys_from(key, 2 + depth)
-        self.tokens, self.norm = table(vocabulary, width, first), RMSNorm(width, eps=eps)
+        self.tokens, self.norm = table(vocabulary, width, first, padding), RMSNorm(width, eps=eps)
         self.head = tied(self.tokens.weight) if tie else table(vocabulary, width, last).weight
         self.places, self.tie = places, tie
         self.blocks = list[LlamaBlock]()
@@ -151,6 +149,7 @@ class Llama(Module):
             rope=rotary.get("rope_theta", config.get("rope_theta", 10000.0)),
             eps=config.get("rms_norm_eps", 1e-6),
             tie=config.get("tie_word_embeddings", False),
+            padding=config.get("pad_token_id"),
         )
 
     def config(self) -> dict[str, Any]:
@@ -168,4 +167,5 @@ class Llama(Module):
             "rms_norm_eps": self.norm.eps,
             "tie_word_embeddings": self.tie,
             "hidden_act": "silu",
+            "pad_token_id": self.tokens.padding_idx,
         }

@@ -12,7 +12,7 @@ from wholestep.ir.graph import NDArray
 from wholestep.nn.conv_layers import Conv2d
 from wholestep.nn.keys import keys_from
 from wholestep.nn.linears import Linear
-from wholestep.nn.models.transformer_parts import hidden_ratio, refuse_parts
+from wholestep.nn.models.configurations import hidden_ratio, refuse_parts, square_side
 from wholestep.nn.module import Module
 from wholestep.nn.norm_layers import LayerNorm
 from wholestep.nn.transformer import FeedForward
@@ -50,9 +50,9 @@ class MixerBlock(Module):
 class MLPMixer(Module):
     """An MLP-Mixer; with the names of timm's, whose weights `nn.from_torch` and `load_folder` read.
 
-    Images have `size` by `size` points, patches `patch` by `patch`; `hidden` are the widths inside the nets along the
-    places and along the channels, half of `width` and four times it if not given. The sizes that are preset are those
-    of Mixer-S/16. `key` draws the weights.
+    Images have `size` by `size` points, patches `patch` by `patch`; there are `depth` blocks, and `hidden` are the
+    widths inside the nets along the places and along the channels, half of `width` and four times it if not given. The
+    sizes that are preset are those of Mixer-S/16. `key` draws the weights.
 
     Shapes: x floats [n, channels, size, size]; [n, classes].
     Raises: ParameterError for patches that do not divide an image, ShapeError for images of another size.
@@ -66,10 +66,12 @@ class MLPMixer(Module):
 
     torch_names = {"patches": "stem.proj"}  # noqa: RUF012  # that of Module says that it is the class's
 
+    _draws = True
+
     def __init__(
         self,
         *,
-        key: Any,
+        key: Any = None,
         size: int = 224,
         patch: int = 16,
         width: int = 512,
@@ -107,14 +109,10 @@ class MLPMixer(Module):
         pooled = given.pop("global_pool", config.get("global_pool", "avg"))
         refuse_parts("MLPMixer", {"global_pool": pooled != "avg", **{name: name not in ARGUMENTS for name in given}})
         depth, width = PRESETS[known[1]]
-        sides = given.get("img_size", 224)
-        high, wide = (sides, sides) if isinstance(sides, int) else sides
-        if high != wide:
-            raise ModelError(f"MLPMixer: images of {high} by {wide} points; they are square here")
         along_places, along_channels = [int(r * width) for r in given.get("mlp_ratio", (0.5, 4.0))]
         return cls(
             key=key,
-            size=high,
+            size=square_side("MLPMixer", given.get("img_size", 224)),
             patch=int(known[2]),
             width=width,
             depth=depth,

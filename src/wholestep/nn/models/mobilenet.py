@@ -83,7 +83,8 @@ class MobileNetV3(Module):
     """A MobileNet-v3; with the names of torchvision's, whose weights `nn.from_torch` reads.
 
     `residuals` are tuples (window, channels inside, channels out, gated, hard activation, stride); the preset sizes are
-    those of MobileNet-v3 small. Dropout in front of the head needs a `key` in training; `key` draws the weights.
+    those of MobileNet-v3 small. The head has a layer `hidden` wide and `dropout`, a probability, in front of the last
+    one, which needs a `key` in training; `key` draws the weights.
 
     Shapes: x floats [n, channels, height, width]; [n, classes].
     Raises: ShapeError for images with another number of channels.
@@ -97,11 +98,13 @@ class MobileNetV3(Module):
 
     torch_names = {"head": "classifier"}  # noqa: RUF012  # that of Module says that it is the class's
 
+    _draws = True
+
     def __init__(
         self,
         residuals: Sequence[Sequence[Any]] = SMALL,
         *,
-        key: Any,
+        key: Any = None,
         hidden: int = 1024,
         classes: int = 1000,
         channels: int = 3,

@@ -2,62 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from wholestep import numpy as wnp
-from wholestep.errors import ModelError, ShapeError
+from wholestep.errors import ShapeError
 from wholestep.nn import init
-from wholestep.nn.activations import gelu, relu, silu
 from wholestep.nn.attention import split_heads
 from wholestep.nn.attention_layer import MultiHeadAttention
 from wholestep.nn.dropouts import Dropout
 from wholestep.nn.embeddings import Embedding
 from wholestep.nn.keys import keys_from
 from wholestep.nn.linears import Linear
-from wholestep.nn.transformer import FeedForward, TransformerBlock
+from wholestep.nn.transformer import TransformerBlock
 from wholestep.nn.windows import type_text
 
 SPREAD = 0.02
 """The standard deviation of the initial weights of GPT-2, BERT and Llama."""
-
-
-def gelu_tanh(x: Any) -> Any:
-    """`gelu` by its approximation with tanh, as GPT-2 was trained."""
-    return gelu(x, approximate="tanh")
-
-
-ACTIVATIONS: Mapping[str, Callable[[Any], Any]] = {
-    "gelu": gelu,
-    "gelu_new": gelu_tanh,
-    "gelu_pytorch_tanh": gelu_tanh,
-    "relu": relu,
-    "silu": silu,
-}
-"""Activations by the words of published configurations."""
-
-
-def activation_named(word: str, model: str) -> Callable[[Any], Any]:
-    """The activation that a configuration names; raises ModelError for one that is not known."""
-    if word not in ACTIVATIONS:
-        raise ModelError(f"{model}: the activation {word!r} is not known", hint=f"{', '.join(ACTIVATIONS)} are")
-    return ACTIVATIONS[word]
-
-
-def refuse_parts(model: str, parts: Mapping[str, bool]) -> None:
-    """Raise ModelError for those parts of a configuration that are there and not built here."""
-    refused = [name for name, there in parts.items() if there]
-    if refused:
-        raise ModelError(f"{model}: not built here with this {', '.join(refused)}")
-
-
-def hidden_ratio(net: FeedForward, width: int) -> float:
-    """A number whose product with the width has the hidden width of a net for its whole part."""
-    hidden: int = net.down.weight.shape[0]
-    exact = hidden / width
-    return exact if int(exact * width) == hidden else (hidden + 0.5) / width
 
 
 def dense(inputs: int, outputs: int, key: Any, *, bias: bool = True) -> Linear:
@@ -68,10 +30,13 @@ def dense(inputs: int, outputs: int, key: Any, *, bias: bool = True) -> Linear:
     return layer
 
 
-def table(count: int, width: int, key: Any) -> Embedding:
-    """An embedding drawn from a normal distribution of small spread."""
-    made = Embedding(count, width, key=key)
-    made.weight = init.normal(key, (count, width), std=SPREAD)
+def table(count: int, width: int, key: Any, padding: int | None = None) -> Embedding:
+    """An embedding drawn from a normal distribution of small spread; the row `padding` is 0 and stays what it is."""
+    made = Embedding(count, width, key=key, padding_idx=padding)
+    weight = init.normal(key, (count, width), std=SPREAD)
+    if padding is not None:
+        weight[padding] = 0
+    made.weight = weight
     return made
 
 
@@ -83,7 +48,7 @@ class SeparateAttention(MultiHeadAttention):
         width: int,
         heads: int,
         *,
-        key: Any,
+        key: Any = None,
         kv_heads: int | None = None,
         causal: bool = False,
         rope: float | None = None,

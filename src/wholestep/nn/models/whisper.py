@@ -15,14 +15,8 @@ from wholestep.nn.annotations import frozen
 from wholestep.nn.conv_layers import Conv1d
 from wholestep.nn.dropouts import Dropout
 from wholestep.nn.keys import keys_from
-from wholestep.nn.models.transformer_parts import (
-    ACTIVATIONS,
-    AssembledBlock,
-    SeparateAttention,
-    activation_named,
-    dense,
-    refuse_parts,
-)
+from wholestep.nn.models.configurations import activation_named, activation_word, refuse_parts
+from wholestep.nn.models.transformer_parts import AssembledBlock, SeparateAttention, dense
 from wholestep.nn.module import Module
 from wholestep.nn.norm_layers import LayerNorm
 from wholestep.nn.transformer import FeedForward
@@ -51,7 +45,7 @@ class WhisperEncoder(Module):
     """Whisper's encoder by its sizes; the tensors of a published one have the names that `nn.from_torch` expects.
 
     The sizes that are preset are those of Whisper-tiny. The table of places, sines and cosines, is not trained. Dropout
-    needs a `key` in training; `key` draws the weights.
+    needs a `key` in training; `key` draws the weights. Other arguments are those of `GPT2`.
 
     Shapes: x floats [n, bins, 2 * places], a mel spectrogram; [n, places, width].
     Raises: ParameterError for a width that is odd, ShapeError for a spectrogram of another size.
@@ -71,6 +65,8 @@ class WhisperEncoder(Module):
         "norm": "layer_norm",
     }
 
+    _draws = True
+
     def __init__(
         self,
         bins: int = 80,
@@ -79,7 +75,7 @@ class WhisperEncoder(Module):
         heads: int = 6,
         depth: int = 4,
         *,
-        key: Any,
+        key: Any = None,
         hidden: int | None = None,
         activation: str = "gelu",
         dropout: float = 0.0,
@@ -143,7 +139,7 @@ class WhisperEncoder(Module):
         return {
             **dict(zip(SIZES, sizes, strict=True)),
             "encoder_ffn_dim": net.up.weight.shape[1],
-            "activation_function": next(word for word, f in ACTIVATIONS.items() if f is net.activation),
+            "activation_function": activation_word(net),
             **dict.fromkeys(("dropout", "attention_dropout"), self.dropout.p),
         }
 

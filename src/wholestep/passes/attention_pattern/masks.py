@@ -165,9 +165,12 @@ class KnownMasks(NamedTuple):
     added: tuple[tuple[Thin, float], ...]
 
 
-def sorted_masks(shown: WrittenMasks, scores: tuple[int, ...]) -> KnownMasks | None:
+def sorted_masks(shown: WrittenMasks, scores: tuple[int, ...], guarded: bool = False) -> KnownMasks | None:
     """The masks of scores, known ones apart; None where a row may lose all its keys to scores that are not -inf, or
-    where a number that came after has made what nobody looks at something to look at."""
+    where a number that came after has made what nobody looks at something to look at.
+
+    With `guarded` a row without a key gives 0, so that a known mask may leave it none.
+    """
     if shown.floor > FAINT:
         return None
     causal, finite, constants, dynamic, added = False, shown.floor > -np.inf, [], [], []
@@ -193,9 +196,9 @@ def sorted_masks(shown: WrittenMasks, scores: tuple[int, ...]) -> KnownMasks | N
             causal = True
         elif not seen.all():
             rest.append((part, seen))
-    if rest and not rows_have_keys(constants, scores):  # each row of a causal mask alone has the first key
-        return None
-    return KnownMasks(causal, tuple(rest), tuple(dynamic), tuple(added))
+    # Each row of a causal mask alone has the first key.
+    whole = guarded or not rest or rows_have_keys(constants, scores)
+    return KnownMasks(causal, tuple(rest), tuple(dynamic), tuple(added)) if whole else None
 
 
 def rows_have_keys(constants: Sequence[tuple[Thin, NDArray]], scores: tuple[int, ...]) -> bool:

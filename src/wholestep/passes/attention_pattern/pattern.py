@@ -18,6 +18,7 @@ from wholestep.primitives.arithmetic import add, div, mul, sub
 from wholestep.primitives.contraction import contract, parts
 from wholestep.primitives.creation import cast
 from wholestep.primitives.logic import select
+from wholestep.primitives.movement import reshape
 
 NO_MASKS = WrittenMasks((), (), (), (), float("-inf"))
 
@@ -105,6 +106,9 @@ def scores_of(v: Value) -> Scores | None:
     if node.op.alias or is_cast(node):
         found = scores_of(node.inputs[0])
         return None if found is None else found._replace(between=(*found.between, node))
+    if node.op is reshape:
+        found = scores_of(node.inputs[0])
+        return found._replace(between=(*found.between, node)) if found is not None and found.shown == NO_MASKS else None
     if node.op in (mul, div):
         return scaled_scores(node)
     if node.op is select:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, overload
 from wholestep import tree
 from wholestep.errors import CheckpointError, ParameterError
 from wholestep.ir.graph import NDArray
+from wholestep.nn.initialization import refuse_undrawn, undrawn
 from wholestep.nn.module import Module
 from wholestep.nn.parameters import join, split
 from wholestep.train.checkpoint import write
@@ -25,10 +26,10 @@ T = TypeVar("T")
 def save(model: Any, path: Where, *, metadata: Any = None, max_shard_bytes: int | None = None) -> None:
     """Write a model to a safetensors file, which `nn.load` reads and so does `step.load` with `only=`.
 
-    `model` is a module, or a tree of arrays and modules; of a step it is `step.model`, or `step.params`. The file holds
-    parameters, buffers and frozen arrays under their paths, and `metadata`, which JSON must be able to hold. It is
-    replaced in one instant, and the one before it is kept beside it, as by `step.save`, which has more on this and on
-    `max_shard_bytes`.
+    `path` is that of the file, and `model` a module, or a tree of arrays and modules; of a step it is `step.model`, or
+    `step.params`. The file holds parameters, buffers and frozen arrays under their paths, and `metadata`, which JSON
+    must be able to hold. It is replaced in one instant, and the one before it is kept beside it, as by `step.save`,
+    which has more on this and on `max_shard_bytes`.
 
     Shapes: arrays of any shapes and dtypes; nothing is returned.
     Raises: CheckpointError where the file cannot be written, and TreeError or DtypeError for what is no model.
@@ -105,6 +106,7 @@ def load(
         return model_arrays(model)
     if callable(model) and not isinstance(model, Module):
         model = model()
+    model, waiting = undrawn(model)
     own = named_arrays(model)
     if not own:
         raise ParameterError(
@@ -116,7 +118,9 @@ def load(
         {key: new.get(in_file(name, key), x) for key, x in part.items()}
         for name, part in zip(PLACES, split(model), strict=True)
     ]
-    return join(model, *found)
+    filled = join(model, *found)
+    refuse_undrawn("nn.load", model, filled, waiting)
+    return filled
 
 
 def named_arrays(model: Any) -> dict[str, NDArray]:

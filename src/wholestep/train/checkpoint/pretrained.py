@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from wholestep import dtypes
 from wholestep.errors import CheckpointError
 from wholestep.ir.graph import NDArray
 from wholestep.nn.int8 import Int8Linear
+from wholestep.nn.keys import drawing_nothing
 from wholestep.nn.low_rank import LoRA
 from wholestep.nn.models.bert import BERT, DistilBERT
 from wholestep.nn.models.gpt2 import GPT2
@@ -22,55 +24,53 @@ from wholestep.nn.models.resnet import ResNet
 from wholestep.nn.models.vit import ViT
 from wholestep.nn.models.whisper import WhisperEncoder
 from wholestep.nn.module import Module
-from wholestep.nn.theirs import theirs
-from wholestep.nn.traversal import ModelWalk
+from wholestep.nn.theirs import Theirs, theirs
+from wholestep.nn.traversal import ArrayPlace, ModelWalk
 from wholestep.train.checkpoint.filesystem import DISK, put_file
 from wholestep.train.checkpoint.read import open_checkpoint
 from wholestep.train.checkpoint.safetensors_header import Damage
 from wholestep.train.checkpoint.steps import Where
-from wholestep.train.checkpoint.torch_models import from_torch
+from wholestep.train.checkpoint.torch_models import COUNTERS, fill_model, tensors_of
 
 CONFIG, TENSORS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 LARGEST_CONFIG = 1 << 20
-FAMILIES: Mapping[str, Any] = {
-    "gpt2": GPT2,
-    "llama": Llama,
-    "bert": BERT,
-    "distilbert": DistilBERT,
-    "whisper": WhisperEncoder,
-    "mixer": MLPMixer,
-    "resnet": ResNet,
-    "vit": ViT,
+Pairs: TypeAlias = Sequence[tuple[str, str | list[str]]]
+
+
+class Published(NamedTuple):
+    """A kind of folder: the class here, that of transformers, and how names there differ.
+
+    `root` begins the names of a model that is part of a larger one, of which the folder may hold either. With
+    `others`, the first parts of the names of heads and decoders, the part alone is read and written.
+    """
+
+    model: Any
+    architecture: str = ""
+    roots: tuple[str, ...] = ()
+    others: tuple[str, ...] | None = None
+
+    @property
+    def layout(self) -> str:
+        """The library whose folder it is."""
+        return "transformers" if self.architecture else "timm"
+
+
+DECODERS = ("model.decoder.", "decoder.", "proj_out.", "projector.", "classifier.", "layer_weights")
+FAMILIES: Mapping[str, Published] = {
+    "gpt2": Published(GPT2, "GPT2LMHeadModel", ("transformer.",)),
+    "llama": Published(Llama, "LlamaForCausalLM", ("model.",)),
+    "bert": Published(BERT, "BertModel", ("bert.",), ("cls.", "classifier.", "qa_outputs.")),
+    "distilbert": Published(
+        DistilBERT, "DistilBertModel", ("distilbert.",), ("vocab_", "pre_classifier.", "classifier.", "qa_")
+    ),
+    "whisper": Published(WhisperEncoder, "WhisperEncoder", ("model.encoder.", "encoder."), DECODERS),
+    "resnet": Published(ResNet, "ResNetForImageClassification", ("resnet.",)),
+    "vit": Published(ViT, "ViTForImageClassification", ("vit.",)),
+    "timm's mixer": Published(MLPMixer),
+    "timm's resnet": Published(ResNet),
+    "timm's vit": Published(ViT),
 }
-"""The class of each `model_type`, and of the first word, without digits at its end, of an `architecture` of timm."""
-ARCHITECTURES = {
-    "gpt2": "GPT2LMHeadModel",
-    "llama": "LlamaForCausalLM",
-    "bert": "BertModel",
-    "distilbert": "DistilBertModel",
-    "whisper": "WhisperEncoder",
-}
-"""The names of Hugging Face's library for those that it has."""
-ROOTS: Mapping[Any, tuple[str, ...]] = {
-    GPT2: ("transformer.",),
-    Llama: ("model.",),
-    BERT: ("bert.",),
-    DistilBERT: ("distilbert.",),
-    WhisperEncoder: ("model.encoder.", "encoder."),
-    MLPMixer: (),
-    ResNet: (),
-    ViT: (),
-}
-"""The part of a larger model that a folder may hold the whole of, or alone."""
-HEADS: Mapping[Any, tuple[str, ...]] = {
-    BERT: ("cls.", "classifier.", "qa_outputs."),
-    DistilBERT: ("vocab_", "pre_classifier.", "classifier.", "qa_"),
-    WhisperEncoder: ("model.decoder.", "decoder.", "proj_out.", "projector.", "classifier.", "layer_weights"),
-    MLPMixer: (),
-    ResNet: (),
-    ViT: (),
-}
-"""Tensors of heads and decoders that stand on an encoder, which a folder may have too."""
+"""By the `model_type` of transformers, or the first word, without digits at its end, of an `architecture` of timm."""
 MASKS = (".attn.bias", ".attn.masked_bias", ".position_ids", ".rotary_emb.inv_freq")
 """Constants that old files hold beside the parameters."""
 
@@ -79,9 +79,11 @@ def load_folder(folder: Where, *, cast: bool = False) -> Module:
     """The model in a folder with `config.json` and safetensors, as Hugging Face's `save_pretrained` writes it.
 
     The folder is one on this machine: `huggingface_hub.snapshot_download(name, local_dir=folder)` brings one. GPT-2,
-    Llama, BERT, DistilBERT and Whisper are read, and timm's MLP-Mixers, ResNets and vision transformers, in one file
-    or several. Of a BERT with a head the encoder is read, and so of a whole Whisper. `cast=True` makes float32 of
-    tensors in half precision. The model is in training mode; `.eval()` is without dropout.
+    Llama, BERT, DistilBERT, Whisper, ResNets and vision transformers are read in the layout of transformers, and
+    MLP-Mixers, ResNets and vision transformers in that of timm, in one file or several. Of a BERT with a head the
+    encoder is read, and so of a whole Whisper; of a `ViTModel` and a `ResNetModel`, which have no head, what a call
+    returns is their `pooler_output`. `cast=True` makes float32 of tensors in half precision. The model is in training
+    mode; `.eval()` is without dropout.
 
     Shapes: a module of float32 arrays.
     Raises: CheckpointError for a folder that is damaged, incomplete, or of another kind of model; ModelError for a
@@ -98,26 +100,34 @@ def load_folder(folder: Where, *, cast: bool = False) -> Module:
     home = Path(folder)
     config = read_config(home / CONFIG)
     word = str(config.get("architecture")).partition("_")[0].rstrip("0123456789")
-    kind = str(config.get("model_type", word))
+    kind = str(config.get("model_type", f"timm's {word}"))
     if kind not in FAMILIES:
         raise CheckpointError(
             f"load_folder: {home / CONFIG} is of a model of type {kind!r}",
             hint=f"{', '.join(FAMILIES)} are read; nn.from_torch fills a model of your own",
         )
-    family = FAMILIES[kind]
     try:
-        model = family.from_config(config, key=0)
+        with drawing_nothing():
+            model = FAMILIES[kind].model.from_config(config, key=0)
     except (KeyError, TypeError) as error:
         raise CheckpointError(f"load_folder: {home / CONFIG} does not say what the model needs: {error}") from None
-    read: Module = from_torch(model, rooted(family, read_tensors(home)), cast=cast)
+    given = tensors_of(rooted(FAMILIES[kind], read_tensors(home)), None)
+    for part in getattr(model, "optional_parts", ()):
+        names = [
+            name for place, (first, *_) in folder_entries(model) if place.path.startswith(part) for name in first.names
+        ]
+        if given.keys().isdisjoint(names):
+            setattr(model, part, None)
+    read: Module = fill_model(model, folder_entries(model), given, cast=cast, operation="load_folder")
     return read
 
 
 def save_folder(model: Any, folder: Where) -> None:
     """Write a model to a folder that `load_folder` and Hugging Face's `from_pretrained` read, with its configuration.
 
-    `model` is one of the eight that `load_folder` knows; of a step it is `step.model`. The folder is made if it is not
-    there. Each of the two files is replaced in one instant.
+    `model` is one of the eight that `load_folder` knows; of a step it is `step.model`. What was read from a folder goes
+    back in its layout, and a `ViT` or `ResNet` in that of the library in its `layout`. The folder is made if it is not
+    there. Each of the two files is replaced in one instant. Words for the classes are not among what is written.
 
     Shapes: arrays of any shapes and dtypes; nothing is returned.
     Raises: CheckpointError for another model, for one with layers of `LoRA` or `Int8Linear`, and where the folder
@@ -129,26 +139,43 @@ def save_folder(model: Any, folder: Where) -> None:
     ...     sorted(os.listdir(folder))
     ['config.json', 'model.safetensors']
     """
-    kind = next((kind for kind, family in FAMILIES.items() if type(model) is family), None)
-    if kind is None:
-        raise CheckpointError(
-            f"save_folder: a {type(model).__name__} has no published configuration",
-            hint=f"{', '.join(family.__name__ for family in FAMILIES.values())} have; nn.save writes any model",
-        )
+    kind = folder_kind(model)
     refuse_other_layers(model)
-    home, arrays = Path(folder), dict[str, NDArray]()
-    for place, (first, *_) in theirs(model):
-        names = [renamed(type(model), name, back=False) for name in first.names]
-        arrays.update(zip(names, first.tensors(np.asarray(place.value)), strict=True))
-    about = model.config()
-    if kind in ARCHITECTURES:
-        about = {"model_type": kind, "architectures": [ARCHITECTURES[kind]], "dtype": "float32", **about}
+    home, row, about = Path(folder), FAMILIES[kind], model.config()
+    headless = getattr(model, "head", row) is None
+    architecture = row.architecture.replace("ForImageClassification", "Model") if headless else row.architecture
+    arrays = folder_tensors(model, row.roots if headless else ())
+    if architecture:
+        about = {"model_type": kind, "architectures": [architecture], "dtype": "float32", **about}
     try:
         home.mkdir(parents=True, exist_ok=True)
         put_file(DISK, home / TENSORS, tensor_pieces(arrays))
         put_file(DISK, home / CONFIG, [json.dumps(about, indent=2).encode()])
     except OSError as error:
         raise CheckpointError(f"save_folder: {home} cannot be written: {error.strerror or error}") from error
+
+
+def folder_kind(model: Any) -> str:
+    """The kind of folder that a model is written to; raises CheckpointError for a model that has none."""
+    for kind, row in FAMILIES.items():
+        if type(model) is row.model and own_layout(model) in ("", row.layout):
+            return kind
+    known = dict.fromkeys(row.model.__name__ for row in FAMILIES.values())
+    raise CheckpointError(
+        f"save_folder: a {type(model).__name__} has no published configuration",
+        hint=f"{', '.join(known)} have; nn.save writes any model",
+    )
+
+
+def folder_tensors(model: Any, roots: tuple[str, ...]) -> dict[str, NDArray]:
+    """The tensors of a model under the names of its folders, which leave `roots` out."""
+    arrays: dict[str, NDArray] = {}
+    for place, (first, *_) in folder_entries(model):
+        names = [without_root(name, roots) for name in first.names]
+        arrays.update(zip(names, first.tensors(np.asarray(place.value)), strict=True))
+    # A batch norm of PyTorch counts its batches; nothing reads the number where statistics have a momentum.
+    counters = [name.replace("running_var", COUNTERS) for name in arrays if name.endswith(".running_var")]
+    return arrays | dict.fromkeys(counters, np.zeros((), np.int64))
 
 
 def refuse_other_layers(model: Any) -> None:
@@ -194,15 +221,13 @@ def read_tensors(home: Path) -> dict[str, NDArray]:
         ) from None
 
 
-def rooted(family: Any, given: dict[str, NDArray]) -> dict[str, NDArray]:
-    """Tensors under the names that the family has: with its root or without, heads and constants left out."""
-    roots = ROOTS[family]
+def rooted(row: Published, given: dict[str, NDArray]) -> dict[str, NDArray]:
+    """Tensors under the names that the family has: with its root or without, other parts and constants left out."""
     given = {name: x for name, x in given.items() if not name.endswith(MASKS)}
-    if family in HEADS:
-        given = {name: x for name, x in given.items() if not name.startswith(HEADS[family])}
-        return {renamed(family, without_root(name, roots), back=True): x for name, x in given.items()}
-    whole = any(name.startswith(roots) for name in given)
-    return given if whole else {roots[0] + name: x for name, x in given.items()}
+    if row.others is not None:
+        return {without_root(name, row.roots): x for name, x in given.items() if not name.startswith(row.others)}
+    whole = not row.roots or any(name.startswith(row.roots) for name in given)
+    return given if whole else {row.roots[0] + name: x for name, x in given.items()}
 
 
 def without_root(name: str, roots: tuple[str, ...]) -> str:
@@ -210,15 +235,34 @@ def without_root(name: str, roots: tuple[str, ...]) -> str:
     return next((name.removeprefix(root) for root in roots if name.startswith(root)), name)
 
 
-def renamed(family: Any, name: str, *, back: bool) -> str:
-    """A tensor's name in a folder, or `back` the name that the model has for it, where the two differ."""
-    for pair in getattr(family, "published_names", ()):
-        old, new = reversed(pair) if back else pair
-        if old.startswith("."):
-            name = name.replace(old, new)
-        elif name.startswith(old):
-            name = new + name.removeprefix(old)
-    return name
+def own_layout(model: Any) -> str:
+    """The library whose folders a model is written to, where it is written to those of more than one."""
+    return str(getattr(model, "layout", ""))
+
+
+def folder_entries(model: Any) -> list[tuple[ArrayPlace, list[Theirs]]]:
+    """Each array of a model, and what the folders of its layout call it."""
+    pairs = getattr(model, "published_names", {}).get(own_layout(model), ())
+    return [(place, [named_in_folder(entry, pairs) for entry in entries]) for place, entries in theirs(model)]
+
+
+def named_in_folder(entry: Theirs, pairs: Pairs) -> Theirs:
+    """An array under the names of a folder, by `pairs` of a part and what stands there in its place.
+
+    A part that begins with a point may stand anywhere, others begin. A list names equal pieces of a tensor.
+    """
+    groups = [names_there(name, pairs) for name in entry.names]
+    return entry._replace(names=tuple(itertools.chain(*groups)), pieces=len(groups[0]))
+
+
+def names_there(name: str, pairs: Pairs) -> list[str]:
+    """The names of a tensor in a folder: one, or those of its pieces."""
+    names = [name]
+    for old, new in pairs:
+        if old in names[0] if old.startswith(".") else names[0].startswith(old):
+            words = [new] if isinstance(new, str) else new
+            names = [name.replace(old, word, 1) for name in names for word in words]
+    return names
 
 
 def tensor_pieces(arrays: Mapping[str, NDArray]) -> Iterator[Any]:

@@ -12,9 +12,11 @@ import numpy as np
 from wholestep.errors import CheckpointError, ParameterError
 from wholestep.frontend.tracing import type_of
 from wholestep.ir.graph import NDArray
+from wholestep.nn.initialization import refuse_undrawn, undrawn
 from wholestep.nn.module import Module
 from wholestep.nn.parameters import join, split
 from wholestep.nn.theirs import Theirs, theirs
+from wholestep.nn.traversal import ArrayPlace
 from wholestep.train.checkpoint.matching import Rename, castable, mismatch, rename_tensor
 from wholestep.train.checkpoint.read import open_checkpoint
 from wholestep.train.checkpoint.safetensors_header import Damage
@@ -24,6 +26,11 @@ T = TypeVar("T")
 
 COUNTERS = "num_batches_tracked"
 """The field in which a batch norm of PyTorch counts batches; ours has none."""
+HINTS: Mapping[str, str] = {
+    "from_torch": "rename= says what is called otherwise, strict=False takes what there is; nn.to_torch has the names",
+    "load_folder": "the tensors are not those of the model in config.json; nn.from_torch fills a model of your own",
+}
+"""The ways out where names are missing or left over."""
 
 
 @overload
@@ -76,9 +83,23 @@ def from_torch(
     """
     if callable(model) and not isinstance(model, Module):
         model = model()
-    entries = [(place, names) for place, names in theirs(model)]
+    model, waiting = undrawn(model)
+    filled = fill_model(model, list(theirs(model)), tensors_of(weights, rename), strict=strict, cast=cast)
+    refuse_undrawn("from_torch", model, filled, waiting)
+    return filled
+
+
+def fill_model(
+    model: T,
+    entries: list[tuple[ArrayPlace, list[Theirs]]],
+    given: Mapping[str, NDArray],
+    *,
+    strict: bool = True,
+    cast: bool = False,
+    operation: str = "from_torch",
+) -> T:
+    """A copy of a model with tensors in the places of its arrays, which `entries` name."""
     wanted = {name for _, places in entries for entry in places for name in entry.names}
-    given = tensors_of(weights, rename)
     new: dict[str, NDArray] = {}
     missing, wrong = list[str](), list[str]()
     for place, places in entries:
@@ -92,7 +113,7 @@ def from_torch(
         else:
             wrong.append(f"{entry.names[0]} becomes {type_of(x)}, and {place.path} is {type_of(place.value)}")
     unexpected = [name for name in given if name not in wanted]
-    check_weights(missing, wrong, unexpected, strict, bool(new))
+    check_weights(missing, wrong, unexpected, operation, strict=strict, some=bool(new))
     return join(model, *[{path: new.get(path, x) for path, x in part.items()} for part in split(model)])
 
 
@@ -164,7 +185,8 @@ def to_array(name: str, x: Any) -> NDArray:
 def convert_entry(entry: Theirs, given: Mapping[str, NDArray]) -> NDArray:
     """The array that tensors become here; of several that differ in shape, the first."""
     tensors = [given[name] for name in entry.names]
-    same = {x.shape for x in tensors} == {tensors[0].shape} and (entry.rows is None or tensors[0].ndim > 0)
+    whole = entry.rows is None and entry.pieces == 1
+    same = {x.shape for x in tensors} == {tensors[0].shape} and (whole or tensors[0].ndim > 0)
     return entry.ours(tensors) if same else tensors[0]
 
 
@@ -173,13 +195,13 @@ def can_replace(x: NDArray, own: NDArray, cast: bool) -> bool:
     return x.shape == own.shape and (x.dtype == own.dtype or (cast and castable(x.dtype, own.dtype)))
 
 
-def check_weights(missing: list[str], wrong: list[str], unexpected: list[str], strict: bool, some: bool) -> None:
+def check_weights(
+    missing: list[str], wrong: list[str], unexpected: list[str], operation: str, *, strict: bool, some: bool
+) -> None:
     """Raise CheckpointError where weights are not those of the model."""
     if not wrong and some and not (strict and (missing or unexpected)):
         return
     raise CheckpointError(
-        f"from_torch: {mismatch(missing, unexpected, wrong)}",
-        hint="cast=True converts dtypes; another shape is another architecture"
-        if wrong
-        else "rename= says what is called otherwise, strict=False takes what there is; nn.to_torch has the names",
+        f"{operation}: {mismatch(missing, unexpected, wrong)}",
+        hint="cast=True converts dtypes; another shape is another architecture" if wrong else HINTS[operation],
     )

@@ -22,6 +22,7 @@ from wholestep.train.data.sampling import Buckets, Drawn, Plan, RandomWords, Row
 from wholestep.train.data.sources import Arrays, Collate, Source, Stream, source_of, stack_items
 from wholestep.train.program.mesh import MeshAxis, mesh_axis
 from wholestep.train.step.step import base_key
+from wholestep.tree import Tree
 from wholestep.words import printable
 
 Spans = Generator[tuple[Any, int], None, None]
@@ -207,7 +208,7 @@ class Loader:
         return None if isinstance(self.source, Stream) else len(self.plan(self._epoch))
 
     @property
-    def example(self) -> Any:
+    def example(self) -> Tree:
         """The first item of this epoch, to compile a step for; nothing is taken away.
 
         Raises UnsupportedError for an iterator that can be read only once.
@@ -263,7 +264,7 @@ class Loader:
             batches = [self.finished(self.made(source, plan.rows(i)), epoch, i) for i in range(first, last)]
             yield self.joined(batches), last - first
 
-    def made(self, source: Source, which: NDArray) -> Any:
+    def made(self, source: Source, which: NDArray) -> Tree:
         return source.item(int(which[0])) if self.one_each else source.rows(which)
 
     def streamed(self, epoch: int, start: int) -> Spans:
@@ -318,7 +319,7 @@ class Loader:
         self._known = (self.seed, epoch), plan
         return plan
 
-    def finished(self, batch: Any, epoch: int, i: int) -> Any:
+    def finished(self, batch: Any, epoch: int, i: int) -> Tree:
         """A batch as the user's transform leaves it."""
         if self.transform is None:
             return batch
@@ -327,7 +328,7 @@ class Loader:
         rank = 0 if self.mesh is None else self.mesh.rank
         return self.transform(batch, key=RandomWords(self.seed, epoch, i + 1 + (rank << RANK_BITS)).key())
 
-    def joined(self, batches: list[Any]) -> Any:
+    def joined(self, batches: list[Any]) -> Tree:
         """The batch, or the stack of batches, that is handed out at once."""
         return batches[0] if self.steps_per_call == 1 else stack_items(batches)
 

@@ -16,12 +16,13 @@ from wholestep.ir.graph import NDArray
 from wholestep.train.data.loader import seed_of
 from wholestep.train.data.sampling import RandomWords
 from wholestep.train.data.sources import Arrays, Items, Source, Stream, row_of, source_of
+from wholestep.tree import Tree
 
 SPLITTING = 1 << 63
 """The number of an epoch that no loader reaches, so that splits and orders of one key have nothing in common."""
 
 
-def random_split(data: Any, lengths: Sequence[float], *, key: Any = 0) -> list[Any]:
+def random_split(data: Any, lengths: Sequence[float], *, key: Any = 0) -> list[Tree]:
     """The rows of a data set in several parts, shuffled by `key`: `train, test = ws.random_split(data, [0.8, 0.2])`.
 
     `lengths` are numbers of rows, which add up to all, or fractions, which add up to 1: each part then has its fraction
@@ -49,12 +50,12 @@ def random_split(data: Any, lengths: Sequence[float], *, key: Any = 0) -> list[A
     return [RowsOf(source, part) for part in parts]
 
 
-def concat_rows(parts: Sequence[Any]) -> Any:
+def concat_rows(parts: Sequence[Any]) -> Tree:
     """The rows of several data sets one after another, as one data set: `ws.concat_rows([first, second])`.
 
-    Each is what `ws.Loader` takes, except for what comes one after the other. Arrays in memory become a tree of arrays
-    with all rows; where one is an object with items or a file, the whole is an object with items, which asks the one
-    that a row lies in.
+    Each of `parts` is what `ws.Loader` takes, except for what comes one after the other. Arrays in memory become a tree
+    of arrays with all rows; where one is an object with items or a file, the whole is an object with items, which asks
+    the one that a row lies in.
 
     Shapes: arrays [rows, ...] of any dtype, alike but for the rows; the same with all rows.
     Raises: ParameterError for no data set and for one without a number of rows, TreeError, ShapeError or DtypeError

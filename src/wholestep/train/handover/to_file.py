@@ -24,7 +24,7 @@ def to_file(
 ) -> tuple[Path, ...]:
     """Write a function, a compiled one too, for another system: ONNX, Core ML, Python source, C or WebAssembly.
 
-    The target is what `to` names, or what the suffix of the path means. `to="jax"`, `"numpy"`, `"tensorflow"` and
+    The target is what `to` names, or what the suffix of `path` means. `to="jax"`, `"numpy"`, `"tensorflow"` and
     `"torch"` write source: a function of one dictionary of arrays, which these libraries differentiate. Inputs have the
     paths of the arguments, and outputs `output` and paths into it. `narrow=True` makes float64 float32 and int64 int32
     for Core ML, which has no numbers of 64 bits. `step.export` writes a step, and functions on its state.

@@ -13,8 +13,8 @@ from wholestep.train.handover.to_jax import installed
 def to_tensorflow(f: Callable[..., Any], *examples: Any) -> Callable[..., Any]:
     """A function, model or step as a function of tensors, which `tf.function` compiles and `tf.GradientTape` records.
 
-    It takes and returns trees as here, for arguments of the shapes and dtypes of the examples, which may be tensors,
-    variables and arrays; a step becomes `step(state, batch)`, as `to_jax` says.
+    It takes and returns trees as `f` does here, for arguments of the shapes and dtypes of the examples, which may be
+    tensors, variables and arrays; a step becomes `step(state, batch)`, as `to_jax` says.
 
     Shapes: those of the examples, which are arrays or `ShapeDtype`s.
     Raises: UnsupportedError for operations that TensorFlow has no words for, ValueError for a tensor of another dtype,

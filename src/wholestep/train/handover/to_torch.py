@@ -22,7 +22,7 @@ from wholestep.train.state.model_state import split_model
 def to_torch(f: Callable[..., Any], *examples: Any, module: bool = False) -> Callable[..., Any]:
     """A function, model or step as a function of tensors, which torch differentiates, compiles and exports.
 
-    It takes and returns trees as here, for arguments of the shapes and dtypes of the examples; a step becomes
+    It takes and returns trees as `f` does here, for arguments of the shapes and dtypes of the examples; a step becomes
     `step(state, batch)`, as `to_jax` says. With `module` the result is a `torch.nn.Module`: of a model, its parameters
     and buffers are those of the module, by the same paths, and it is called as the model is; of a function, so are the
     arrays of its first argument. Its state is a copy.

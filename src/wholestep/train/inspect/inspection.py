@@ -112,8 +112,8 @@ class Inspected:
         """The time of each kernel of a call, measured in a program with clocks in it that runs on a copy of the state.
 
         The step stays as it is, to the last bit. Printed the result is a table, measured beside predicted, of the
-        fastest of the calls; its `save("trace.json")` writes what Perfetto opens. A look at the clock takes some 30 ns,
-        and each kernel is charged one. On a card it is the card's clock, and launches do several kernels.
+        fastest of `calls` calls; its `save("trace.json")` writes what Perfetto opens. A look at the clock takes some 30
+        ns, and each kernel is charged one. On a card it is the card's clock, and launches do several kernels.
 
         Shapes: a batch as the step was compiled for; times in microseconds.
         Raises: as a call does for a batch of another kind, ParameterError for less than one call, and UnsupportedError
@@ -135,11 +135,11 @@ class Inspected:
 
         The compiled step, its gradient and its update are compared with the traced program evaluated in float64, node
         by node in NumPy; so is each operation by itself, given the same operands, which names the user's line where a
-        first real difference arises. The gradient is compared with differences of the loss in random directions, and
-        where it is wrong the rules of single operations are, which names the rule and the line. NumPy calls the loss
-        itself. docs/verification.md has the bounds. The report prints as tables; `report.ok` says whether all agrees,
-        and `report.check()` raises where it does not. Nothing of the step changes. `rows` takes the first rows of the
-        batch alone: all intermediate values are in memory at once.
+        first real difference arises. The gradient is compared with differences of the loss in directions that follow
+        from `seed`, and where it is wrong the rules of single operations are, which names the rule and the line. NumPy
+        calls the loss itself. docs/verification.md has the bounds. The report prints as tables; `report.ok` says
+        whether all agrees, and `report.check()` raises where it does not. Nothing of the step changes. `rows` takes the
+        first rows of the batch alone: all intermediate values are in memory at once.
 
         Shapes: a batch as a call takes; `rows` of each of its arrays that has as many as the first one.
         Raises: TreeError, ShapeError or DtypeError for a batch of another kind, ParameterError for more rows than there

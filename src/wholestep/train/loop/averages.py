@@ -28,8 +28,8 @@ def mean_over(loss: Callable[..., Any], params: Any, data: Any, *, batch_size: i
     say), by the total of which the mean divides. `data` is a tree like the batch whose arrays have the samples along
     their first axis; `params` any tree, a module too, in evaluation mode if it has modes.
 
-    The program is compiled once for a function and a batch size: the last batch is filled up with samples that are left
-    out of the sum, which is carried out in float64.
+    The program is compiled once for a function and a `batch_size`: the last batch is filled up with samples that are
+    left out of the sum, which is carried out in float64.
 
     Shapes: data [samples, ...] of any dtypes; the loss gives floats [samples, ...]; the result is a Python float.
     Raises: TreeError for data without arrays, ShapeError for samples that differ in number, for no samples, and for a

@@ -206,7 +206,7 @@ def json_row(row: Row) -> dict[str, Any]:
 class BestCheckpoint(Best):
     """Save the step whenever a metric is better than it ever was.
 
-    The file at `path` is `step.save`'s; `metric` and `mode` are as for `EarlyStopping`.
+    The file at `path` is `step.save`'s; `metric`, `mode` and `min_delta` are those of `EarlyStopping`.
 
     Shapes: no arrays.
     Raises: ParameterError for a `mode` that is neither "min" nor "max".

@@ -165,7 +165,7 @@ def block_until_ready(x: T) -> T:
 
     What runs on the CPU is ready when the call returns, so this is for programs that are timed on any device.
 
-    Shapes: a tree of arrays of any shapes and dtypes; the same tree.
+    Shapes: x a tree of arrays of any shapes and dtypes; the same tree.
     Raises: nothing of its own.
 
     >>> import numpy as np, wholestep as ws

@@ -69,8 +69,8 @@ def compile(
     `loss(params, buffers, batch) -> (loss, new_buffers)`; with `has_aux` what it returns has a further last item. A
     keyword-only parameter `key` gets a fresh random key each step. `batch` is an example of what a call is given,
     arrays or `ShapeDtype`s; with `steps_per_call=K` its arrays have a first axis of K batches. A call with other sizes
-    compiles once for each shape; with `strict` it is a ShapeError. Without an optimizer the parameters stay as they
-    are.
+    compiles once for each shape; with `strict` it is a ShapeError. Without an `optimizer` the parameters stay as they
+    are. `device` is where the step and its state are: "cpu", or another one that devices.md names.
 
     The step owns copies of the parameters and updates its whole state in place, as if all of it were donated. Where the
     loss or a gradient is not finite the update is left out and the result says so; `guard="loss"` looks at the loss

@@ -28,10 +28,10 @@ class SavedState(ABC):
     ) -> None:
         """Write all of the state to a safetensors file: a step that loads it goes on with the same bits.
 
-        It holds parameters, buffers, the optimizer's state, counters and key, hyper-parameters, how far an epoch of
-        `run` came that was cut short, where `loader` is in its data, and `metadata`, which JSON must be able to hold.
-        With `max_shard_bytes` it is a folder of files of up to that size (a larger array has one of its own) and a
-        manifest.
+        It lies at `path` and holds parameters, buffers, the optimizer's state, counters and key, hyper-parameters, how
+        far an epoch of `run` came that was cut short, where `loader` is in its data, and `metadata`, which JSON must be
+        able to hold. With `max_shard_bytes` it is a folder of files of up to that size (a larger array has one of its
+        own) and a manifest.
 
         The file is replaced in one instant, and only once the new one is safe from a power cut; the one before it is
         kept beside it, as `NAME.previous.safetensors`. Where processes have parts of the optimizer's state
@@ -67,13 +67,14 @@ class SavedState(ABC):
     ) -> checkpoint.Loaded:
         """Take over what `save` has written, or the weights in a safetensors file of another library.
 
-        Names, shapes and dtypes must be those of the step. `rename` says what a tensor of the file is called here (a
-        table, or a function of the name that may return None to leave it out), `only` which parts to read of params,
-        buffers, optimizer, counters and hyper; `strict=False` loads what there is and says what there is not.
-        `convert` is a table from names in the file, in which `*` stands for anything, to functions of the array, such
-        as `checkpoint.torch_linear`; `cast=True` converts dtypes. In a file from elsewhere a name is that of a
-        parameter or a buffer. `loader` is set to where the one was that was saved. With `fallback` the checkpoint
-        before the newest is loaded where the newest is damaged or missing, and the result says what was wrong with it.
+        The file, or folder of files, lies at `path`; names, shapes and dtypes must be those of the step. `rename` says
+        what a tensor of the file is called here (a table, or a function of the name that may return None to leave it
+        out), `only` which parts to read of params, buffers, optimizer, counters and hyper; `strict=False` loads what
+        there is and says what there is not. `convert` is a table from names in the file, in which `*` stands for
+        anything, to functions of the array, such as `checkpoint.torch_linear`; `cast=True` converts dtypes. In a file
+        from elsewhere a name is that of a parameter or a buffer. `loader` is set to where the one was that was saved.
+        With `fallback` the checkpoint before the newest is loaded where the newest is damaged or missing, and the
+        result says what was wrong with it.
 
         Nothing in a file is executed, and it takes no more memory than it has bytes.
 

@@ -147,10 +147,11 @@ class Step(ExclusiveAccess, SavedState, ExportedStep, Inspected):
         """Train over data, a tree like the batch whose arrays have rows; the result holds the loss of every step.
 
         The order of the rows is drawn from the step's own key and counter, so it is another one each epoch, and the
-        same for the same state. The last batch holds what is left over; `drop_last` leaves it out. `batch_size` is that
-        of the compiled batch by default; each size has a program of its own. After each epoch `progress` is called with
-        the number of epochs done and the result of this one. Ctrl-C ends the run after the step that it is in; the
-        result then says so. So does SIGTERM, and then the process, by SystemExit with the code 143.
+        same for the same state; with `shuffle=False` it is that of the data. The last batch holds what is left over;
+        `drop_last` leaves it out. `batch_size` is that of the compiled batch by default; each size has a program of its
+        own. There are `epochs` passes over the data; after each `progress` is called with the number of epochs done and
+        the result of this one. Ctrl-C ends the run after the step that it is in; the result then says so. So does
+        SIGTERM, and then the process, by SystemExit with the code 143.
 
         With `resume` the first epoch is what was left of one that was cut short, in this step or in the one that saved
         the checkpoint which this one has loaded; where there is none it is an epoch like any other.
@@ -332,8 +333,8 @@ class Step(ExclusiveAccess, SavedState, ExportedStep, Inspected):
     def set(self, **changes: Any) -> None:
         """Set hyper-parameters by name, `key` (a key or a seed), `params`, `buffers` or `loss_scale`.
 
-        Nothing is compiled anew. The hyper-parameters are those in `hyper`; of a name such as `default.lr` any end will
-        do that is only its own.
+        Nothing is compiled anew, and what `changes` do not name stays. The hyper-parameters are those in `hyper`; of a
+        name such as `default.lr` any end will do that is only its own.
 
         Shapes: hyper-parameters are numbers; parameters and buffers have those of the step's own.
         Raises: ParameterError for a name that is not there and a number that the optimizer would not take, DtypeError
@@ -399,8 +400,9 @@ class Step(ExclusiveAccess, SavedState, ExportedStep, Inspected):
     def reset(self, params: bool = True, optimizer: bool = True) -> None:
         """Go back to the parameters and buffers of the beginning, to a fresh optimizer state, or to both.
 
-        With both the counters go back too, and training repeats itself to the bit. Of arrays of a megabyte or more the
-        beginning is what the caller gave, and no copy of it.
+        `params` asks for the first, `optimizer` for the second. With both the counters go back too, and training
+        repeats itself to the bit. Of arrays of a megabyte or more the beginning is what the caller gave, and no copy of
+        it.
 
         Shapes: the state keeps its own.
         Raises: ParameterError where such an array was changed in place since; the state stays as it is.
@@ -434,8 +436,9 @@ class Step(ExclusiveAccess, SavedState, ExportedStep, Inspected):
     ) -> None:
         """Compile another loss, other parameters, another batch or optimizer into this handle.
 
-        What is not given stays: state, counters, and hyper-parameters that the optimizer still has. New parameters or a
-        new optimizer begin with a fresh optimizer state. Attached functions follow at their next call.
+        `loss`, `params`, `buffers`, `batch` and `optimizer` are those of `ws.compile`. What is not given stays: state,
+        counters, and hyper-parameters that the optimizer still has. New parameters or a new optimizer begin with a
+        fresh optimizer state. Attached functions follow at their next call.
 
         Shapes: those of the new parts.
         Raises: as `compile` does; the step is then as it was.

@@ -16,7 +16,14 @@ def tensor_in_place(i):
     return torch.tensor(x)
 
 
-held_tensor = torch.compiler.assume_constant_result(tensor_in_place)
+def tensor_maker(i):
+    """A function that makes the tensor of an array; `torch.compile` keeps its result as a constant by its name."""
+
+    def made():
+        return tensor_in_place(i)
+
+    made.__code__ = made.__code__.replace(co_name=f"tensor_{i}")
+    return torch.compiler.assume_constant_result(made)
 
 
 def on_their_device(f):
@@ -214,39 +221,59 @@ def share_of_larger(x, y):
     return (d * most).mul_(most).clamp_(-0.5, 0.5).add_(0.5)
 
 
-def mixed_values(q, k, v, scale, causal):
+def mixed_values(q, k, v, mask, scale, causal):
     """Attention of arrays [batch, heads, time, width], and the logarithm of each row's sum of exponentials."""
+    k, v = for_each_query(k, q), for_each_query(v, q)
     if q.device.type != "cpu":
-        return mixed_by_formula(q, k, v, scale, causal)
-    return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal, scale=scale)
+        return mixed_by_formula(q, k, v, mask, scale, causal)
+    options = {"attn_mask": added_to_scores(mask, q), "scale": scale}
+    return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal, **options)
 
 
-def mixed_by_formula(q, k, v, scale, causal):
-    """Attention by an array of all scores."""
-    s = scores_seen(q, k, scale, causal)
+def mixed_by_formula(q, k, v, mask, scale, causal):
+    """Attention by an array of all scores; a row that sees no key gives 0, with the logarithm 0."""
+    s = scores_seen(q, k, mask, scale, causal)
     lse = torch.logsumexp(s, -1)
+    lse = torch.where(lse == -float("inf"), 0, lse)
     return torch.exp(s - lse.unsqueeze(-1)) @ v, lse
 
 
-def attention_gradients(q, k, v, out, lse, g, scale, causal):
+def attention_gradients(q, k, v, mask, out, lse, g, scale, causal):
     """The gradients of queries, keys and values."""
+    wide = (for_each_query(k, q), for_each_query(v, q))
     if q.device.type != "cpu":
-        return attention_gradients_by_formula(q, k, v, out, lse, g, scale, causal)
-    given = (g, q, k, v, out, lse, 0.0, causal)
-    return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(*given, scale=scale)
+        gq, *rest = attention_gradients_by_formula(q, *wide, mask, out, lse, g, scale, causal)
+    else:
+        options = {"attn_mask": added_to_scores(mask, q), "scale": scale}
+        given = (g, q, *wide, out, lse, 0.0, causal)
+        gq, *rest = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(*given, **options)
+    return (gq, *[x if k.shape == x.shape else x.unflatten(1, (k.shape[1], -1)).sum(2) for x in rest])
 
 
-def attention_gradients_by_formula(q, k, v, out, lse, g, scale, causal):
+def attention_gradients_by_formula(q, k, v, mask, out, lse, g, scale, causal):
     """The gradients of attention by an array of all scores."""
-    p = torch.exp(scores_seen(q, k, scale, causal) - lse.unsqueeze(-1))
+    p = torch.exp(scores_seen(q, k, mask, scale, causal) - lse.unsqueeze(-1))
     gs = p * (g @ v.mT - (g * out).sum(-1, keepdim=True)) * scale
     return gs @ k, gs.mT @ q, p.mT @ g
 
 
-def scores_seen(q, k, scale, causal):
-    """Products of queries and keys, -inf where a query does not look at later keys."""
+def scores_seen(q, k, mask, scale, causal):
+    """Products of queries and keys with a mask, -inf where a query does not look, as at later keys."""
     s = q @ k.mT * scale
+    s = s if mask is None else s + added_to_scores(mask, q)
     return s.masked_fill(torch.ones(s.shape[-2:], dtype=torch.bool).triu(1), -float("inf")) if causal else s
+
+
+def for_each_query(x, q):
+    """Heads of keys or values, each once for every head of queries that it serves."""
+    return x if x.shape[1] == q.shape[1] else x.repeat_interleave(q.shape[1] // x.shape[1], 1)
+
+
+def added_to_scores(mask, q):
+    """A mask as numbers that are added to scores: 0, or -inf where a query does not look."""
+    if mask is None or mask.dtype != torch.bool:
+        return mask
+    return torch.zeros(mask.shape, dtype=q.dtype).masked_fill(~mask, -float("inf"))
 
 
 def all_finite(*xs):
@@ -276,8 +303,10 @@ def update_by_formula(ps, gs, ms, vs, t, lr, b1, b2, eps, decay, skipped):
     dtype = ps[0].dtype
     left = 1 if decay is None else (1 - lr * decay).to(dtype)
     keep, take, keep2, take2, eps = [x.to(dtype) for x in (b1, 1 - b1, b2, 1 - b2, eps)]
-    powers = torch.stack([lr / (1 - b1**t), 1 / torch.sqrt(1 - b2**t)])  # else TorchInductor has them for each vector
-    size, shrink = powers.to(dtype).unbind()
+    powers = lr / (1 - b1**t), 1 / torch.sqrt(1 - b2**t)
+    if max(p.numel() for p in ps) > 2048:  # TorchInductor has them for each vector, but for those of an array
+        powers = torch.stack(powers).unbind()
+    size, shrink = [x.to(dtype) for x in powers]
     for p, g, m, v in zip(ps, gs, ms, vs):
         m1, v1 = keep * m + take * g, keep2 * v + take2 * (g * g)
         p1 = (p if decay is None else p * left) - size * m1 / (torch.sqrt(v1) * shrink + eps)

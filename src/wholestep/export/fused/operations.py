@@ -1,0 +1,65 @@
+"""Functions as operations of a library: what each gives, its result first, then what its derivative reads besides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from wholestep.export.fused.forms import ATTENTIONS, FORMS, Form, NormForm, mean_over
+from wholestep.ir.graph import Value
+from wholestep.primitives.attention import attention
+from wholestep.primitives.attention_operands import usual_block
+from wholestep.primitives.family import number_of
+from wholestep.primitives.functions import sqrt
+from wholestep.primitives.movement import reshape
+from wholestep.primitives.reduction import spread_back
+
+Operation = Callable[[Sequence[Value]], Sequence[Value]]
+"""The operands of an operation -> its results."""
+
+
+def norm_results(batch: bool) -> Operation:
+    """A norm over the last axis or over all but the second, with mean and 1 / sqrt(variance + eps) of each."""
+
+    def results(xs: Sequence[Value]) -> Sequence[Value]:
+        x, *parts, eps = xs
+        along = 1 if batch else x.ndim - 1
+        axes = tuple([i for i in range(x.ndim) if i != along]) if batch else (along,)
+        average = mean_over(x, axes)
+        centred = x - spread_back(average, x.shape, axes)
+        inverse = 1 / sqrt(mean_over(centred * centred, axes) + eps)
+        shape = average.shape if batch else (*average.shape, 1)
+        kept = [reshape(v, shape=shape) for v in (average, inverse)]
+        return [NormForm(len(parts)).write(axes, along, *xs), *kept]
+
+    return results
+
+
+def attention_results(causal: bool, masked: bool) -> Operation:
+    """Values mixed by attention of arrays [batch, heads, time, width], and the logarithm of each row's exponentials."""
+
+    def results(xs: Sequence[Value]) -> Sequence[Value]:
+        (q, k, v), mask, scale = xs[:3], xs[3:-1], number_of(xs[-1])
+        shared = k.shape[1]
+        groups, block = q.shape[1] // shared, usual_block(1)
+        rows = reshape(q, shape=(q.shape[0], shared, groups, *q.shape[2:]))
+        folds = [(1, 1) if m.shape[1] == 1 else (shared, groups) for m in mask]
+        thin = [reshape(m, shape=(m.shape[0], *fold, *m.shape[2:])) for m, fold in zip(mask, folds, strict=True)]
+        options = {"scale": float(scale), "causal": causal, "masked": masked, "dropout": 0.0, "block": block}
+        out, lse = attention(rows, k, v, *thin, **options)
+        return reshape(out, shape=q.shape), reshape(lse, shape=q.shape[:3])
+
+    return results
+
+
+def activation_results(form: Form) -> Operation:
+    """A function of each number."""
+    return lambda xs: [form.write(xs[0])]
+
+
+OPERATIONS: dict[str, Operation] = {
+    "layer_norm": norm_results(batch=False),
+    "batch_norm": norm_results(batch=True),
+    **{name: attention_results(causal, masked) for name, causal, masked in ATTENTIONS},
+    **{form.label: activation_results(form) for forms in FORMS.values() for form in forms},
+}
+"""The results of each operation by its label."""
