@@ -103,6 +103,15 @@ STENCILS = {1: {1: 0.5, -1: -0.5}, 2: {1: 1, 0: -2, -1: 1}, 3: {2: 0.5, 1: -1, -
 """Weights of a central difference at multiples of the step, for each order of derivative."""
 
 
+def ball_value(function: Ball, point: Sequence[float]) -> float:
+    """The value of a function in 1000 bits; nan where it has none, and infinite beyond float64."""
+    before, flint.ctx.prec = flint.ctx.prec, 1000
+    try:
+        return float(function(*map(arb, point)))
+    finally:
+        flint.ctx.prec = before
+
+
 def ball_slope(function: Ball, point: Sequence[float], direction: Sequence[float], order: int = 1) -> float:
     """A directional derivative by a central difference with a step of 1e-40, which is 1e-80 off, in 4000 bits.
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.special
+from tests.laws.balls import BALLS, ball_value
 from tests.native.c_program import COMPILER, CProgram
 
 import wholestep as ws
@@ -93,13 +94,25 @@ def oracle(name: str, xs: list[Any]) -> Any:
         return REGISTRY[name].ref(*wide).astype(xs[0].dtype)
 
 
-def relative_error(found: Any, wanted: Any) -> float:
-    """The largest error beside the number itself; subnormal numbers are 0 in native programs."""
+def relative_error(found: Any, wanted: Any) -> Any:
+    """The errors beside the numbers themselves; subnormal numbers are 0 in native programs."""
     tiny = np.finfo(wanted.dtype).tiny
     found, wanted = (np.where(np.abs(x) < tiny, np.zeros_like(x), x) for x in (found, wanted))
     same = (found == wanted) | np.isnan(found) & np.isnan(wanted)
     with np.errstate(all="ignore"):
-        return float(np.max(np.abs(found - wanted) / np.abs(wanted), where=~same, initial=0))
+        return np.where(same, 0, np.abs(found - wanted) / np.abs(wanted))
+
+
+def judged(name: str, xs: list[Any], found: Any, wanted: Any, bound: float) -> Any:
+    """SciPy's numbers, and those of ball arithmetic in the places where they are not what was found.
+
+    SciPy gives up some powers of ten before the ends of a dtype, and has few digits where numbers cancel.
+    """
+    wanted = wanted.copy()
+    for place in np.flatnonzero(~(relative_error(found, wanted) <= bound)):
+        if name in BALLS:
+            wanted[place] = ball_value(BALLS[name], [float(x[place]) for x in xs])
+    return wanted
 
 
 @needs_compiler
@@ -116,8 +129,10 @@ def test_formulas_in_c_are_within_the_bounds_that_are_stated(tmp_path: Path) -> 
     for key, (name, xs) in given.items():
         assert library.formulas(key)
         found: Any = library(key, xs)
-        worst = relative_error(found[0], oracle(name, xs))
-        if not worst <= BOUNDS[xs[0].dtype.type]:
+        bound = BOUNDS[xs[0].dtype.type]
+        wanted = judged(name, xs, found[0], oracle(name, xs), bound)
+        worst = np.max(relative_error(found[0], wanted))
+        if not worst <= bound:
             off.append((key, worst))
     assert not off
 
@@ -127,7 +142,7 @@ def test_what_takes_too_many_steps_is_nan_and_no_number(tmp_path: Path) -> None:
     a, b, x = np.array([-100.0, -30_000.0]), np.full(2, 1.5), np.full(2, 2.0)
     graph, _ = build(lambda *vs: [OPS["hyp1f1"](*vs)], [array_type(v.shape, v.dtype) for v in (a, b, x)])
     found: Any = CLibrary({"recurrence": graph}, tmp_path)("recurrence", [a, b, x])
-    assert relative_error(found[0][:1], scipy.special.hyp1f1(a, b, x)[:1]) < 1e-10
+    assert relative_error(found[0], scipy.special.hyp1f1(a, b, x))[0] < 1e-10
     assert np.isnan(found[0][1])
 
 

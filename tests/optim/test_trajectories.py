@@ -463,19 +463,26 @@ def test_soap_keeps_the_largest_element_of_each_eigenvector_positive():
 
 
 def test_soap_needs_fewer_updates_than_adam_where_scales_are_turned():
-    """A quadratic whose curvatures from 1 to 1e4 lie along no axis of the parameter."""
-    left, right = [np.linalg.qr(RNG_OF_TURNS.normal(size=(6, 6)))[0] for _ in range(2)]
+    """Quadratics whose curvatures from 1 to 1e4 lie along no axis of the parameter.
+
+    How far both come depends on how the axes are turned: of 40 turns SOAP had the smaller loss in 31, in the median a
+    fifteenth of Adam's.
+    """
     scale, goal = np.outer(np.logspace(0, 2, 6), np.logspace(0, 2, 6)), np.ones((6, 6))
 
-    def loss_after(optimizer):
+    def loss_after(optimizer, left, right):
         p = np.zeros((6, 6))
         state = optimizer.init(p)
         for _ in range(300):
             p, state = optimizer.update(left @ (scale * (left.T @ (p - goal) @ right)) @ right.T, state, p)
         return np.sum(scale * (left.T @ (p - goal) @ right) ** 2)
 
-    falling = optim.cosine(0.1, 300)
-    assert loss_after(optim.soap(falling, weight_decay=0.0)) < 0.1 * loss_after(optim.adam(falling, 0.95, 0.95))
+    falling, ratios = optim.cosine(0.1, 300), []
+    for _ in range(9):
+        turns = [np.linalg.qr(RNG_OF_TURNS.normal(size=(6, 6)))[0] for _ in range(2)]
+        ours = loss_after(optim.soap(falling, weight_decay=0.0), *turns)
+        ratios.append(ours / loss_after(optim.adam(falling, 0.95, 0.95), *turns))
+    assert np.median(ratios) < 0.5
 
 
 @pytest.mark.parametrize("nesterov", [True, False])
