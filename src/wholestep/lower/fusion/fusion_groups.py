@@ -11,13 +11,8 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
 from wholestep.ir.graph import Graph, Node, Value
 from wholestep.ir.types import Shape
-from wholestep.lower.fusion.iteration_space import AxisRuns, FusionGroup, IterationSpaces
+from wholestep.lower.fusion.iteration_space import AxisRuns, FusionGroup, IterationSpaces, Places
 from wholestep.primitives.family import RECOMPUTE_LIMIT
-
-Places = tuple[Value, tuple[tuple[Shape, Shape | None, Shape], ...]]
-"""An array, and the movements through which it is read: their shapes and axes, the last one first."""
-NEAR = 64
-"""Values that are looked at, at most, to find what a reduction reads."""
 
 
 def is_virtual(node: Node) -> bool:
@@ -371,24 +366,6 @@ class FusionAnalysis(IterationSpaces):
                 if group not in self.sources(x) and not self.would_form_cycle(group, node):
                     return group, self.current(self.reduced[other])
         return None
-
-    def arrays_read(self, v: Value) -> list[Places]:
-        """The arrays, of the size of a value, that it is computed from element by element, nearest first, and the
-        movements in between."""
-        waiting: list[Places] = [(v, ())]
-        seen, found = set(waiting), list[Places]()
-        while waiting and len(seen) < NEAR:
-            x, moves = waiting.pop(0)
-            if x.node is None or x in self.placed:
-                found.append((x, moves))
-            if x.node is None or not (x.node.op.view or (x.node.op.kind == "elementwise" and x.node.op.price == 1)):
-                continue
-            if x.node.op.view:
-                moves = (*moves, (x.shape, x.node.op.axis_map(x.node), x.node.inputs[0].shape))
-            new = [(y, moves) for y in x.node.inputs if y.type.size == v.type.size and (y, moves) not in seen]
-            seen.update(new)
-            waiting += new
-        return found
 
     def would_form_cycle(self, group: FusionGroup, node: Node) -> bool:
         """True if a node reads something that depends on a group."""

@@ -7,9 +7,14 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from wholestep.ir.graph import Node, Value
+from wholestep.ir.types import Shape
 
 AxisRuns = tuple[tuple[int, ...] | None, ...]
 """For each axis of a value the loop axes that it runs along, outermost first; None if it may be any."""
+Places = tuple[Value, tuple[tuple[Shape, Shape | None, Shape], ...]]
+"""An array, and the movements through which it is read: their shapes and axes, the last one first."""
+NEAR = 64
+"""Values that are looked at, at most, to find what a reduction reads."""
 
 
 @dataclass(eq=False)
@@ -112,6 +117,24 @@ class IterationSpaces:
         while moves and moved is not None:
             moved = self.moved(group, moved, moves.pop(), refine)
         return None if moved is None else (group, moved)
+
+    def arrays_read(self, v: Value) -> list[Places]:
+        """The arrays, of the size of a value, that it is computed from element by element, nearest first, and the
+        movements in between."""
+        waiting: list[Places] = [(v, ())]
+        seen, found = set(waiting), list[Places]()
+        while waiting and len(seen) < NEAR:
+            x, moves = waiting.pop(0)
+            if x.node is None or x in self.placed:
+                found.append((x, moves))
+            if x.node is None or not (x.node.op.view or (x.node.op.kind == "elementwise" and x.node.op.price == 1)):
+                continue
+            if x.node.op.view:
+                moves = (*moves, (x.shape, x.node.op.axis_map(x.node), x.node.inputs[0].shape))
+            new = [(y, moves) for y in x.node.inputs if y.type.size == v.type.size and (y, moves) not in seen]
+            seen.update(new)
+            waiting += new
+        return found
 
     def moved(self, group: FusionGroup, inner: AxisRuns, node: Node, refine: bool) -> AxisRuns | None:
         """The coordinates of a movement's result from those of its operand."""
