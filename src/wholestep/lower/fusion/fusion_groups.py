@@ -350,7 +350,7 @@ class FusionAnalysis(IterationSpaces):
         if unified is None or self.level(group, unified) != "point":
             return None
         rows = frozenset(a for i in node.params["axes"] for a in unified[i] or ())
-        if group.rows not in (None, rows) or not rows or self.would_form_cycle(group, node):
+        if group.rows not in (None, rows) or not rows:
             return None
         group.rows = rows
         return group, unified
