@@ -1,12 +1,16 @@
 """A program is made anew where a name that it reads from around it is bound to something else."""
 
+import dis
+import importlib
+import inspect
+
 import numpy as np
 import pytest
 
 import wholestep as ws
 from wholestep import nn
 from wholestep.errors import MutationError
-from wholestep.frontend.closure_reads import readings
+from wholestep.frontend.closure_reads import ASSIGNING, argument_of, codes_of, readings, returns
 
 X = np.ones((2, 3), np.float32)
 scale = 2.0
@@ -158,3 +162,17 @@ def test_a_compiled_step_refuses_a_changed_model():
         with pytest.raises(MutationError, match="has changed since: what teacher holds"):
             call()
     assert step.steps == 1
+
+
+@pytest.mark.parametrize("module", ["argparse", "ast", "dataclasses", "functools", "inspect", "typing"])
+def test_names_of_instructions_are_those_of_the_disassembler(module):
+    whole = compile(inspect.getsource(importlib.import_module(module)), module, "exec")
+    for operation in ("LOAD_GLOBAL", *ASSIGNING):
+        wanted = [i.argval for code in codes_of(whole) for i in dis.get_instructions(code) if i.opname == operation]
+        assert argument_of(whole, operation) == tuple(wanted)
+
+
+def test_the_last_return_is_the_one_of_the_disassembler():
+    for f in (dense, assign, test_names_of_arrays_numbers_containers_and_functions):
+        wanted = [i.offset for i in dis.get_instructions(f.__code__) if i.opname in ("RETURN_VALUE", "RETURN_CONST")]
+        assert returns(f) == (f.__code__, wanted[-1])
