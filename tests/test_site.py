@@ -73,6 +73,7 @@ def test_signatures_show_no_quotes_and_no_addresses():
     def f(x: "int", *, g=np.sin, h=nn.relu) -> "dict[str, int]": ...
 
     assert reference.signature("f", f) == "f(x: int, *, g=sin, h=relu) -> dict[str, int]"
+    assert reference.signature("Dropout", nn.Dropout) == "Dropout(p: float = 0.5)"
     assert not re.search(r" at 0x|-> '|: '", "".join(GENERATED.values()))
 
 

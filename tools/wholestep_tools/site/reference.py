@@ -111,7 +111,8 @@ def signature(name: str, value: Any) -> str:
     except (TypeError, ValueError):
         return f"{name}(...)"
     parameters = [x for x in found.parameters.values() if x.name != "self"]
-    found = found.replace(parameters=parameters)
+    given = found.empty if isinstance(value, type) else found.return_annotation  # a constructor returns None
+    found = found.replace(parameters=parameters, return_annotation=given)
     text = plain(str(found))
     if len(name) + len(text) <= 100 or not parameters:
         return name + text
