@@ -34,6 +34,11 @@ def test_siblings_are_one_kernel(name: str) -> None:
     assert len(kernels_of(TOGETHER[name], G.shape, X.shape)) == 1
 
 
+def test_a_kernel_has_registers_for_its_siblings() -> None:
+    found = kernels_of(lambda g, x: [(g * k).sum(0) for k in range(2, 12)], G.shape, X.shape)
+    assert [len(kernel.buffers) - 1 for kernel in found] == [4, 4, 2]
+
+
 @pytest.mark.parametrize("name", APART)
 def test_reductions_that_share_nothing_are_kernels_of_their_own(name: str) -> None:
     assert len(kernels_of(APART[name], G.shape, X.shape)) == 2

@@ -162,7 +162,7 @@ def test_the_parts_make_up_the_whole():
 
 
 def test_several_steps_a_call_and_long_programs():
-    params = {f"p{i}": np.full((3,), i, "f") for i in range(40)}
+    params = {f"p{i}": np.full((3,), i, "f") for i in range(80)}
     x = np.ones((4, 3), "f")
 
     def f(params, x):

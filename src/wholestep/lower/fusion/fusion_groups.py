@@ -14,6 +14,9 @@ from wholestep.ir.types import Shape
 from wholestep.lower.fusion.iteration_space import AxisRuns, FusionGroup, IterationSpaces, Places
 from wholestep.primitives.family import RECOMPUTE_LIMIT
 
+SIBLINGS = 4
+"""Reductions that one kernel runs because they read one array: each takes registers from the tiles of the others."""
+
 
 def is_virtual(node: Node) -> bool:
     """True if a node only moves elements or generates them from indices."""
@@ -363,7 +366,8 @@ class FusionAnalysis(IterationSpaces):
             other = self.reductions.get((x.shape, node.params["axes"], read))
             if other is not None:
                 group = self.placed[other.outputs[0]][0]
-                if group not in self.sources(x) and not self.would_form_cycle(group, node):
+                room = sum([m in self.reduced for m in group.members]) < SIBLINGS
+                if room and group not in self.sources(x) and not self.would_form_cycle(group, node):
                     return group, self.current(self.reduced[other])
         return None
 
