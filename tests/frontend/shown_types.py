@@ -61,6 +61,7 @@ def gradients() -> None:
 
 
 def wrong_calls() -> None:
+    """Calls that a type checker must refuse: an error that is not found leaves its mark unused, which is one too."""
     ws.grad(loss)(w)  # type: ignore[call-arg]
     ws.grad(loss)(w, x, size=2)  # type: ignore[call-arg]
     ws.grad(loss)(x, x)  # type: ignore[arg-type]

@@ -58,8 +58,7 @@ def mixers():
     torch.manual_seed(0)
     net = timm.create_model("mixer_s32_224", num_classes=10, img_size=64, mlp_ratio=(0.0275, 0.05)).eval()
     torch.nn.init.normal_(net.head.weight, std=0.1)
-    make = lambda: MODELS.MLPMixer(size=64, patch=32, hidden=(14, 25), classes=10, key=0)  # noqa: E731
-    return torch, timm, net, make
+    return torch, timm, net, MODELS.MLPMixer(size=64, patch=32, hidden=(14, 25), classes=10, key=0)
 
 
 @pytest.mark.filterwarnings("ignore:.*is deprecated:FutureWarning")

@@ -249,7 +249,7 @@ def grad(  # type: ignore[overload-overlap]  # an argnums of 0 says more than an
     rewrite: bool = ...,
 ) -> Callable[Concatenate[T, P], T]: ...
 @overload
-def grad(  # type: ignore[overload-overlap]
+def grad(  # type: ignore[overload-overlap]  # likewise
     f: Callable[Concatenate[T, P], tuple[Any, A]],
     argnums: Literal[0] = ...,
     *,

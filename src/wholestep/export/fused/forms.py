@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from wholestep.ir.graph import Value
 from wholestep.primitives.functions import erf, exp, expit, sqrt, tanh
@@ -32,9 +32,7 @@ class NormForm(NamedTuple):
     def write(self, axes: tuple[int, ...], along: int, x: Value, *rest: Value) -> Value:
         """Mean 0 and variance 1 over axes, then the gain and bias that there are along another one; eps is last."""
         *parts, eps = rest
-        centred = x - spread_back(mean_over(x, axes), x.shape, axes)
-        deviation: Value = sqrt(mean_over(centred * centred, axes) + eps)
-        y: Value = centred / spread_back(deviation, x.shape, axes)
+        y = standardized(x, axes, eps).unit
         for part, apply in zip(parts, (Value.__mul__, Value.__add__), strict=False):
             y = apply(y, broadcast(part, shape=x.shape, axes=(along,)))
         return y
@@ -42,9 +40,7 @@ class NormForm(NamedTuple):
     def pullback(self, axes: tuple[int, ...], along: int, eps: float, x: Value, *rest: Value) -> Sequence[Value]:
         """The gradients by Ioffe and Szegedy, "Batch normalization" (2015), section 3, by two sums."""
         *parts, g = rest
-        centred = x - spread_back(mean_over(x, axes), x.shape, axes)
-        deviation: Value = sqrt(mean_over(centred * centred, axes) + eps)
-        unit = centred / spread_back(deviation, x.shape, axes)
+        _, deviation, unit = standardized(x, axes, eps)
         scale = (parts[0] if parts else 1) / deviation
         gain_gradient, bias_gradient = sum_(g * unit, axes=axes), sum_(g, axes=axes)
         ends = [spread_back(mean_over(v, axes), x.shape, axes) for v in (g, g * unit)]
@@ -56,6 +52,22 @@ def mean_over(x: Value, axes: tuple[int, ...]) -> Value:
     """The mean over axes."""
     found: Value = sum_(x, axes=axes) / math.prod([x.shape[i] for i in axes])
     return found
+
+
+class Standardized(NamedTuple):
+    """The mean and the deviation of an array over axes, and the array with mean 0 and variance 1."""
+
+    mean: Value
+    deviation: Value
+    unit: Value
+
+
+def standardized(x: Value, axes: tuple[int, ...], eps: Any) -> Standardized:
+    """An array with mean 0 and variance 1 over axes; eps is added to the variance."""
+    mean = mean_over(x, axes)
+    centred = x - spread_back(mean, x.shape, axes)
+    deviation: Value = sqrt(mean_over(centred * centred, axes) + eps)
+    return Standardized(mean, deviation, centred / spread_back(deviation, x.shape, axes))
 
 
 def gelu_form(share: Function, outer: int) -> Function:

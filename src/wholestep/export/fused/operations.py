@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from wholestep.export.fused.forms import ATTENTIONS, FORMS, Form, NormForm, mean_over
+from wholestep.export.fused.forms import ATTENTIONS, FORMS, Form, NormForm, standardized
 from wholestep.ir.graph import Value
 from wholestep.primitives.attention import attention
 from wholestep.primitives.attention_operands import usual_block
 from wholestep.primitives.family import number_of
-from wholestep.primitives.functions import sqrt
 from wholestep.primitives.movement import reshape
-from wholestep.primitives.reduction import spread_back
 
 Operation = Callable[[Sequence[Value]], Sequence[Value]]
 """The operands of an operation -> its results."""
@@ -24,11 +22,9 @@ def norm_results(batch: bool) -> Operation:
         x, *parts, eps = xs
         along = 1 if batch else x.ndim - 1
         axes = tuple([i for i in range(x.ndim) if i != along]) if batch else (along,)
-        average = mean_over(x, axes)
-        centred = x - spread_back(average, x.shape, axes)
-        inverse = 1 / sqrt(mean_over(centred * centred, axes) + eps)
-        shape = average.shape if batch else (*average.shape, 1)
-        kept = [reshape(v, shape=shape) for v in (average, inverse)]
+        mean, deviation, _ = standardized(x, axes, eps)
+        shape = mean.shape if batch else (*mean.shape, 1)
+        kept = [reshape(v, shape=shape) for v in (mean, 1 / deviation)]
         return [NormForm(len(parts)).write(axes, along, *xs), *kept]
 
     return results
