@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable
 from types import CodeType
 
+from wholestep import config
 from wholestep.runtime.cache import code_cache
 from wholestep.runtime.cache.private_folder import CacheEntry, FolderUnusable, PrivateFolder
 
@@ -83,13 +84,23 @@ def opened(filename: str) -> FileCodes | None:
     if not os.path.isfile(filename):
         return None
     try:
-        place = code_cache.cache_folder()
-        if place is None:
+        folder = source_folder(config.cache_place())
+        if folder is None:
             return None
         key = f"{filename}\n{maker_version()}".encode()
-        return FileCodes(PrivateFolder(place.place / FOLDER_NAME), hashlib.sha256(key).hexdigest())
+        return FileCodes(folder, hashlib.sha256(key).hexdigest())
     except (FolderUnusable, code_cache.SourceUnknown):  # which compilations warn about, and every user compiles
         return None
+
+
+@functools.cache
+def source_folder(asked: str | None) -> PrivateFolder | None:
+    """The folder of rewritten codes in that of compiled code, which the user asked for by these words.
+
+    One object for all files: it looks at the folders above only once.
+    """
+    whole = code_cache.cache_folder()
+    return None if whole is None else PrivateFolder(whole.place / FOLDER_NAME)
 
 
 @functools.cache

@@ -113,25 +113,29 @@ class PrivateFolder:
         with self._refused():
             folder = os.open(self.place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
-                self._trust(os.fstat(folder))
+                self._trust(folder)
                 yield folder
             finally:
                 os.close(folder)
 
-    def _trust(self, info: os.stat_result) -> None:
+    def _trust(self, folder: int) -> None:
+        info = os.fstat(folder)
         if info.st_uid != os.geteuid():
             raise FolderUnusable(f"{self.place} belongs to another user")
         if info.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise FolderUnusable(f"{self.place} is open to other users; its mode must be 700")
-        above, inner = os.path.dirname(os.path.realpath(self.place)), ""
-        while above != inner:  # the root is above itself
-            about = os.stat(above)
+        up, inner = "..", info
+        # The system follows links on the way up; names are found out for the message alone.
+        while not os.path.samestat(about := os.stat(up, dir_fd=folder), inner):  # the root is above itself
             # In a sticky folder, such as that for temporary files, only its owner can rename a folder.
             if about.st_mode & OTHERS_MAY_WRITE and not about.st_mode & stat.S_ISVTX:
-                raise FolderUnusable(f"other users can write {above}, which holds {self.place}")
+                raise FolderUnusable(f"other users can write {self._above(up)}, which holds {self.place}")
             if about.st_uid not in (0, os.geteuid()):
-                raise FolderUnusable(f"{above}, which holds {self.place}, belongs to another user")
-            above, inner = os.path.dirname(above), above
+                raise FolderUnusable(f"{self._above(up)}, which holds {self.place}, belongs to another user")
+            up, inner = f"{up}/..", about
+
+    def _above(self, up: str) -> str:
+        return os.path.normpath(os.path.join(os.path.realpath(self.place), up))
 
     def _tidy(self, folder: int, older: float) -> None:
         now, entries = time.time(), []
