@@ -10,7 +10,8 @@ import pytest
 import wholestep as ws
 from wholestep import nn
 from wholestep.errors import MutationError
-from wholestep.frontend.closure_reads import ASSIGNING, argument_of, codes_of, readings, returns
+from wholestep.frontend.closure_reads import ASSIGNING, argument_of, readings, returns
+from wholestep.frontend.source.reading import nested_codes
 
 X = np.ones((2, 3), np.float32)
 scale = 2.0
@@ -168,7 +169,7 @@ def test_a_compiled_step_refuses_a_changed_model():
 def test_names_of_instructions_are_those_of_the_disassembler(module):
     whole = compile(inspect.getsource(importlib.import_module(module)), module, "exec")
     for operation in ("LOAD_GLOBAL", *ASSIGNING):
-        wanted = [i.argval for code in codes_of(whole) for i in dis.get_instructions(code) if i.opname == operation]
+        wanted = [i.argval for code in nested_codes(whole) for i in dis.get_instructions(code) if i.opname == operation]
         assert argument_of(whole, operation) == tuple(wanted)
 
 

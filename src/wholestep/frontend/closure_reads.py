@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from wholestep import tree
 from wholestep.errors import Where, is_internal
 from wholestep.frontend.argument_kinds import static_key
+from wholestep.frontend.source.reading import nested_codes
 from wholestep.frontend.tracing import PLAIN
 
 MOST = 4096
@@ -160,7 +161,7 @@ def argument_of(code: CodeType, *operations: str) -> tuple[str, ...]:
     return tuple(
         [
             instruction_name(one, wanted[operation], argument)
-            for one in codes_of(code)
+            for one in nested_codes(code)
             for operation, argument in instruction_words(one)
             if operation in wanted
         ]
@@ -183,14 +184,6 @@ def instruction_words(code: CodeType) -> Iterator[tuple[int, int]]:
         argument = high | low
         high = argument << 8 if operation == opcode.EXTENDED_ARG else 0
         yield operation, argument
-
-
-def codes_of(code: CodeType) -> Iterator[CodeType]:
-    """Some code and that of the functions in it."""
-    yield code
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield from codes_of(inner)
 
 
 def items(value: Any) -> Iterable[Any]:

@@ -23,7 +23,8 @@ import numpy as np
 
 from wholestep.errors import ImpurityError, Where
 from wholestep.frontend.array import Array
-from wholestep.frontend.closure_reads import codes_of, content, of_a_library
+from wholestep.frontend.closure_reads import content, of_a_library
+from wholestep.frontend.source.reading import nested_codes
 from wholestep.frontend.source.rewriting import original_code
 
 MOST = 4096
@@ -150,7 +151,7 @@ class Reach:
         if of_a_library(f):
             return
         self.functions.append(f)
-        names = {name for code in codes_of(f.__code__) for name in code.co_names}
+        names = {name for code in nested_codes(f.__code__) for name in code.co_names}
         self.telling = self.telling or not TELLING.isdisjoint(names)
         for name in names:
             value = f.__globals__.get(name)
@@ -218,7 +219,7 @@ def line_of_draw(reach: Reach, generator: Any, name: str) -> Where:
 
 def loads(code: CodeType, known: dict[str, Any]) -> Iterator[tuple[CodeType, int, Any, str]]:
     """The objects that instructions load, as far as they can be told: a global, or an attribute of a module."""
-    for one in codes_of(code):
+    for one in nested_codes(code):
         last: Any = None
         for instruction in dis.get_instructions(one):
             op, name = instruction.opname, instruction.argval
@@ -241,7 +242,7 @@ def watching(reach: Reach, again: str) -> Iterator[None]:
     if not reach.telling or sys.getprofile() is not None:
         yield
         return
-    codes = {code for f in reach.functions for code in codes_of(f.__code__)}
+    codes = {code for f in reach.functions for code in nested_codes(f.__code__)}
 
     def look(frame: FrameType, event: str, called: Any) -> None:
         if event != "c_call" or type(called) is not BuiltinFunctionType:
