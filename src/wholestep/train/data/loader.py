@@ -21,7 +21,7 @@ from wholestep.train.data.prefetch import read_ahead
 from wholestep.train.data.sampling import Buckets, Drawn, Plan, RandomWords, Rows, Sampler, Weighted
 from wholestep.train.data.sources import Arrays, Collate, Source, Stream, source_of, stack_items
 from wholestep.train.program.mesh import MeshAxis, mesh_axis
-from wholestep.train.step.step import base_key
+from wholestep.train.step.held_state import base_key
 from wholestep.tree import Tree
 from wholestep.words import printable
 

@@ -29,8 +29,9 @@ from wholestep.train.state.offloaded_state import make_layers, stream_of
 from wholestep.train.state.parameter_checks import warn_of_suspect_parameters
 from wholestep.train.state.precision import WORKING, convert_floats
 from wholestep.train.state.state import check_params, new_counters
+from wholestep.train.step.held_state import base_key
 from wholestep.train.step.options import shared_options
-from wholestep.train.step.step import Step, base_key
+from wholestep.train.step.step import Step
 
 
 def compile(

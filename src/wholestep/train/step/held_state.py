@@ -1,0 +1,211 @@
+"""The state that a step holds: the properties that read it, and the methods that set it."""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+
+from wholestep import random
+from wholestep.boundary.counts import is_integer
+from wholestep.boundary.public import bounded
+from wholestep.errors import TreeError, UnsupportedError
+from wholestep.train.program.engine import Engine
+from wholestep.train.program.hyperparameters import flush_accumulation, hyper_changes, with_averaged_parameters
+from wholestep.train.state.loss_scaling import scale_of
+from wholestep.train.state.model_state import given_parts
+from wholestep.train.state.result import Result
+from wholestep.train.state.state import STATE_PARTS
+
+
+@bounded
+class HeldState(ABC):
+    """A state that can be read, set and brought back to its beginning."""
+
+    _engine: Engine
+    _lock: AbstractContextManager[Any]
+    _last: Result | None
+
+    @property
+    def model(self) -> Any:
+        """The model with its parameters and buffers as they are now, in arrays of the caller's own.
+
+        The model that was given to `compile` stays as it was. Raises UnsupportedError where the step was compiled from
+        plain parameters.
+        """
+        with self._lock:
+            model, state = self._engine.step_function.model, self._engine.state
+            if model is None:
+                raise UnsupportedError(
+                    "step.model: the step was compiled from plain parameters", hint="see step.params"
+                )
+            return model.filled(state.copy("params"), state.copy("buffers"))
+
+    @property
+    def params(self) -> Any:
+        """The parameters as they are now, in arrays of the caller's own; those of a model by path."""
+        with self._lock:
+            return self._engine.state.copy("params")
+
+    @property
+    def buffers(self) -> Any:
+        """The buffers as they are now, in arrays of the caller's own."""
+        with self._lock:
+            return self._engine.state.copy("buffers")
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """All of the state, in arrays of the caller's own: a dictionary of params, buffers, optimizer and counters."""
+        with self._lock:
+            return self._engine.state.whole()
+
+    @property
+    def hyper(self) -> dict[str, float]:
+        """The hyper-parameters as they are now."""
+        return {name: float(x) for name, x in self._engine.hyper.items()}
+
+    @property
+    def steps(self) -> int:
+        """The number of steps taken since the beginning, or since `reset`, those that were skipped among them."""
+        return int(self._engine.state.counter("step"))
+
+    @property
+    def skipped(self) -> int:
+        """The number of steps that the guard has left out since the beginning, or since `reset`."""
+        with self._lock:
+            return int(self._engine.state.counter("skipped"))
+
+    @property
+    def loss_scale(self) -> float | None:
+        """The factor of the loss before it is differentiated; None where there is none."""
+        with self._lock:
+            scaled = self._engine.step_function.scaling is not None
+            return float(self._engine.state.counter("scale")) if scaled else None
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Take over a state as `state` gives it.
+
+        Shapes: those of the step's own state, dtypes too.
+        Raises: TreeError, ShapeError or DtypeError where it does not fit.
+
+        >>> import numpy as np, wholestep as ws
+        >>> step = ws.compile(lambda p, x: np.mean((p - x) ** 2), 0.0, optimizer=ws.optim.sgd(0.5), batch=np.ones(2))
+        >>> before, _ = step.state, step(np.ones(2))
+        >>> step.load_state(before)
+        >>> float(step.params), step.steps
+        (0.0, 0)
+        """
+        if not isinstance(state, dict) or set(state) != set(STATE_PARTS):
+            raise TreeError(f"load_state: the state is a dictionary of {', '.join(STATE_PARTS)}")
+        with self._lock:
+            self._write(state)
+            self._engine.unfinished = None
+
+    def _write(self, parts: dict[str, Any], hyper: Mapping[str, Any] | None = None) -> None:
+        self._last = None if parts else self._last
+        self._engine.state.write(parts)
+        for name, value in (hyper or {}).items():
+            self._engine.hyper[name][...] = value
+
+    def set(self, **changes: Any) -> None:
+        """Set hyper-parameters by name, `key` (a key or a seed), `params`, `buffers` or `loss_scale`.
+
+        Nothing is compiled anew, and what `changes` do not name stays. The hyper-parameters are those in `hyper`; of a
+        name such as `default.lr` any end will do that is only its own.
+
+        Shapes: hyper-parameters are numbers; parameters and buffers have those of the step's own.
+        Raises: ParameterError for a name that is not there and a number that the optimizer would not take, DtypeError
+        for a hyper-parameter that is no number, and what `load_state` raises; nothing is changed then.
+
+        >>> import numpy as np, wholestep as ws
+        >>> step = ws.compile(lambda p, x: np.mean((p - x) ** 2), 0.0, optimizer=ws.optim.sgd(0.5), batch=np.ones(2))
+        >>> step.set(lr=0.25)
+        >>> step.hyper
+        {'lr': 0.25}
+        """
+        with self._lock:
+            engine = self._engine
+            parts = given_parts(changes, engine.step_function.model)
+            counters: dict[str, Any] = {}
+            if "key" in changes:
+                counters["key"] = base_key(changes.pop("key"))
+            if "loss_scale" in changes and engine.step_function.scaling is not None:
+                counters["scale"] = np.float32(scale_of(changes.pop("loss_scale"), "step.set"))
+            if counters:
+                parts["counters"] = {**engine.state.read("counters"), **counters}
+            self._write(parts, hyper_changes(engine, changes))
+            if "key" in counters:
+                engine.unfinished = None
+
+    def flush(self) -> None:
+        """Make the update for which `ws.optim.accumulate` has gathered gradients, at the end of the data.
+
+        Nothing is changed where it has gathered none.
+
+        Shapes: the state keeps its own.
+        Raises: UnsupportedError where the optimizer is another one.
+
+        >>> import numpy as np, wholestep as ws
+        >>> optimizer = ws.optim.accumulate(ws.optim.sgd(0.5), 2)
+        >>> step = ws.compile(lambda p, x: np.mean((p - x) ** 2), 0.0, optimizer=optimizer, batch=np.ones(2))
+        >>> _ = step(np.ones(2))
+        >>> step.flush()
+        >>> float(step.params)
+        1.0
+        """
+        with self._lock:
+            self._write(flush_accumulation(self._engine))
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """`with step.averaged():` the parameters are the averages that the optimizer keeps (`ws.optim.ema`).
+
+        Shapes: the averages have those of the parameters.
+        Raises: TreeError where there are none, and UnsupportedError at the end of a block in which the step was
+        trained; the state is then that of before the block.
+
+        >>> import numpy as np, wholestep as ws
+        >>> optimizer = ws.optim.ema(ws.optim.sgd(0.5), 0.75)
+        >>> step = ws.compile(lambda p, x: np.mean((p - x) ** 2), 0.0, optimizer=optimizer, batch=np.ones(2))
+        >>> result = step(np.ones(2))
+        >>> with step.averaged():
+        ...     inside = float(step.params)
+        >>> inside, float(step.params)
+        (0.25, 1.0)
+        """
+        return with_averaged_parameters(self)
+
+    def reset(self, params: bool = True, optimizer: bool = True) -> None:
+        """Go back to the parameters and buffers of the beginning, to a fresh optimizer state, or to both.
+
+        `params` asks for the first, `optimizer` for the second. With both the counters go back too, and training
+        repeats itself to the bit. Of arrays of a megabyte or more the beginning is what the caller gave, and no copy of
+        it.
+
+        Shapes: the state keeps its own.
+        Raises: ParameterError where such an array was changed in place since; the state stays as it is.
+
+        >>> import numpy as np, wholestep as ws
+        >>> step = ws.compile(lambda p, x: np.mean((p - x) ** 2), 0.0, optimizer=ws.optim.sgd(0.5), batch=np.ones(2))
+        >>> _ = step(np.ones(2))
+        >>> step.reset()
+        >>> float(step.params), step.steps
+        (0.0, 0)
+        """
+        with self._lock:
+            parts = self._engine.state.beginning() if params else {}
+            if not optimizer:
+                parts.pop("counters", None)
+            elif self._engine.step_function.optimizer is not None:
+                given = parts["params"] if params else self._engine.state.read("params")
+                parts["optimizer"] = self._engine.step_function.begun(given)
+            self._write(parts)
+            if "counters" in parts:
+                self._engine.unfinished = None
+
+
+def base_key(key: Any) -> Any:
+    """A key from a seed, or the key that was given."""
+    return random.key(key) if is_integer(key) else key
