@@ -31,7 +31,7 @@ def test_the_table_and_its_record(monkeypatch: Any, capsys: Any, tmp_path: Path)
     assert lines[3].split() == ["jax", "3.00", "ms", "1.50", "of", "jax", "by", "hand", "1.10"]
     assert json.loads(file.read_text())["rounds"] == 3
     page = exports.page_table(file)
-    assert page[0].endswith("one thread, the median of 3 rounds.") and page[-1] == "| W1 | 1.40 |  | 1.50 |  |  |"
+    assert page[0].endswith("one thread, the median of 3 rounds.") and page[-1] == "| W1 | 1.40 |  | 1.50 |  |  |  |  |"
     assert exports.page_table(tmp_path / "none.json") == []
 
 

@@ -22,6 +22,7 @@ NEAR = 1e-5
 """The largest relative difference of the losses of the first steps."""
 BESIDE = {"C": (OURS, 1.5), "object": (OURS, 1.1)}
 BESIDE |= {name: (f"{name} by hand", 1.1) for name in ("jax", "torch", "torch.compile")}
+BESIDE |= {f"{name}, unguarded": (f"{name} by hand", 1.1) for name in ("jax", "torch.compile")}
 """For each export what it is compared with, and the most times longer that it is to take."""
 
 

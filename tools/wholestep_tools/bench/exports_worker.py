@@ -41,8 +41,8 @@ SECONDS = 0.02
 class ExportedSource:
     """A step as a source of Python, with its own state."""
 
-    def __init__(self, target: str, ours: Training, folder: Path) -> None:
-        path = folder / f"{target}_step.py"
+    def __init__(self, target: str, ours: Training, folder: Path, name: str = "step") -> None:
+        path = folder / f"{target}_{name}.py"
         ours.step.export(path, to=target)
         spec = importlib.util.spec_from_file_location(path.stem, path)
         assert spec is not None and spec.loader is not None
@@ -147,6 +147,7 @@ def by_hand(peer: str, name: str) -> Call:
 def contestants(name: str, folder: Path) -> dict[str, Call]:
     """All that take part: our own step, its exports, and the step by hand; those whose library is here."""
     ours = trained(name, *WORKLOADS[name].data(), 1)
+    unguarded = trained(name, *WORKLOADS[name].data(), 1, guard=None)
 
     def own() -> float:
         return float(ours.step(ours.batch).loss)
@@ -157,9 +158,12 @@ def contestants(name: str, folder: Path) -> dict[str, Call]:
     for library in LIBRARIES:
         if importlib.util.find_spec(library) is not None:
             found[library] = ExportedSource(library, ours, folder)
+            if library == "jax":
+                found["jax, unguarded"] = ExportedSource(library, unguarded, folder, "unguarded")
             found[f"{library} by hand"] = by_hand(library, name)
             if library == "torch":
                 found["torch.compile"] = compiled(ExportedSource(library, ours, folder))
+                found["torch.compile, unguarded"] = compiled(ExportedSource(library, unguarded, folder, "unguarded"))
                 found["torch.compile by hand"] = by_hand("torch.compile", name)
     if importlib.util.find_spec("onnxruntime") is not None:
         found["onnx"] = ExportedModel(ours, folder)

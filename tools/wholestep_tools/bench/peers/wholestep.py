@@ -42,13 +42,16 @@ class Training:
         return int(self.step.memory.arena)
 
 
-def trained(name: str, params: Arrays, batch: Arrays, at_once: int, device: str = "cpu") -> Training:
-    """A workload that is trained on a device."""
+def trained(
+    name: str, params: Arrays, batch: Arrays, at_once: int, device: str = "cpu", **options: Any
+) -> Training:
+    """A workload that is trained on a device, with more options of `compile`."""
     batch = {key: np.stack([array] * at_once) for key, array in batch.items()} if at_once > 1 else batch
     start = nn.join(MODELS[name](), params) if name in MODELS else params
     lazy = REAL[name].lazy if name in REAL else ()
     optimizer = ws.optim.adam(WORKLOADS[name].rate, B1, B2, EPS, lazy=list(lazy) or False)
-    step = ws.compile(LOSSES[name], start, optimizer=optimizer, batch=batch, steps_per_call=at_once, device=device)
+    options |= {"steps_per_call": at_once, "device": device}
+    step = ws.compile(LOSSES[name], start, optimizer=optimizer, batch=batch, **options)
     return Training(step, batch)
 
 
