@@ -42,9 +42,7 @@ class Training:
         return int(self.step.memory.arena)
 
 
-def trained(
-    name: str, params: Arrays, batch: Arrays, at_once: int, device: str = "cpu", **options: Any
-) -> Training:
+def trained(name: str, params: Arrays, batch: Arrays, at_once: int, device: str = "cpu", **options: Any) -> Training:
     """A workload that is trained on a device, with more options of `compile`."""
     batch = {key: np.stack([array] * at_once) for key, array in batch.items()} if at_once > 1 else batch
     start = nn.join(MODELS[name](), params) if name in MODELS else params
