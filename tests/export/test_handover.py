@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import io
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,18 @@ def test_jax_differentiates_batches_and_compiles_a_function(jax: Any) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-12)
     many = np.stack([X, -X, 2 * X])
     np.testing.assert_allclose(jax.vmap(f, (None, 0))(PARAMS, many), [energy(PARAMS, x) for x in many], rtol=1e-12)
+
+
+def test_jax_divides_a_function_among_the_devices_of_a_mesh(jax: Any) -> None:
+    f = ws.to_jax(ws.value_and_grad(energy), PARAMS, X)
+    mesh, spec = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("rows",)), jax.sharding.PartitionSpec
+
+    def of_device(p: Any, x: Any) -> Any:
+        return jax.lax.psum(f(p, x), "rows")
+
+    divided = jax.shard_map(of_device, mesh=mesh, in_specs=(spec(), spec("rows")), out_specs=spec())
+    for a, b in zip(tree.leaves(divided(PARAMS, X)), tree.leaves(ws.value_and_grad(energy)(PARAMS, X)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
 
 
 def test_jax_takes_arrays_of_numpy(jax: Any) -> None:
@@ -106,6 +119,16 @@ def test_torch_trains_a_model_as_wholestep_does() -> None:
         loss.backward()
         other.step()
         assert float(loss.detach()) == pytest.approx(float(step(batch=(x, y)).loss), rel=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # what PyTorch keeps for old programs
+def test_torch_traces_a_module_into_torchscript() -> None:
+    torch = torch_or_skip()
+    module = ws.to_torch(energy, PARAMS, X, module=True)
+    x, file = torch.tensor(X), io.BytesIO()
+    torch.jit.save(torch.jit.trace(module, (x,)), file)
+    file.seek(0)
+    assert torch.equal(torch.jit.load(file)(x), module(x))
 
 
 def test_torch_holds_the_buffers_of_a_model() -> None:

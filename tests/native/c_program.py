@@ -59,30 +59,52 @@ int main(int count, char **words) {
 """
 
 
-class CProgram:
-    """A program that trains the export in a folder on one batch; `after` is what it does before it saves."""
+def model_arrays(folder: Path, batch: Any) -> tuple[list[str], bytes]:
+    """The statements that copy the arrays of a batch from `file` into the model of a folder, and their bytes."""
+    arrays = [np.ascontiguousarray(x) for x in tree.leaves(batch)]
+    reads = (folder / "model.h").read_text(encoding="utf-8").split("What a step reads")[1].split("/* What a step")[0]
+    lines, at = [], 0
+    for name, x in zip(re.findall(r"\*(\w+)\(model \*m\)", reads), arrays, strict=True):
+        lines.append(f"    memcpy({name}(m), file + {at}, {x.nbytes});")
+        at += x.nbytes
+    return lines, b"".join([x.tobytes() for x in arrays])
 
-    def __init__(self, folder: Path, batch: Any, sources: Sequence[str], after: str = "", *flags: str) -> None:
-        assert COMPILER is not None
-        self.folder, self.seconds = folder, 0.0
-        arrays = [np.ascontiguousarray(x) for x in tree.leaves(batch)]
-        (folder / "batch.bin").write_bytes(b"".join([x.tobytes() for x in arrays]))
-        reads = (
-            (folder / "model.h").read_text(encoding="utf-8").split("What a step reads")[1].split("/* What a step")[0]
-        )
-        lines, at = [], 0
-        for name, x in zip(re.findall(r"\*(\w+)\(model \*m\)", reads), arrays, strict=True):
-            lines.append(f"    memcpy({name}(m), file + {at}, {x.nbytes});")
-            at += x.nbytes
+
+class CProgram:
+    """A program that trains the export in a folder on one batch; `after` is what it does before it saves.
+
+    Another `compiler` than the system's makes a program for another processor, which `runner` runs.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        batch: Any,
+        sources: Sequence[str],
+        after: str = "",
+        *flags: str,
+        compiler: Sequence[str] = (str(COMPILER),),
+        runner: Sequence[str] = (),
+    ) -> None:
+        self.folder, self.runner, self.seconds = folder, runner, 0.0
+        lines, given = model_arrays(folder, batch)
+        (folder / "batch.bin").write_bytes(given)
         text = DRIVER.replace("@BATCH@", "\n".join(lines)).replace("@AFTER@", after)
         (folder / "main.c").write_text(text, encoding="utf-8")
         parts = [str(folder / name) for name in ("main.c", *sources)]
         options = [*(flags or ("-O0",)), *STRICT, f"-I{folder}"]
-        subprocess.run([COMPILER, *options, *parts, "-o", str(folder / "train"), "-lm"], check=True)
+        subprocess.run([*compiler, *options, *parts, "-o", str(folder / "train"), "-lm"], check=True)
 
     def train(self, state: Path, new: Path, steps: int) -> list[float]:
         """Train so many steps from one file of a state to another; the first losses."""
-        given = [str(self.folder / "train"), str(state), str(self.folder / "batch.bin"), str(new), str(steps)]
+        given = [
+            *self.runner,
+            str(self.folder / "train"),
+            str(state),
+            str(self.folder / "batch.bin"),
+            str(new),
+            str(steps),
+        ]
         done = subprocess.run(given, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
         self.seconds = float(done.stderr.split()[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C comp
 FUSES = "x86-64-v3" in host_levels()
 """True where a multiply-add is rounded once, here and in C."""
 CHECKED = ("-O0", "-fsanitize=undefined", "-fno-sanitize-recover=all")
+ARRAYS = ("-O1", "-DWS_NO_VECTORS")
+"""The options under which arrays stand for vectors, as for compilers that have none."""
 
 
 @needs_compiler
@@ -79,7 +82,10 @@ def test_sums_products_and_shifts_that_fill_no_block_have_the_same_bits(tmp_path
 
 
 @needs_compiler
-@pytest.mark.parametrize(("name", "flags"), [("tiny", CHECKED), ("rnn", ("-O0",)), ("stacked", ("-O0",))])
+@pytest.mark.parametrize(
+    ("name", "flags"),
+    [("tiny", CHECKED), ("rnn", ("-O0",)), ("stacked", ("-O0",)), ("tiny", ARRAYS), ("stacked", ARRAYS)],
+)
 def test_a_source_trains_to_the_same_bits(name: str, flags: tuple[str, ...], tmp_path: Path) -> None:
     step, batch = STEPS[name]()
     level = ("-march=x86-64-v3",) if FUSES else ()
@@ -100,9 +106,19 @@ def test_a_source_trains_to_the_same_bits(name: str, flags: tuple[str, ...], tmp
     assert (tmp_path / "model.c").stat().st_size < 150_000
 
 
+@pytest.mark.skipif(shutil.which("tcc") is None, reason="there is no tcc")
+@pytest.mark.parametrize("name", ["tiny", "rnn"])
+def test_a_compiler_of_plain_c_makes_a_program_that_trains(name: str, tmp_path: Path) -> None:
+    step, batch = STEPS[name]()
+    step.export(tmp_path / "model.c")
+    program = CProgram(tmp_path, batch, ["model.c"], compiler=("tcc",))
+    losses = program.train(tmp_path / "model.safetensors", tmp_path / "new.safetensors", 20)
+    np.testing.assert_allclose(losses, [float(step(batch).loss) for _ in range(20)], rtol=1e-5)
+
+
 def test_every_directive_of_the_vectors_begins_a_line() -> None:
     """Declarations for registers of 64 bytes are in files for processors that have them alone."""
-    text = used_declarations("ws_f8 ws_f16 ws_d8 ws_from_f16_f8 ws_from_f16_f16 ws_from_bf16_f16")
+    text = "\n" + used_declarations("ws_f8 ws_f16 ws_d8 ws_from_f16_f8 ws_from_f16_f16 ws_from_bf16_f16")
     assert text.count("#if") == text.count("\n#if") == text.count("\n#endif") > 3
     assert not re.search(r"\S#(?:if|elif|else|endif|define|include)", text)
 

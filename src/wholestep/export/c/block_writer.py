@@ -8,7 +8,6 @@ from typing import NamedTuple
 from wholestep import dtypes
 from wholestep.export.c.accumulators import Steps
 from wholestep.export.c.blocks import (
-    IN_VECTORS,
     Copies,
     Dependence,
     SumNest,
@@ -153,7 +152,7 @@ class NestWriter:
         for before, after in zip(held, own, strict=True):
             if before is not after:
                 for cell, name in before.items():
-                    w.put(f"{name} = {name} + {after[cell]};")
+                    w.put(f"{name} = {self.added(name, after[cell], at.widths[cell[1]] > 1)};")
 
     def partial_sums(self, names: dict[Cell, str], at: Copies) -> list[PartialSum]:
         """The accumulators of a sum that begins at zero."""
@@ -179,8 +178,12 @@ class NestWriter:
             w.put(f"{a.name} = {a.zero};")
         self.blocked(sums, first, last, blocks[1:], steps)
         for a, old in zip(sums, before, strict=True):
-            w.put(f"{a.name} = {old} + {a.name};")
+            w.put(f"{a.name} = {self.added(old, a.name, a.kind == self.kind.name)};")
         w.close()
+
+    def added(self, x: str, y: str, in_vectors: bool) -> str:
+        """The sum of two partial sums."""
+        return self.kind.applied("add", x, y) if in_vectors else f"{x} + {y}"
 
     def steps(self, loops: Sequence[Loop], own: list[dict[Cell, str]], at: Copies, start: str, end: str) -> None:
         """The steps of a loop from one number to another, and in them the loops inside."""
@@ -263,9 +266,7 @@ class NestWriter:
         if half or v.op == "load":
             return self.loaded(v.args[0] if half else v, names, width)
         args = [self.operand(x, a, c, width) for x in v.args]
-        if v.op == "fma":
-            return f"ws_fma_{self.kind.name[3:]}({', '.join(args)})"
-        return f"-{args[0]}" if v.op == "neg" else f"{args[0]} {IN_VECTORS[v.op]} {args[1]}"
+        return self.kind.applied(v.op, *args)
 
     def loaded(self, v: Var, names: dict[Var, str], width: int) -> str:
         """Some columns of a buffer."""
@@ -275,17 +276,16 @@ class NestWriter:
         place = f"{w.names[buffer]} + {w.index(index)}"
         convert = f"ws_from_{dtypes.short(buffer.dtype)}" if scalars.is_word(buffer.dtype) else ""
         if stride == 1:
-            return f"{convert}_{self.kind.name[3:]}({place})" if convert else f"*(const {self.kind.loose} *)({place})"
+            return f"{convert}_{self.kind.short}({place})" if convert else f"*(const {self.kind.loose} *)({place})"
         parts = [f"{convert}(({place})[{stride * n}])" for n in range(width)]
-        return f"({self.kind.name}){{{', '.join(parts)}}}"
+        return self.kind.gathered(parts)
 
     def accumulated(self, op: str, held: str, given: Sequence[str], v: Var, width: int) -> str:
         """The statement by which a sum takes one more term."""
         if width == 1:
             return scalars.combined(op, held, given, v.dtype)
-        if op == "fma":
-            return f"{held} = ws_fma_{self.kind.name[3:]}({given[0]}, {given[1]}, {held});"
-        return f"{held} = {held} {scalars.INFIX[op]} {given[0]};"
+        operands = (*given, held) if op == "fma" else (held, *given)
+        return f"{held} = {self.kind.applied(op, *operands)};"
 
     # -- what follows ------------------------------------------------------------------------------------------------
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from wholestep.export.c.vectors import VectorType, vector_of
+from wholestep.export.c.vectors import IN_VECTORS, VectorType, vector_of
 from wholestep.kernel import c_scalars as scalars
 from wholestep.kernel.lang import Axis, Fold, Loop, Statement, Store, Var
 
-IN_VECTORS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 FOLDS = ("add", "mul", "fma")
 MOST_LANES = 64
 
@@ -155,7 +154,7 @@ def in_vectors(nest: SumNest, needed: Sequence[Var], found: Dependence) -> Vecto
     for v in needed:
         if not found.of(v)[1]:
             continue
-        plain = v.op in IN_VECTORS or v.op in ("fma", "neg") or widened_load(v)
+        plain = v.op in (*IN_VECTORS, "fma") or widened_load(v)
         loaded = v.op == "load" and not v.args and not any(found.of(x)[1] for x in v.index.values())
         if loaded and scalars.is_word(v.dtype) and all(widened_load(x) for x in needed if v in x.args):
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from wholestep.kernel.c_halves import HALVES
@@ -17,6 +18,11 @@ class VectorType(NamedTuple):
     lanes: int
 
     @property
+    def short(self) -> str:
+        """The name without its prefix."""
+        return self.name[3:]
+
+    @property
     def loose(self) -> str:
         """The type by which memory is read and written."""
         return f"{self.name}_at"
@@ -25,17 +31,21 @@ class VectorType(NamedTuple):
         """A number in each lane."""
         return f"{self.name}_of({x})"
 
+    def gathered(self, parts: Sequence[str]) -> str:
+        """A number for each lane."""
+        return f"{self.name}_with({', '.join(parts)})"
+
+    def applied(self, op: str, *args: str) -> str:
+        """An operation on vectors."""
+        return f"ws_{op}_{self.short}({', '.join(args)})"
+
 
 VECTORS = {"float32": VectorType("ws_f8", "float", 8), "float64": VectorType("ws_d4", "double", 4)}
 WIDE = {"float32": VectorType("ws_f16", "float", 16), "float64": VectorType("ws_d8", "double", 8)}
 """The vectors of processors whose registers have 64 bytes: a block of sums fits these, and no others."""
-DECLARATIONS = """\
-typedef float ws_f8 __attribute__((vector_size(32)));
-typedef double ws_d4 __attribute__((vector_size(32)));
-typedef float ws_f8_at __attribute__((vector_size(32), aligned(4), may_alias));
-typedef double ws_d4_at __attribute__((vector_size(32), aligned(8), may_alias));
-#define ws_f8_of(x) ((ws_f8){x, x, x, x, x, x, x, x})
-#define ws_d4_of(x) ((ws_d4){x, x, x, x})
+IN_VECTORS = {"add": "(a) + (b)", "sub": "(a) - (b)", "mul": "(a) * (b)", "div": "(a) / (b)", "neg": "-(a)"}
+"""Operations on vectors, as GCC and clang spell them; there is a multiply-add besides."""
+FUSED = """\
 #if defined(__FMA__) && defined(__AVX__)
 #include <immintrin.h>
 #define ws_fma_f8(a, b, c) ((ws_f8)_mm256_fmadd_ps((__m256)(a), (__m256)(b), (__m256)(c)))
@@ -54,7 +64,7 @@ static inline ws_d4 ws_fma_d4(ws_d4 a, ws_d4 b, ws_d4 c) {
 #define ws_fma_d4(a, b, c) ((a) * (b) + (c))
 #endif
 """
-"""The types, as GCC and clang have them; a multiply-add is one instruction where there is one."""
+"""The multiply-adds of 32 bytes: one instruction where there is one."""
 
 
 INSTRUCTIONS = {
@@ -69,16 +79,65 @@ def used_declarations(text: str) -> str:
     wide = re.search(r"\bws_(f16|d8)\b", text)
     if not wide and not re.search(r"\bws_(f8|d4)\b", text):
         return ""
-    kinds = (VECTORS["float32"], WIDE["float32"])
+    kinds = [*VECTORS.values(), *(WIDE.values() if wide else ())]
     halves = [
-        widening(half, k) for k in kinds for half in HALVES if re.search(rf"\bws_from_{half}_{k.name[3:]}\b", text)
+        (half, kind)
+        for kind in kinds
+        if kind.element == "float"
+        for half in HALVES
+        if re.search(rf"\bws_from_{half}_{kind.short}\b", text)
     ]
-    return DECLARATIONS + (wide_declarations() if wide else "") + "".join(halves)
+    vectors = [*[vector_types(kind, text) for kind in kinds], FUSED, wide_multiply_adds() if wide else ""]
+    vectors += [widening(half, kind) for half, kind in halves]
+    arrays = [*[array_types(kind, text) for kind in kinds], *[widening_in_arrays(half, kind) for half, kind in halves]]
+    return "".join(["#if defined(__GNUC__) && !defined(WS_NO_VECTORS)\n", *vectors, "#else\n", *arrays, "#endif\n"])
+
+
+def operations_in(text: str, kind: VectorType, spelled: dict[str, str]) -> list[tuple[str, str]]:
+    """The operations on a type that a text has, each with how it is spelled."""
+    return [(op, how) for op, how in spelled.items() if kind.applied(op).removesuffix(")") in text]
+
+
+def vector_types(kind: VectorType, text: str) -> str:
+    """A type, and its operations that a text has, as GCC and clang have them."""
+    name, element, n = kind.name, kind.element, kind.lanes
+    size = 32 if name in [v.name for v in VECTORS.values()] else 64
+    lines = [
+        f"typedef {element} {name} __attribute__((vector_size({size})));",
+        f"typedef {element} {kind.loose} __attribute__((vector_size({size}), aligned({size // n}), may_alias));",
+        f"#define {name}_of(x) (({name}){{{', '.join(['x'] * n)}}})",
+        *([f"#define {name}_with(...) (({name}){{__VA_ARGS__}})"] if f"{name}_with" in text else []),
+        *[f"#define {kind.applied(op, *parameters(op))} ({how})" for op, how in operations_in(text, kind, IN_VECTORS)],
+    ]
+    return "\n".join([*lines, ""])
+
+
+def array_types(kind: VectorType, text: str) -> str:
+    """The same for compilers without vectors: an array stands for one."""
+    name, element, n = kind.name, kind.element, kind.lanes
+    fused = f"ws_fma{'f' if element == 'float' else ''}((a), (b), (c))"
+    filled = f"{name} a; for (int i = 0; i < {n}; i++) a.x[i] = x; return a;"
+    lines = [
+        f"typedef struct {{ {element} x[{n}]; }} {name}, {kind.loose};",
+        f"static inline {name} {name}_of({element} x) {{ {filled} }}",
+        *([f"#define {name}_with(...) (({name}){{{{__VA_ARGS__}}}})"] if f"{name}_with" in text else []),
+    ]
+    for op, how in operations_in(text, kind, {**IN_VECTORS, "fma": fused}):
+        given = parameters(op)
+        head = kind.applied(op, *[f"{name} {x}" for x in given])
+        each = re.sub(r"\(([abc])\)", r"\1.x[i]", how)
+        lines.append(f"static inline {name} {head} {{ for (int i = 0; i < {n}; i++) a.x[i] = {each}; return a; }}")
+    return "\n".join([*lines, ""])
+
+
+def parameters(op: str) -> str:
+    """The names of the operands of an operation, a letter each."""
+    return {"neg": "a", "fma": "abc"}.get(op, "ab")
 
 
 def widening(half: str, kind: VectorType) -> str:
     """The macro that reads a vector of half precision as float32."""
-    name, n = f"ws_from_{half}_{kind.name[3:]}", kind.lanes
+    name, n = f"ws_from_{half}_{kind.short}", kind.lanes
     lines = [
         f"#define {name}(p) (__extension__({{ \\",
         f"    const uint16_t *p_ = (p); float y_[{n}]; \\",
@@ -92,16 +151,19 @@ def widening(half: str, kind: VectorType) -> str:
     return "\n".join([*lines, ""])
 
 
-def wide_declarations() -> str:
-    """The types of 64 bytes; where no register has as many, a multiply-add is two of 32 bytes."""
+def widening_in_arrays(half: str, kind: VectorType) -> str:
+    """The same for compilers without vectors."""
+    body = f"{kind.name} a; for (int i = 0; i < {kind.lanes}; i++) a.x[i] = ws_from_{half}(p[i]); return a;"
+    return f"static inline {kind.name} ws_from_{half}_{kind.short}(const uint16_t *p) {{ {body} }}\n"
+
+
+def wide_multiply_adds() -> str:
+    """The multiply-adds of 64 bytes; where no register has as many, one is two of 32 bytes."""
     lines = []
     for kind, half, letters in ((WIDE["float32"], "f8", "ps"), (WIDE["float64"], "d4", "pd")):
-        name, element, n = kind.name, kind.element, kind.lanes
-        short, register = name[3:], "__m512" if letters == "ps" else "__m512d"
+        name, short = kind.name, kind.short
+        register = "__m512" if letters == "ps" else "__m512d"
         lines += [
-            f"typedef {element} {name} __attribute__((vector_size(64)));",
-            f"typedef {element} {name}_at __attribute__((vector_size(64), aligned({64 // n}), may_alias));",
-            f"#define {name}_of(x) (({name}){{{', '.join(['x'] * n)}}})",
             "#if defined(__AVX512F__)",
             f"#define ws_fma_{short}(a, b, c) "
             f"(({name})_mm512_fmadd_{letters}(({register})(a), ({register})(b), ({register})(c)))",
