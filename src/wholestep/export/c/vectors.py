@@ -107,7 +107,10 @@ def vector_types(kind: VectorType, text: str) -> str:
         f"typedef {element} {kind.loose} __attribute__((vector_size({size}), aligned({size // n}), may_alias));",
         f"#define {name}_of(x) (({name}){{{', '.join(['x'] * n)}}})",
         *([f"#define {name}_with(...) (({name}){{__VA_ARGS__}})"] if f"{name}_with" in text else []),
-        *[f"#define {kind.applied(op, *parameters(op))} ({how})" for op, how in operations_in(text, kind, IN_VECTORS)],
+        *[
+            f"#define {kind.applied(op, *operand_names(op))} ({how})"
+            for op, how in operations_in(text, kind, IN_VECTORS)
+        ],
     ]
     return "\n".join([*lines, ""])
 
@@ -123,14 +126,14 @@ def array_types(kind: VectorType, text: str) -> str:
         *([f"#define {name}_with(...) (({name}){{{{__VA_ARGS__}}}})"] if f"{name}_with" in text else []),
     ]
     for op, how in operations_in(text, kind, {**IN_VECTORS, "fma": fused}):
-        given = parameters(op)
+        given = operand_names(op)
         head = kind.applied(op, *[f"{name} {x}" for x in given])
         each = re.sub(r"\(([abc])\)", r"\1.x[i]", how)
         lines.append(f"static inline {name} {head} {{ for (int i = 0; i < {n}; i++) a.x[i] = {each}; return a; }}")
     return "\n".join([*lines, ""])
 
 
-def parameters(op: str) -> str:
+def operand_names(op: str) -> str:
     """The names of the operands of an operation, a letter each."""
     return {"neg": "a", "fma": "abc"}.get(op, "ab")
 
