@@ -23,6 +23,11 @@ class VectorType(NamedTuple):
         return self.name[3:]
 
     @property
+    def nbytes(self) -> int:
+        """The bytes of a vector."""
+        return self.lanes * {"float": 4, "double": 8}[self.element]
+
+    @property
     def loose(self) -> str:
         """The type by which memory is read and written."""
         return f"{self.name}_at"
@@ -101,7 +106,7 @@ def operations_in(text: str, kind: VectorType, spelled: dict[str, str]) -> list[
 def vector_types(kind: VectorType, text: str) -> str:
     """A type, and its operations that a text has, as GCC and clang have them."""
     name, element, n = kind.name, kind.element, kind.lanes
-    size = 32 if name in [v.name for v in VECTORS.values()] else 64
+    size = kind.nbytes
     lines = [
         f"typedef {element} {name} __attribute__((vector_size({size})));",
         f"typedef {element} {kind.loose} __attribute__((vector_size({size}), aligned({size // n}), may_alias));",

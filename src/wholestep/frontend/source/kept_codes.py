@@ -97,10 +97,9 @@ def opened(filename: str) -> FileCodes | None:
 def source_folder(asked: str | None) -> PrivateFolder | None:
     """The folder of rewritten codes in that of compiled code, which the user asked for by these words.
 
-    One object for all files: it looks at the folders above only once.
+    It is found once, and whether it is private is looked at for each file.
     """
-    whole = code_cache.cache_folder()
-    return None if whole is None else PrivateFolder(whole.place / FOLDER_NAME)
+    return code_cache.cache_folder(FOLDER_NAME)
 
 
 @functools.cache

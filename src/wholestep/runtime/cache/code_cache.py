@@ -66,8 +66,10 @@ def cached_code(
     return made
 
 
-def cache_folder() -> PrivateFolder | None:
+def cache_folder(part: str = "") -> PrivateFolder | None:
     """The folder: what WHOLESTEP_CACHE names, or the user's own; None where it is off or the system has no such thing.
+
+    A `part` is a folder inside it.
 
     Raises Unusable where the user has no home, or the folder that is named cannot be found out.
     """
@@ -75,7 +77,7 @@ def cache_folder() -> PrivateFolder | None:
     if asked == "off" or os.open not in os.supports_dir_fd:
         return None
     try:
-        return PrivateFolder(Path(asked).expanduser().absolute() if asked else _default())
+        return PrivateFolder((Path(asked).expanduser().absolute() if asked else _default()) / part)
     except (RuntimeError, OSError) as error:  # a user who is not there; a working directory that is gone
         raise FolderUnusable(f"WHOLESTEP_CACHE={asked}: {error}") from None
 

@@ -55,8 +55,7 @@ def store_rates(rates: Rates) -> bool:
 
 def rates_folder() -> PrivateFolder | None:
     """The folder; None where nothing is kept on disk. Raises Unusable where the user has no home."""
-    found = code_cache.cache_folder()
-    return None if found is None else PrivateFolder(found.place / FOLDER_NAME)
+    return code_cache.cache_folder(FOLDER_NAME)
 
 
 def machine_key() -> str:
