@@ -80,12 +80,13 @@ def drawn_sizes(draw: random.Random) -> Callable[[int], BlockSizes]:
     panels, together, strip = draw.random() < 0.5, draw.choice((1, 1, 2, 3)), draw.choice((0, 0, 1, 3, 8))
     group, scratch = draw.choice((1, 3, 96)), draw.choice((0, 384, 1 << 20))
     gathered, ahead = strip > 0 and draw.random() < 0.5, draw.choice((0, 1, 2))
+    near = draw.choice((0, 0, 16, 4096))
 
     def sizes(lanes: int) -> BlockSizes:
         wide = strip * lanes * vectors
         across = columns * lanes * 2
         found = BlockSizes(lanes, rows, vectors, terms, across, most, unroll, panels, group, scratch, together=together)
-        return found._replace(strip=wide, gathered=gathered, ahead=ahead)
+        return found._replace(strip=wide, gathered=gathered, ahead=ahead, near=near)
 
     return sizes
 
@@ -467,11 +468,46 @@ def test_targets_choose_blocks_by_registers_and_caches() -> None:
     }
 
 
+def test_few_panels_are_narrow_where_their_columns_have_one_axis() -> None:
+    """Threads then have panels of their own, and none of them waits for what another packs."""
+    target = machine_model(named_target("x86-64-v4"))
+
+    def chosen(spec: str, *shapes: tuple[int, ...]) -> tuple[set[str], set[str]]:
+        args = [np.zeros(shape, "f") for shape in shapes]
+        plan = lower_program(graph_of(lambda a, b: np.einsum(spec, a, b), args), target)
+        texts = [format_kernel(kernel) for kernel in plan.kernels()]
+        tiles = {n for text in texts for n in re.findall(r"for i\d* in \d+ tile (\d+)", text)}
+        return {name.rpartition("_")[2] for name in blocks_of(plan)}, tiles
+
+    for columns in (256, 384, 500):
+        assert chosen("ik,kj->ij", (240, 256), (256, columns)) == ({"panels"}, {"12"})
+    assert chosen("ik,kj->ij", (240, 256), (256, 512)) == ({"panels"}, {"6"}), "there are enough wide ones"
+    assert chosen("ik,kj->ij", (240, 256), (256, 250)) == ({"columns", "tiles"}, {"6"}), "seven are too few, too"
+    assert chosen("ik,hkj->ihj", (240, 256), (4, 256, 64))[1] == {"6"}, "columns may lie in wide panels already"
+
+
+def test_rows_side_by_side_are_read_in_place_where_their_terms_are_near() -> None:
+    for level in ("x86-64-v3", "x86-64-v4"):
+        target = machine_model(named_target(level))
+        for dtype in ("f4", "f8"):
+            near = 1024 // np.dtype(dtype).itemsize
+            for rows in (near, near + 8):
+                args = [np.zeros((600, m), dtype) for m in (rows, 512)]
+                plan = lower_program(graph_of(lambda a, b: a.T @ b, args), target)
+                packed = {name.rpartition("_")[2] for name in blocks_of(plan)} - {"panels", "columns", "tiles"}
+                assert packed == ({"rows"} if rows > near else set()), (level, dtype, rows)
+        args = [np.zeros((600, 64), "f4"), np.zeros((600, 512), "f4")]
+        plan = lower_program(graph_of(lambda a, b: np.tanh(a).T @ b, args), target)
+        names = [name.rpartition("_")[2] for name in blocks_of(plan)]
+        assert "rows" in names or len(plan.kernels()) > len(names), "tanh is not computed anew for each panel"
+
+
 @pytest.mark.parametrize("level", ["x86-64-v3", "x86-64-v4"])
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
-def test_tiles_keep_their_sums_in_registers(level: str, dtype: str) -> None:
+@pytest.mark.parametrize("columns", [256, 512])
+def test_tiles_keep_their_sums_in_registers(level: str, dtype: str, columns: int) -> None:
     """LLVM loads columns of the next term early: registers must be left for them."""
-    args = [np.zeros((512, 512), dtype)] * 2
+    args = [np.zeros((256, 512), dtype), np.zeros((512, columns), dtype)]
     target = named_target(level)
     plan = lower_program(graph_of(lambda a, b: a @ b, args), machine_model(target))
     assert blocks_of(plan)

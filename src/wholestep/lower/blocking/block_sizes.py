@@ -30,7 +30,8 @@ class BlockSizes(NamedTuple):
     """About so many rows are packed at a time by who uses them, where rows or terms have several axes."""
     scratch: int = 1 << 20
     """The most elements that are packed at a time of one operand."""
-
+    near: int = 0
+    """Rows that lie side by side are read in place where those of the next term are no more elements away."""
     together: int = 1
     """The number of panels packed at once where threads share them, so that more of each row is read."""
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from wholestep.kernel.accesses import memory_accesses
 from wholestep.kernel.lang import Axis, Kernel
 from wholestep.lower.blocking.block_kernels import BlockExtents, BlockKernel, BlockWriter
 from wholestep.lower.blocking.block_launches import BlockedContraction, BlockLaunches
@@ -58,16 +59,28 @@ def block_contraction(
         return None
     row_axis, column_axis = nest.rows[-1], nest.columns[-1]
     rows, columns = [AxisPart(0, row_axis.extent)], [AxisPart(0, column_axis.extent)]
-    if nest.movable(row_axis) and packs_rows(nest):
+    if nest.movable(row_axis) and packs_rows(nest, sizes.near):
         rows = even_parts(row_axis.extent, sizes.rows, sizes.tile_rows)
     if nest.movable(column_axis):
         columns = even_parts(column_axis.extent, sizes.columns, sizes.panel)
     return ContractionBlocks(nest, sizes, new_loop, worth_sharing).blocked(rows, columns, terms)
 
 
-def packs_rows(nest: ContractionNest) -> bool:
-    """Test whether the rows of a contraction with one axis of terms are packed; those that lie along it are not."""
-    return not runs_along(nest.row_values, nest.terms[-1]) or len(nest.row_values) > 1
+def lie_along_terms(nest: ContractionNest) -> bool:
+    """Test whether the rows of a contraction with one axis of terms are loaded, and lie along that axis."""
+    return len(nest.row_values) == 1 and runs_along(nest.row_values, nest.terms[-1])
+
+
+def packs_rows(nest: ContractionNest, near: int) -> bool:
+    """Test whether the rows of a contraction with one axis of terms are packed: those that lie along it are not, and
+    neither are those that lie side by side, no more than `near` elements from those of the next term.
+    """
+    if lie_along_terms(nest):
+        return False
+    if len(nest.row_values) > 1 or not runs_along(nest.row_values, nest.rows[-1]):
+        return True
+    (load,) = memory_accesses(nest.row_values)
+    return abs(load.offset.coefficient(nest.terms[-1])) > near
 
 
 class ContractionBlocks(BlockLaunches):
@@ -83,7 +96,7 @@ class ContractionBlocks(BlockLaunches):
         super().__init__(nest, sizes, new_loop, worth_sharing)
         self.rows, self.columns = nest.rows[-1], nest.columns[-1]
         self.counted = nest.counted(nest.terms[-1])
-        self.pack_rows = packs_rows(nest)
+        self.pack_rows = packs_rows(nest, sizes.near)
 
     def blocked(
         self, rows: Sequence[AxisPart], columns: Sequence[AxisPart], terms: Sequence[AxisPart]
@@ -104,7 +117,7 @@ class ContractionBlocks(BlockLaunches):
         nest = self.nest
         whole = [AxisPart(0, axis.extent) for axis in (self.rows, self.columns, nest.terms[-1])]
         at = Position(*whole)
-        self.pack_rows |= self.sizes.gathered
+        self.pack_rows = self.sizes.gathered or not lie_along_terms(nest)
         packed = [self.launch("pack_rows", at)] if self.pack_rows else []
         name = "dots" if self.sizes.partial_sums else "strips"
         writer = BlockWriter(name, nest, self.sizes, BlockExtents(*[part.extent for part in whole]))

@@ -26,6 +26,10 @@ MIN_PRODUCTS = 1 << 18
 """Sums over several axes are packed from so many products on: in place they are loops within loops."""
 MIN_PANELS = 8
 """Threads share panels where there are so many, and otherwise rows."""
+NARROW_TILES = {32: (12, 2)}
+"""Rows and vectors of a tile, for so many registers, where half the width makes so many panels: threads that each pack
+their own panels wait for nobody, which outweighs what a narrow tile loads more. Measured.
+"""
 STRIPS, STRIP_TERMS = 2, 8
 """Threads share at least so many strips; so many terms go by in registers before sums return to the cache. Measured."""
 FAR_BYTES = 32 << 20
@@ -47,6 +51,10 @@ DOT_VECTORS, DOT_COLUMNS = 8, 64
 STREAMED_ROW_BYTES = 8 << 10
 """Rows of up to so many bytes that come from memory are read one after the other, as the processor foresees; abreast
 they come half as fast. Measured on Zen 4.
+"""
+NEAR_BYTES = 1 << 10
+"""Rows whose next term is no further away are read in place: a copy that one thread makes, or that all make for each
+other, takes longer. Lines that are further apart share too few sets of a cache. Measured.
 """
 SCRATCH_BYTES = 4 << 20
 """The most that is packed at a time of one operand."""
@@ -79,7 +87,7 @@ def block_sizes(nest: ContractionNest, machine: Target, caches: Caches) -> Block
     size = nest.dtype.itemsize
     lanes = machine.lanes(size)
     registers = register_count(machine)
-    tile_rows, vectors = TILES[registers]
+    tile_rows, vectors = tile_shape(nest, lanes, registers)
     panel = lanes * vectors
     terms = block_terms(panel * size, caches)
     row_elements = caches.second // (2 * size) if nest.column_count >= MIN_PANELS * panel else 0
@@ -110,8 +118,19 @@ def block_sizes(nest: ContractionNest, machine: Target, caches: Caches) -> Block
         panels_outermost=few,
         group=group,
         scratch=SCRATCH_BYTES // size,
+        near=NEAR_BYTES // size,
         together=max(together, 1),
     )
+
+
+def tile_shape(nest: ContractionNest, lanes: int, registers: int) -> tuple[int, int]:
+    """The rows and vectors of a tile of sums: a narrow one where panels would be too few to be shared."""
+    wide, narrow = TILES[registers], NARROW_TILES.get(registers)
+    # Columns and terms of several axes may lie in panels of the usual width.
+    if narrow is None or len(nest.columns) > 1 or len(nest.terms) > 1:
+        return wide
+    panels, more = [nest.column_count // (lanes * vectors) for _, vectors in (wide, narrow)]
+    return narrow if panels < MIN_PANELS <= more else wide
 
 
 def block_terms(panel: int, caches: Caches) -> int:
