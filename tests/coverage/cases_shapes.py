@@ -135,6 +135,9 @@ CASES = {
         *each(lambda x: np.roll(x, 1, (0, 1)), A),
         *each(lambda x: np.roll(x, -7, axis=-1), A),
         Case(lambda x: np.roll(x, 3), np.zeros((0,))),
+        *[Case(lambda x, s: np.roll(x, s), A, s) for s in (np.int64(2), np.array([7, -3]))],
+        Case(lambda x, s: np.roll(x, s, (0, 1)), A, np.array([1, -2])),
+        Case(lambda x, s: np.roll(x, (s, 2 * s), (0, -1)), A, np.int64(-5)),
     ],
     "numpy.atleast_1d": [Case(np.atleast_1d, S), Case(lambda *xs: np.atleast_1d(*xs), S, A), *views(np.atleast_1d)],
     "numpy.atleast_2d": [

@@ -34,6 +34,12 @@ def test_one_trace_for_each_kind_of_call():
     assert "structure" in f.reasons[3]
 
 
+def test_the_reason_tells_numbers_from_arrays_without_axes():
+    f = ws.jit(lambda x: x * 2.0)
+    f(np.array(1.0)), f(f(np.array(1.0)))
+    assert f.reasons[1:] == ["types changed: f64 array -> f64 number of NumPy"]
+
+
 def test_static_arguments():
     f = ws.jit(
         lambda x, axis, mode="a": x.sum(axis=axis) if mode == "a" else x, static_argnums=1, static_argnames="mode"

@@ -99,6 +99,11 @@ def value_dependent_size():
 
 
 @case
+def value_dependent_slice():
+    ws.jit(lambda x, i: x[i : i + 2])(np.ones(5), 1)
+
+
+@case
 def arguments_of_the_function():
     ws.jit(np.sum, np.ones(3))
 

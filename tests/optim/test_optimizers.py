@@ -150,6 +150,16 @@ def test_traced_updates_are_the_eager_ones(name):
         np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", [*MADE, *OTHERS, *REAL])
+def test_a_loop_by_hand_is_compiled_once(name):
+    optimizer = (MADE | OTHERS | REAL)[name]
+    params, grads = {"w": PARAMS["w"]}, {"w": GRADS[0]["w"]}
+    step, state = ws.jit(optimizer.update), optimizer.init(params)
+    for _ in range(3):
+        params, state = step(grads, state, params)
+    assert step.reasons == ["first call"]
+
+
 def test_complex_steps_are_no_longer_than_the_rate():
     params, _ = updated(optim.adam(0.1), 0j, [3 + 4j])
     np.testing.assert_allclose(params, -0.1 * (0.6 + 0.8j), rtol=1e-6)

@@ -6,7 +6,7 @@ import scipy.integrate
 
 import wholestep as ws
 from wholestep.errors import UnsupportedError
-from wholestep.scipy.integrate import odeint
+from wholestep.scipy.integrate import odeint, solve_ivp
 
 START, TIMES, RATE = np.array([0.5, 0.2]), np.array([0.0, 0.4, 1.3, 2.0]), np.float64(1.3)
 WEIGHTS = np.array([[0.3, -1.0], [0.8, 0.4], [-0.6, 0.2], [1.1, 0.7]])
@@ -95,8 +95,34 @@ def test_what_does_not_fit_is_refused():
         odeint(lambda y, t: y[:1], START, TIMES)
     with pytest.raises(ws.errors.ShapeError, match="vector of times"):
         odeint(lambda y, t: y, START, 1.0)
-    with pytest.raises(ws.errors.DerivativeError, match="closes over"):
-        ws.grad(lambda r: np.sum(odeint(lambda y, t: -r * y, START, TIMES)))(1.0)
+
+
+def test_what_the_function_closes_over_is_as_an_argument():
+    def end(rate, solve=odeint):
+        def slope(y, t):
+            return pendulum(y, t, rate)
+
+        return np.sum(WEIGHTS * solve(slope, START, TIMES, **TIGHT))
+
+    expected = ws.grad(loss, argnums=2)(START, TIMES, RATE)
+    for gradient in (ws.grad(end), ws.jit(ws.grad(end)), ws.grad(lambda r: end(r, scipy.integrate.odeint))):
+        np.testing.assert_allclose(gradient(RATE), expected, rtol=1e-9)
+
+
+def test_lists_are_arrays_and_arguments_anything_under_the_name_of_scipy():
+    def end(rate):
+        return scipy.integrate.odeint(spring, [1.0, 2.0], TIMES, (rate, "bound"), **TIGHT)[-1].sum()
+
+    def spring(y, t, rate, kind):
+        return [y[1], -rate * y[0] if kind == "bound" else 0.0]
+
+    far, rate = TIMES[-1] - TIMES[0], 1.7
+    root = np.sqrt(rate)
+    closed = lambda root: (1 - 1j * 2 / root) * (1 + 1j * root)  # noqa: E731 (amplitude of y + y')
+    expected = (closed(root) * np.exp(1j * root * far)).real
+    np.testing.assert_allclose(ws.jit(end)(rate), expected, rtol=1e-6)
+    low, high = end(rate - 1e-3), end(rate + 1e-3)
+    np.testing.assert_allclose(ws.grad(end)(rate), (high - low) / 2e-3, rtol=1e-5)
 
 
 def test_arguments_as_scipy_has_them():
@@ -115,3 +141,27 @@ def test_arguments_as_scipy_has_them():
         end(0.4, hmax=0.1)
     with pytest.raises(TypeError, match="unexpected keyword argument 'steps'"):
         end(0.4, steps=3)
+
+
+def test_solve_ivp_is_that_of_scipy():
+    def states(rate, solve=scipy.integrate.solve_ivp, **options):
+        def slope(t, y, kind):
+            return [y[1], -rate * np.sin(y[0]) + (0.1 if kind == "driven" else 0.0) * np.cos(t)]
+
+        return solve(slope, (-0.5, 2.0), [0.5, 0.2], t_eval=TIMES, args=("driven",), rtol=1e-10, atol=1e-10, **options)
+
+    expected = states(RATE)
+    for found in (ws.jit(lambda rate: tuple(states(rate)))(RATE), states(RATE, solve_ivp)):
+        np.testing.assert_allclose(found[0], expected.t)
+        np.testing.assert_allclose(found[1], expected.y, rtol=1e-7, atol=1e-8)
+        assert found[2]
+    slopes = ws.grad(lambda rate: np.sum(WEIGHTS * states(rate).y.T))(RATE)
+    difference = slope(lambda rate: np.sum(WEIGHTS * states(rate).y.T), RATE, 1.0)
+    np.testing.assert_allclose(slopes, difference, rtol=1e-5)
+    for options, words in [({"method": "BDF"}, "the method 'BDF'"), ({"dense_output": True}, "dense_output=")]:
+        with pytest.raises(UnsupportedError, match=words):
+            states(RATE, solve_ivp, **options)
+    with pytest.raises(UnsupportedError, match="without t_eval="):
+        ws.grad(lambda k: scipy.integrate.solve_ivp(lambda t, y: -k * y, (0, 1), [1.0]).y[0, -1])(1.0)
+    with pytest.raises(ws.errors.ShapeError, match="are vectors"):
+        solve_ivp(lambda t, y: y, (0, 1), np.eye(2), t_eval=TIMES)

@@ -218,3 +218,11 @@ def square(x):
 def test_what_does_not_fit_is_refused(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+def test_the_name_of_scipy_is_answered_where_the_function_closes_over_traced_values():
+    def lowest(a, solve):
+        return np.sum(solve(lambda x: np.sum((x - a) ** 4 + x**2), np.zeros(3), method="BFGS", tol=1e-9).x ** 2)
+
+    expected = ws.grad(lambda a: lowest(a, minimize))(A)
+    np.testing.assert_array_equal(ws.grad(lambda a: lowest(a, scipy.optimize.minimize))(A), expected)

@@ -37,6 +37,19 @@ def number_kind(x: Any) -> tuple[bool, bool]:
     return not isinstance(x, np.ndarray | ShapeDtype), type(x) in WEAK
 
 
+def kind_change(old: tuple[Type, bool, bool], new: tuple[Type, bool, bool]) -> str:
+    """The words for an argument of another kind than before: its types, and array or number where these are equal.
+
+    >>> f64 = type_of(1.0)
+    >>> kind_change((f64, False, False), (f64, True, False)), kind_change((f64, True, True), (f64, True, False))
+    ('f64 array -> f64 number of NumPy', 'f64 number of Python -> f64 number of NumPy')
+    """
+    if old[0] != new[0]:
+        return f"{old[0]} -> {new[0]}"
+    words = [f"number of {'Python' if weak else 'NumPy'}" if number else "array" for _, number, weak in (old, new)]
+    return f"{old[0]} {words[0]} -> {new[0]} {words[1]}"
+
+
 def program_key(
     name: str, static: Any, named: Any, fixed: Any, orders: Hashable, structure: Hashable, kinds: Hashable
 ) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from wholestep import tree
 from wholestep.errors import Where, is_internal
 from wholestep.frontend.argument_kinds import static_key
+from wholestep.frontend.dispatch import is_traced
 from wholestep.frontend.source.reading import nested_codes
 from wholestep.frontend.tracing import PLAIN
 
@@ -63,6 +64,12 @@ def readings(f: Any) -> list[Reading]:
     own = {name for g in functions for name in argument_of(g.__code__, *ASSIGNING)}
     found += [reading(name, look) for g in functions for name, look in looks(g) if name not in own]
     return [r for r in found if not isinstance(r.then, ModuleType | type)]
+
+
+def reads_traced(f: Any) -> bool:
+    """Test whether a function, or one of the user's functions that it names, has a traced array from around it."""
+    bound = (f.args, *f.keywords.values()) if isinstance(f, functools.partial) else ()
+    return is_traced(bound) or any(is_traced([r.then, r.held]) for r in readings(f))
 
 
 def reading(name: str, look: Callable[[], Any]) -> Reading:

@@ -204,6 +204,12 @@ def plain_item(x: Array, item: Any) -> Any:
 
 
 def _bound(e: Any) -> Any:
+    if type(e) is Array and data_of(e.value) is None:
+        raise ValueDependentError(
+            f"indexing: a slice has a bound whose value is not known while the program is being written, a {e.type}",
+            hint="x[start + np.arange(n)] is a window of n elements from any place on; a size that is known beforehand"
+            " is static: ws.jit(f, static_argnames=...)",
+        )
     return e if type(e).__name__ == "Dim" else operator.index(e)
 
 

@@ -24,6 +24,7 @@ from wholestep.frontend import outside
 from wholestep.frontend.argument_kinds import (
     complete_statics,
     enters,
+    kind_change,
     kind_of,
     number_kind,
     program_key,
@@ -302,7 +303,7 @@ class jit(Generic[P, R]):
             if old == new:
                 continue
             if label == "types" and len(old) == len(new):
-                changed = [f"{a[0]} -> {b[0]}" for a, b in zip(old, new, strict=True) if a != b]
+                changed = [kind_change(a, b) for a, b in zip(old, new, strict=True) if a != b]
                 parts.append(f"types changed: {', '.join(changed)}")
             elif label == "the structure of the arguments":
                 parts.append(f"{label} changed: {old} -> {new}")

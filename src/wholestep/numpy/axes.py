@@ -7,7 +7,8 @@ from typing import Any
 
 from wholestep.errors import AxisError, ShapeError
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import bound, covers
+from wholestep.frontend.dispatch import bound, covers, is_traced
+from wholestep.frontend.promotion import lift
 from wholestep.numpy.movement import (
     axis_of,
     concatenate,
@@ -74,16 +75,26 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
     """numpy.roll."""
     x = traced_array(a)
     if axis is None:
-        return reshape(roll(ravel(x), int(np.sum(shift)), 0), x.shape)
-    pairs = np.broadcast_arrays(shift, axis)
-    for step, at in zip(pairs[0].ravel().tolist(), pairs[1].ravel().tolist(), strict=True):
-        place = axis_of("roll", at, x.ndim)
-        size = x.shape[place]
-        cut = step % size if size else 0
-        if cut:
-            head = (slice(None),) * place
-            x = concatenate([x[(*head, slice(size - cut, None))], x[(*head, slice(0, size - cut))]], place)
+        total = np.sum(lift(shift)) if is_traced(shift) else int(np.sum(shift))
+        return reshape(roll(ravel(x), total, 0), x.shape)
+    steps, places = (lift(shift) if is_traced(shift) else np.asarray(shift)), np.asarray(axis)
+    shape = np.broadcast_shapes(steps.shape, places.shape)
+    steps, places = np.broadcast_to(steps, shape).ravel(), np.broadcast_to(places, shape).ravel()
+    for n, at in enumerate(places.tolist()):
+        x = rolled(x, steps[n], axis_of("roll", at, x.ndim))
     return Array(x.value)
+
+
+def rolled(x: Array, step: Any, place: int) -> Array:
+    """An array rolled along one axis by a number of places that may be traced."""
+    size = x.shape[place]
+    if is_traced(step) and size:
+        return np.take(x, (np.arange(size) - step.astype(np.int64)) % size, place)  # type: ignore[no-any-return]
+    cut = int(step) % size if size else 0
+    if not cut:
+        return x
+    head = (slice(None),) * place
+    return concatenate([x[(*head, slice(size - cut, None))], x[(*head, slice(0, size - cut))]], place)
 
 
 def _each(arys: tuple[Any, ...], one: Any) -> Any:

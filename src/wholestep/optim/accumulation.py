@@ -110,5 +110,5 @@ class Accumulate(Wrapper):
 
 def empty_window(params: Any) -> dict[str, Any]:
     """A window that holds nothing."""
-    none = np.zeros(())
-    return {"count": np.zeros((), np.int64), "gradient": tree.map(working_zeros, params), "weight": none, "loss": none}
+    none = np.float64(0)
+    return {"count": np.int64(0), "gradient": tree.map(working_zeros, params), "weight": none, "loss": none}

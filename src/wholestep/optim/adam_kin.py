@@ -39,7 +39,7 @@ class Nadam(WithMoments):
 
     def common(self) -> dict[str, Any]:
         """The number of updates and the product of their momenta."""
-        return {**super().common(), "product": np.ones(())}
+        return {**super().common(), "product": np.float64(1)}
 
     def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """(the factor of g, the factor of m, one over the root of the correction of v)."""

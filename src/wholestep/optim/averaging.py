@@ -83,7 +83,7 @@ class Lookahead(Wrapper):
     def init(self, params: Any) -> Any:
         """The optimizer's state, the slow parameters, and the number of updates since they moved."""
         slow = tree.map(working_copy, params)
-        return {"optimizer": self.optimizer.init(params), "slow": slow, "since": np.zeros((), np.int64)}
+        return {"optimizer": self.optimizer.init(params), "slow": slow, "since": np.int64(0)}
 
     def update(self, grads: Any, state: Any, params: Any, **extras: Any) -> tuple[Any, Any]:
         """New parameters, which are the slow ones after every so many updates, and a new state."""

@@ -127,7 +127,7 @@ class Adan(Leafwise):
         root = wnp.sqrt(v) * scalar_like(shrink, v) + scalar_like(self.eps, v)
         p = p - (scalar_like(of_m, v) * m + scalar_like(of_change, v) * moving) / root
         p = p if decay is None else p / scalar_like(1 + rate * decay, v)
-        return p, {"m": m, "change": moving, "v": v, "before": g}
+        return p, {"m": m, "change": moving, "before": g, "v": v}
 
 
 class Ademamix(WithMoments):

@@ -30,8 +30,8 @@ class WithDistance(WithMoments):
 
     def common(self) -> dict[str, Any]:
         """The number of updates, the estimate and the one before it, and the progress that it is made of."""
-        first = {name: np.zeros(()) + self.first for name in ("distance", "before")}
-        return {**super().common(), **first, "progress": np.zeros(())}
+        first = {name: np.float64(0) + self.first for name in ("distance", "before")}
+        return {**super().common(), **first, "progress": np.float64(0)}
 
     def rate(self, count: Any, distance: Any) -> Any:
         """The rate of an update."""
@@ -189,7 +189,7 @@ class Dog(Leafwise):
 
     def common(self) -> dict[str, Any]:
         """The number of updates, the largest distance, and the sum of the squared norms of gradients."""
-        return {**super().common(), "distance": np.zeros(()), "size": np.zeros(())}
+        return {**super().common(), "distance": np.float64(0), "size": np.float64(0)}
 
     def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """The rate."""

@@ -30,7 +30,7 @@ class Leafwise(Fields):
 
     def common(self) -> dict[str, Any]:
         """The scalars of the state, at the beginning."""
-        return {"count": np.zeros((), np.int64)}
+        return {"count": np.int64(0)}
 
     def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """The scalars of the rule, made once a step, by default the rate alone; and the new scalars of the state."""

@@ -69,9 +69,9 @@ class Lbfgs(Fields):
         """The pairs, none of which counts yet, and the last step and gradient, as one vector each."""
         p = flatten_arrays(params)
         pairs = np.zeros((self.history, p.size), p.dtype)
-        vector, one = wnp.zeros_like(p), np.ones((), p.dtype)
+        vector, one = wnp.zeros_like(p), p.dtype.type(1)
         return {
-            "count": np.zeros((), np.int64),
+            "count": np.int64(0),
             "steps": pairs,
             "changes": pairs,
             "curvatures": np.zeros(self.history, p.dtype),
@@ -97,7 +97,7 @@ class Lbfgs(Fields):
             slope = wnp.sum(g * d)
             t = SEARCHES[self.line_search](along_direction(f, params, p, d), first, value, slope, self.tries)
         step = t * d
-        new = {**kept, "count": state["count"] + 1, "step": step, "gradient": g}
+        new = {"count": state["count"] + 1, **kept, "step": step, "gradient": g}
         return shaped(p + step, params), new
 
 

@@ -24,7 +24,7 @@ class ScheduleFree(Leafwise):
 
     def common(self) -> dict[str, Any]:
         """The number of updates, the largest rate so far, and the sum of the weights of the mean."""
-        return {**super().common(), "most": np.zeros(()), "total": np.zeros(())}
+        return {**super().common(), "most": np.float64(0), "total": np.float64(0)}
 
     def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """(the rate, the weight of this step among all, the number of updates with this one)."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import scipy.integrate
 
@@ -22,6 +22,7 @@ from wholestep.frontend.dispatch import REPLACED, covers
 from wholestep.frontend.promotion import inexact_array, lift
 from wholestep.frontend.source.entrance import ordinary
 from wholestep.frontend.tracing import scope
+from wholestep.frontend.transposition import hoisted
 from wholestep.scipy.outside import fallback, np
 
 outside: Any = scipy.integrate
@@ -215,9 +216,9 @@ def odeint(
     f(t, y, *args). The tolerances are 1.4e-8 each, and `mxstep` is 100,000, where they are not given. SciPy's other
     options are refused by an UnsupportedError.
 
-    y0 is an array or a tree of them, args are trees of arrays; the times rise or fall. Differentiable in y0, t and
-    args, to any order in reverse mode; a traced array that f closes over must be an argument. Where more than `mxstep`
-    steps are needed from one time to the next, the states from there on are NaN.
+    y0 is an array or a tree of them, args are trees of arrays; the times rise or fall. Differentiable in y0, t, args
+    and the arrays that f closes over, to any order in reverse mode. Where more than `mxstep` steps are needed from one
+    time to the next, the states from there on are NaN.
 
     >>> import numpy as np, wholestep as ws, wholestep.scipy.integrate as integrate
     >>> decay = lambda y, t, rate: -rate * y
@@ -239,17 +240,74 @@ def odeint(
         if times.ndim != 1 or times.shape[0] < 1:
             raise ShapeError(f"odeint: t is a vector of times, not {times.type}")
         relative, absolute = [1.4e-8 if x is None else x for x in (rtol, atol)]
-        problem = Problem(slope, structure, relative, absolute, mxstep or 100_000)
-        made = solved(problem, [inexact_array(y) for y in leaves], times, given)
+        ys = [inexact_array(y) for y in leaves]
+        whole, closed = hoisted(slope, "odeint", tree.unflatten(structure, ys), times[0], *given)
+        problem = Problem(whole, structure, relative, absolute, mxstep or 100_000)
+        made = solved(problem, ys, times, (*given, *closed))
         return work.leave(tree.unflatten(structure, made))
 
 
 def odeint_of_scipy(func: Callable[..., Any], y0: Any, t: Any, args: Any = (), **options: Any) -> Any:
-    """scipy.integrate.odeint, whose fourth argument is a tuple of those of the function."""
-    return odeint(func, y0, t, args=args, **options)
+    """scipy.integrate.odeint, whose fourth argument is a tuple of anything, and whose lists are arrays."""
+    rest = args if isinstance(args, tuple) else (args,)
+    return odeint(lambda *place: lift(ordinary(func)(*place, *rest)), lift(y0), t, **options)
 
 
-REPLACED[outside.odeint] = odeint_of_scipy
+class OdeResult(NamedTuple):
+    """The solution of an initial value problem: times [m], states [n, m], and whether it came to the end."""
+
+    t: Any
+    y: Any
+    success: Any
+
+
+def solve_ivp(
+    fun: Callable[..., Any],
+    t_span: Any,
+    y0: Any,
+    method: str = "RK45",
+    t_eval: Any = None,
+    *,
+    args: Any = (),
+    rtol: float = 1e-3,
+    atol: float = 1e-6,
+    **options: Any,
+) -> OdeResult:
+    """The solution of dy/dt = fun(t, y, *args) with y(t_span[0]) = y0, at the times `t_eval`: that of `odeint`.
+
+    `args` are of any kind. Differentiable in y0, the times, and the arrays in args and those that fun closes over.
+
+    Shapes: y0 [n] floats or complex numbers, t_eval [m], fun gives [n] or a list of n numbers; y [n, m].
+    Raises: UnsupportedError without t_eval, for other methods and for other options; ShapeError for other shapes.
+
+    >>> import numpy as np, wholestep as ws
+    >>> from wholestep.scipy.integrate import solve_ivp
+    >>> last = lambda k: solve_ivp(lambda t, y: -k * y, (0, 1), [1.0], t_eval=[1.0], rtol=1e-8, atol=1e-8).y[0, -1]
+    >>> round(float(ws.grad(last)(2.0)), 6)
+    -0.135335
+    """
+    if method != "RK45":
+        raise UnsupportedError(f"solve_ivp: the method {method!r} is not covered", hint="'RK45' is")
+    for name, value in options.items():
+        if value is not None and value is not False:
+            raise UnsupportedError(f"solve_ivp: the option {name}= is not covered", hint="rtol and atol are")
+    if t_eval is None:
+        raise UnsupportedError(
+            "solve_ivp: without t_eval= values decide how many times there are", hint="t_eval=np.linspace(*t_span, n)"
+        )
+    with scope("solve_ivp") as work:
+        start, times = inexact_array(y0), inexact_array(t_eval)
+        if start.ndim != 1 or times.ndim != 1:
+            raise ShapeError(f"solve_ivp: y0 and t_eval are vectors, not {start.type} and {times.type}")
+        whole = np.concatenate([lift(t_span)[:1].astype(times.dtype), times])
+        rest = () if args is None else args
+        slope = lambda t, y: lift(ordinary(fun)(t, y, *rest))  # noqa: E731
+        states = odeint(slope, start, whole, tfirst=True, rtol=rtol, atol=atol)
+        made: OdeResult = work.leave(OdeResult(times, states[1:].T, np.all(np.isfinite(states))))
+        return made
+
+
+REPLACED.update({outside.odeint: odeint_of_scipy, outside.solve_ivp: solve_ivp})
 
 
 @covers(outside.trapezoid)

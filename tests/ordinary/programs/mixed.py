@@ -211,6 +211,20 @@ def clipped_by_python(x):
     return sum(max(v - 0.5, 0.0) + min(v, 0.4) ** 2 for v in x)
 
 
+def chosen_beside_scalars_of_numpy(x):
+    bounds = np.array([0.5, 0.4])
+    return sum(max(v, bounds[0]) * min(bounds[1], v, 1.0) for v in x)
+
+
+def added_at_pairs_of_places(x):
+    table, rank, back = np.zeros((len(x), len(x))), np.argsort(x), np.argsort(-x)
+    np.add.at(table, (rank, back), x)
+    np.add.at(table, (rank, 0), 0.5)
+    np.subtract.at(table, (..., back), 0.25)
+    np.add.at(table, [rank[0], back[1]], x)
+    return np.sum(table**2 * np.arange(1.0, len(x) + 1))
+
+
 def global_constants(x):
     out = np.array(OFFSETS)
     out[1] = x[0]
@@ -266,6 +280,7 @@ PROGRAMS = [
     (tuple_assignment, 2), (sliced_assignment, 4), (weighted_statistics, 4), (complex_root, 2),
     (price_of_an_option, 2), (great_circle, 2), (kinetic_chain, 3), (spectral_radius, 1), (polynomial_product, 3),
     (lagrange, 4), (bezier, 8), (clipped_by_python, 4), (global_constants, 2), (bisection, 1),
+    (chosen_beside_scalars_of_numpy, 4), (added_at_pairs_of_places, 4),
 ]  # fmt: skip
 DECIDED = [(isotonic_by_hand, 4), (rank_correlation, 5), (bubble_sort, 4)]
 """Programs whose Python decides by values, which a compiled program has not."""

@@ -29,6 +29,14 @@ def gaussian_process(x):
     return st.multivariate_normal.logpdf(np.sin(grid), np.zeros(4), cov)
 
 
+def frozen_vectors(x):
+    place = st.multivariate_normal(mean=x[:2], cov=np.eye(2) + np.outer(x[:2], x[:2]))
+    shares = st.dirichlet(np.exp(x))
+    return (
+        np.sum(place.logpdf(np.array([[0.3, 0.1], [-1.0, 2.0]]))) + place.entropy() + shares.logpdf(np.full(3, 1 / 3))
+    )
+
+
 def negative_binomial(x):
     counts = np.array([1.0, 3.0, 2.0, 5.0])
     r, p = x[0], x[1]
@@ -58,6 +66,7 @@ PROGRAMS = [
     (mixture_log_likelihood, 3),
     (expected_improvement, 2),
     (gaussian_process, 2),
+    (frozen_vectors, 3),
     (negative_binomial, 2),
     (solved_by_factors, 3),
     (filtered, 5),

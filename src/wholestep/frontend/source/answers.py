@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from wholestep.frontend.closure_reads import reads_traced
 from wholestep.frontend.dispatch import FUNCTIONS, HOOKS, JOINERS, REPLACED, is_traced, with_documented_errors
 from wholestep.frontend.promotion import lift
 from wholestep.frontend.source.fresh import FreshArray, as_fresh, live
@@ -22,7 +23,7 @@ INSTEAD = {np.empty: np.zeros, np.empty_like: np.zeros_like}
 def answer(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result of a call of NumPy's or SciPy's, in whose arguments there may be traced and fresh arrays."""
     given, named = live(args), live(kwargs)
-    if not is_traced(given) and not (named and is_traced(named)):
+    if not (is_traced(given) or is_traced(named) or any(map(is_reading_function, (*given, *named.values())))):
         made = INSTEAD.get(f, f)(*given, **named)
         out = kwargs.get("out")
         return own(made, args, kwargs) if out is None else given_out(out, made)
@@ -36,8 +37,15 @@ def answer(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return made if out is None else given_out(out, made)
 
 
+def is_reading_function(x: Any) -> bool:
+    """Test whether an argument is a function that reads traced arrays, such as the right side of an equation."""
+    return callable(x) and not isinstance(x, type | np.ufunc) and current() is not None and reads_traced(x)
+
+
 def implementation(f: Any) -> Callable[..., Any]:
     """The function that answers a call with traced arguments."""
+    if isinstance(getattr(f, "__self__", None), np.ufunc) and f.__name__ == "at":
+        return lambda a, index, *args: f(a, index, *map(stacked_list, args))  # a tuple is an index for several axes
     if isinstance(f, np.ufunc) or isinstance(getattr(f, "__self__", None), np.ufunc):
         return lambda *args, **kwargs: f(*map(stacked_list, args), **kwargs)
     if f not in FUNCTIONS and f not in REPLACED:

@@ -214,12 +214,12 @@ def _choice(f: Any, later: Callable[[Any, Any], Any]) -> Callable[..., Any]:
             return f(items, key=key, **default) if items else f(*args, key=key, **default)
         best = items[0]
         for item in items[1:]:
-            if (isinstance(item, Array) and item.ndim) or (isinstance(best, Array) and best.ndim):
+            if np.ndim(item) or np.ndim(best):
                 raise UnsupportedError(
                     f"{f.__name__}: compares whole arrays, which have no order", hint=f"use np.{f.__name__}imum"
                 )
             made = lift(np.where(later(item, best), item, best))
-            best = Array(made.value, True, all([type(x) in (int, float) or x._weak for x in (item, best)]))
+            best = Array(made.value, True, all([getattr(x, "_weak", type(x) in (int, float)) for x in (item, best)]))
         return best
 
     return implementation

@@ -22,7 +22,7 @@ from wholestep.scipy.stats.extremes import (
     weibull_max as weibull_max, weibull_min as weibull_min,
 )
 from wholestep.scipy.stats.multivariate import (
-    dirichlet as dirichlet, multinomial as multinomial, multivariate_normal as multivariate_normal,
+    Multivariate, dirichlet as dirichlet, multinomial as multinomial, multivariate_normal as multivariate_normal,
 )
 from wholestep.scipy.stats.ranks import mode as mode, pearsonr as pearsonr, rankdata as rankdata, spearmanr as spearmanr
 from wholestep.scipy.stats.shaped import (
@@ -32,5 +32,7 @@ from wholestep.scipy.stats.shaped import (
 from wholestep.scipy.stats.family import Family
 # fmt: on
 
-REPLACED.update({getattr(scipy.stats, name): found for name, found in globals().items() if isinstance(found, Family)})
+REPLACED.update(
+    {getattr(scipy.stats, name): found for name, found in globals().items() if isinstance(found, Family | Multivariate)}
+)
 globals().update(__all__=[name for name in scipy.stats.__all__ if name in globals()])

@@ -15,7 +15,7 @@ from wholestep.frontend.promotion import lift
 from wholestep.scipy.linalg import solve_triangular
 from wholestep.scipy.outside import doubles, np, special
 from wholestep.scipy.stats.boxes import box_probability
-from wholestep.scipy.stats.family import refuse_traced
+from wholestep.scipy.stats.family import FrozenDistribution, refuse_traced
 
 _LOG_2PI = math.log(2 * math.pi)
 
@@ -51,6 +51,9 @@ class Multivariate:
         self.outside: Any = getattr(scipy.stats, name)
         for method, rule in rules.items():
             setattr(self, method, covers(getattr(self.outside, method), f"scipy.stats.{name}.{method}")(rule))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> FrozenDistribution:
+        return FrozenDistribution(self, args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
         return refuse_traced(getattr(self.outside, name), f"{self.name}.{name}")
