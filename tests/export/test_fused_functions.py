@@ -16,6 +16,7 @@ from tests.export.test_steps_in_place import check_trains, exported
 import wholestep as ws
 from wholestep import nn
 from wholestep.backends.reference import interpret
+from wholestep.export.channels_last import channels_last
 from wholestep.export.core import export_core
 from wholestep.export.fused.fused_functions import fused_functions
 from wholestep.export.python.torch import TORCH
@@ -25,6 +26,7 @@ SEEN = np.tril(np.ones((6, 6), bool))
 PARAMS = {"w": RNG.normal(size=(12, 36)) / 3, "u": RNG.normal(size=(12, 12)), "gain": 1 + RNG.random(12)}
 PARAMS |= {"bias": RNG.normal(size=12), "gain2": 1 + RNG.random(12), "bias2": RNG.normal(size=12)}
 X = RNG.normal(size=(2, 6, 12))
+SPREAD = np.linspace(-0.3, 0.5, 9).reshape(3, 3)
 
 
 def normed(x: Any, p: Any, more: str = "", eps: float = 1e-5) -> Any:
@@ -95,6 +97,25 @@ def images(p: Any, x: Any) -> Any:
     return nn.conv2d(x.transpose(0, 2, 1).reshape(2, 12, 2, 3), p["u"][:, :, None, None])
 
 
+def convolved(p: Any, x: Any) -> Any:
+    """Two images of 12 channels whose channels PyTorch's files put last."""
+    return nn.conv2d(images(p, x), p["u"][:, :, None, None] * SPREAD.astype(x.dtype), padding=1)
+
+
+def columns(p: Any, x: Any) -> Any:
+    """Two sequences of 12 channels, which come second."""
+    return (x @ p["u"]).transpose(0, 2, 1)
+
+
+def grouped_by_hand(p: Any, x: Any) -> Any:
+    """A norm of three groups of channels, each a row."""
+    h = columns(p, x)
+    rows = h.reshape(2, 3, -1)
+    centred = rows - rows.mean(-1, keepdims=True)
+    unit = centred / np.sqrt((centred * centred).mean(-1, keepdims=True) + 1e-3)
+    return unit.reshape(h.shape) * p["gain"][:, None] + p["bias"][:, None]
+
+
 def twice_normed(p: Any, x: Any) -> Any:
     """Two norms of one array that is used besides, so that their gradients are added up among others."""
     h = np.tanh(x @ p["u"])
@@ -105,6 +126,47 @@ def block(p: Any, x: Any) -> Any:
     h = x @ p["u"]
     h = h + attention(p, normed(h, p))
     return h + gelu(normed(h, p, "2") @ p["u"])
+
+
+def looped(body: Any, wrap: Any = lambda f: f, **options: Any) -> Any:
+    """The carry and all rows of a loop whose steps add what a function makes of a carry."""
+
+    def loop(p: Any, x: Any) -> Any:
+        def step(h: Any, row: Any) -> Any:
+            made = body(p, h @ p["u"] + row)
+            return h / 2 + made, made
+
+        last, rows = ws.scan(wrap(step), x[0], np.concatenate([x, x * 2]), **options)
+        return rows + last
+
+    return loop
+
+
+def attended_norm(p: Any, h: Any) -> Any:
+    """A norm and attention of one sequence."""
+    h = normed(h, p)
+    q, k, v = (h @ p["w"]).reshape(6, 3, 3, 4).transpose(1, 2, 0, 3)
+    return h + nn.scaled_dot_product_attention(q, k, v, causal=True).transpose(1, 0, 2).reshape(6, 12)
+
+
+def mixed(p: Any, h: Any) -> Any:
+    """A norm, attention and GELU of one sequence."""
+    return gelu(attended_norm(p, h) @ p["u"])
+
+
+def gated(p: Any, h: Any) -> Any:
+    """A gate."""
+    return nn.sigmoid(h @ p["u"]) * np.tanh(h)
+
+
+def twice_looped(p: Any, x: Any) -> Any:
+    """A loop in each step of a loop."""
+    return looped(lambda p, h: ws.scan(lambda a, row: (gelu(a + row), np.sin(a)), h, x)[0])(p, x)
+
+
+def chosen(p: Any, x: Any) -> Any:
+    """A norm in one of two branches."""
+    return ws.cond(x[0, 0, 0] > 9, lambda h: h, lambda h: normed(h, p), x @ p["u"])
 
 
 MASKS = {
@@ -122,6 +184,7 @@ def one(label: str, **others: int) -> dict[str, int]:
 
 TANH = one("tanh")
 LAYER_NORM = one("layer_norm")
+GROUP_NORM = one("group_norm")
 GELU = one("gelu_tanh")
 CAUSAL = one("causal_attention")
 MASKED = one("masked_attention")
@@ -154,6 +217,22 @@ FOUND: dict[str, tuple[Any, dict[str, int]]] = {
     ),
     "a norm of images": (lambda p, x: nn.batch_norm(images(p, x), p["gain"], p["bias"]), one("batch_norm")),
     "a norm of images without gain": (lambda p, x: nn.batch_norm(images(p, x), eps=1e-3), one("batch_norm")),
+    "a norm of groups": (lambda p, x: nn.group_norm(columns(p, x), 3, p["gain"], p["bias"]), GROUP_NORM),
+    "a norm of groups as it is written": (grouped_by_hand, GROUP_NORM),
+    "a norm of groups of rows": (lambda p, x: nn.group_norm(x[0] @ p["u"], 4, p["gain"], p["bias"]), GROUP_NORM),
+    "a norm of groups of images": (lambda p, x: nn.group_norm(convolved(p, x), 3, p["gain"], p["bias"]), GROUP_NORM),
+    "a norm of groups of images without a bias": (
+        lambda p, x: nn.group_norm(convolved(p, x), 3, p["gain"]),
+        GROUP_NORM,
+    ),
+    "a norm of groups of images without a gain": (lambda p, x: nn.group_norm(convolved(p, x), 3, eps=0.1), GROUP_NORM),
+    "a norm of one group of images": (lambda p, x: nn.group_norm(convolved(p, x), 1, p["gain"], p["bias"]), GROUP_NORM),
+    "a norm of groups of images that are used besides": (
+        lambda p, x: (h := convolved(p, x)) + np.tanh(nn.group_norm(h, 3, p["gain"], p["bias"])),
+        GROUP_NORM | TANH,
+    ),
+    "a norm of each channel": (lambda p, x: nn.instance_norm(columns(p, x), p["gain"], p["bias"]), GROUP_NORM),
+    "a norm of each channel of images": (lambda p, x: nn.instance_norm(convolved(p, x), p["gain"], p["bias"]), {}),
     "gelu by erf": (lambda p, x: nn.gelu(x @ p["u"]), one("gelu")),
     "gelu by erf, as it is written": (
         lambda p, x: (h := x @ p["u"]) + 0.5 * h * (1 + erf(h / 2**0.5)),
@@ -194,13 +273,33 @@ FOUND: dict[str, tuple[Any, dict[str, int]]] = {
     "a mask of the batch without a guard": (lambda p, x: attention(p, x, (x[:, None, :, :6] > 0) | SEEN), {}),
     "another factor": (lambda p, x: gelu(x @ p["u"], 0.04), TANH),
     "another norm": (lambda p, x: (h := x @ p["u"]) / np.sqrt((h * h).mean(-1, keepdims=True) + 1) * p["gain"], {}),
+    "a loop": (looped(mixed), LAYER_NORM | CAUSAL | GELU),
+    "a loop that runs backwards": (looped(mixed, reverse=True), LAYER_NORM | CAUSAL | GELU),
+    "gates in a loop": (looped(gated), one("sigmoid") | TANH),
+    "norms of groups in a loop": (
+        looped(lambda p, h: nn.group_norm(h.reshape(6, 4, 3), 2, p["gain"][:4], p["bias"][:4]).reshape(6, 12)),
+        GROUP_NORM,
+    ),
+    "a loop in a loop": (twice_looped, GELU),
+    "a loop that keeps its carries alone": (
+        looped(lambda p, h: np.sin(normed(h, p) / 3), ws.checkpoint),
+        LAYER_NORM,
+    ),
+    "a branch": (chosen, LAYER_NORM),
     "half precision": (lambda p, x: gelu((x @ p["u"]).astype(np.float16)).astype(x.dtype), {}),
 }
 
 
-WORDS = {"layer_norm": "native_layer_norm", "batch_norm": "native_batch_norm", "gelu": "gelu", "gelu_tanh": "gelu"}
+WORDS = {
+    "layer_norm": "native_layer_norm",
+    "batch_norm": "native_batch_norm",
+    "group_norm": "native_group_norm",
+    "gelu": "gelu",
+    "gelu_tanh": "gelu",
+}
 WORDS |= {"silu": "silu", "sigmoid": "sigmoid", "tanh": "tanh"}
 WORDS |= {f"{label}_gradients": f"{word}_backward" for label, word in WORDS.items()} | {"sigmoid": "expit"}
+WORDS |= {"group_norm": "normed_groups", "group_norm_gradients": "normed_groups_gradients"}
 for kind in ("", "causal_", "masked_", "masked_causal_"):
     WORDS |= {f"{kind}attention": "mixed_values", f"{kind}attention_gradients": "attention_gradients"}
 """What PyTorch's files call the functions."""
@@ -214,8 +313,8 @@ def loss_of(f: Any) -> Any:
 def test_what_is_found_means_the_same(name: str) -> None:
     f, wanted = FOUND[name]
     graph = ws.trace(ws.value_and_grad(loss_of(f)))(PARAMS, X)
-    made = fused_functions(export_core(graph, TORCH))
-    labels = [node.params["label"] for node in made.nodes if node.op.name == "composite"]
+    made = fused_functions(channels_last(export_core(graph, TORCH), TORCH.has_convolution))
+    labels = [node.params["label"] for each in made.family() for node in each.nodes if node.op.name == "composite"]
     assert {label: labels.count(label) for label in labels} == wanted
     arrays = [*[PARAMS[key] for key in sorted(PARAMS)], X]
     for x, y in zip(interpret(made, arrays), interpret(graph, arrays), strict=True):
@@ -229,15 +328,60 @@ def test_steps_call_the_functions_of_pytorch(name: str, dtype: str, tmp_path: Pa
     f, wanted = FOUND[name]
     params = {key: x.astype(dtype) for key, x in PARAMS.items()}
     options: Any = {"allow_unused": True}
-    step, module, text = exported(loss_of(f), params, ws.optim.adam(1e-3), X.astype(dtype), tmp_path, **options)
+    step, module, _ = exported(loss_of(f), params, ws.optim.adam(1e-3), X.astype(dtype), tmp_path, **options)
+    text = program_text(tmp_path)
     for label, count in wanted.items():
         assert len(re.findall(rf"\b{WORDS[label]}\(", text)) == count
     check_trains(step, module, [X.astype(dtype)] * 4, tmp_path)
 
 
-COMPILED = """two norms|a norm without a gain|a norm of images|gelu by erf|gelu|silu|a gate|attention of nn
+def program_text(folder: Path) -> str:
+    """The functions of a step's file behind those that every file has."""
+    text = (folder / "step.py").read_text(encoding="utf-8")
+    return re.split(r"\ndef (?:part1|part2|step_program)\(", text, maxsplit=1)[1]
+
+
+def test_parts_of_a_batch_call_them_too(tmp_path: Path) -> None:
+    f, wanted = FOUND["a block"]
+    step, module, _ = exported(loss_of(f), PARAMS, ws.optim.adam(1e-3), np.concatenate([X, X]), tmp_path, microbatch=2)
+    text = program_text(tmp_path)
+    assert "scan_rows(" in text
+    assert {label: len(re.findall(rf"\b{WORDS[label]}\(", text)) for label in wanted} == wanted
+    check_trains(step, module, [np.concatenate([X, X])] * 4, tmp_path)
+
+
+def stacked_bytes(graph: Any) -> int:
+    """The bytes that the loops of a graph make row by row."""
+    loops = [node for node in graph.nodes if node.op.name == "scan"]
+    return sum(v.type.nbytes for node in loops for v in node.outputs[node.params["sizes"][1] :])
+
+
+def test_a_loop_hands_its_derivative_no_more_than_that_reads() -> None:
+    for body, share in ((gated, 1.0), (lambda p, h: gelu(h), 0.8), (lambda p, h: normed(h, p), 1.2)):
+        graph = export_core(ws.trace(ws.value_and_grad(loss_of(looped(body))))(PARAMS, X), TORCH)
+        made = fused_functions(graph)
+        assert made is not graph and stacked_bytes(made) <= share * stacked_bytes(graph)
+
+
+def test_a_checkpointed_loop_keeps_as_little_as_before() -> None:
+    graph = export_core(ws.trace(ws.value_and_grad(loss_of(looped(mixed, ws.checkpoint))))(PARAMS, X), TORCH)
+    assert stacked_bytes(fused_functions(graph)) == stacked_bytes(graph)
+
+
+def test_derivatives_of_derivatives_of_a_loop_mean_the_same() -> None:
+    def twice(p: Any, x: Any) -> Any:
+        return np.sum(ws.grad(loss_of(looped(mixed)))(p, x)["u"] ** 2)
+
+    graph = ws.trace(ws.value_and_grad(twice))(PARAMS, X)
+    made, arrays = fused_functions(export_core(graph, TORCH)), [*[PARAMS[key] for key in sorted(PARAMS)], X]
+    for x, y in zip(interpret(made, arrays), interpret(graph, arrays), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-8, atol=1e-11)
+
+
+COMPILED = """two norms|a norm without a gain|a norm of images|a norm of groups of images|gelu by erf
+gelu|silu|a gate|attention of nn
 causal attention with a mask|a mask of the batch that hides all|few heads of keys, causal
-attention with rotary positions""".replace("\n", "|").split("|")
+attention with rotary positions|norms of groups in a loop""".replace("\n", "|").split("|")
 """Those that one compiled step makes together, since a compilation takes long."""
 
 

@@ -31,6 +31,7 @@ WITHOUT_ORACLE = {
     "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams": "fake_quantize_per_tensor_affine_cachemask",
     "choose_qparams": "tests of whole models",
     "_assert_async": "a check",
+    "grouped_mm_fallback": "_grouped_mm",
     "numel": "sizes",
     "sym_numel": "sizes",
 }

@@ -232,6 +232,9 @@ sample("median.dim", of(apart(3, 4), 1), of(apart(3, 5), 0, True))
 sample("searchsorted", of(np.sort(f(6)), f(4)), of(np.sort(i(6)), i(2, 2), right=True, out_int32=True))
 sample("bucketize", of(f(4), np.sort(f(6))), of(i(4), np.sort(i(5)), right=True))
 sample("bincount", of(i(8, low=0, high=5), None, 6))
+sample(
+    "histc", of(f(9), 4, -1.5, 1.5), of(f(7), 3), of(np.ones(4, np.float32), 2), of(i(9, low=0, high=4) * 1.0, 4, 0, 3)
+)
 sample("nonzero", of(np.array([[1, 0], [0, 2.0]], np.float32)))
 sample("masked_select", of(f(2, 3), b(2, 3)))
 
@@ -258,6 +261,7 @@ sample("dist", of(f(3), f(3)))
 sample("count_nonzero", of(i(3, 4)), of(i(3, 4), [1]))
 
 sample("mm matmul", of(f(2, 3), f(3, 4)))
+sample("_grouped_mm", of(f(8, 4), f(3, 4, 8), np.array([3, 3, 8], np.int32)))
 sample("bmm", of(f(2, 2, 3), f(2, 3, 4)))
 sample("mv", of(f(2, 3), f(3)))
 sample("dot vdot", of(f(3), f(3)))

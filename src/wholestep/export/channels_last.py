@@ -136,6 +136,9 @@ def blocks_of_axes(shape: Sequence[int], other: Sequence[int]) -> list[tuple[Int
             else:
                 b.append(j)
                 j += 1
+        while i < len(shape) and shape[i] == 1:
+            a.append(i)
+            i += 1
         while j < len(other) and other[j] == 1:
             b.append(j)
             j += 1

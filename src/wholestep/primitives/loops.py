@@ -188,9 +188,15 @@ def split_pullback(
     Of those that cheap operations make of each other only the fewest bytes are kept. A value that depends on constants
     alone is made once, outside; an x is read again and not stored twice.
     """
+    return split_late(rules.vjp(graph, active, given, primals=True), len(active), len(graph.outputs), sizes)
+
+
+def split_late(full: Graph, n: int, outs: int, sizes: tuple[int, int]) -> Split:
+    """Cut a step of two loops where the inputs behind the first n enter, which the second loop alone knows.
+
+    Its first `outs` outputs are those of the first loop, whose inputs `sizes` counts.
+    """
     c, k = sizes
-    full: Graph = rules.vjp(graph, active, given, primals=True)
-    n, outs = len(active), len(graph.outputs)
     primal, cotangents, gxs = full.inputs[:n], full.inputs[n:], full.outputs[outs:]
     late = dependents(full, cotangents)
     moving = dependents(full, primal[c:])

@@ -22,6 +22,8 @@ class Form(NamedTuple):
     label: str
     write: Function
     slope: Function | None = None
+    result_slope: Function | None = None
+    """The slope as a function of the result, which is then all that the derivative reads."""
 
 
 class NormForm(NamedTuple):
@@ -32,10 +34,7 @@ class NormForm(NamedTuple):
     def write(self, axes: tuple[int, ...], along: int, x: Value, *rest: Value) -> Value:
         """Mean 0 and variance 1 over axes, then the gain and bias that there are along another one; eps is last."""
         *parts, eps = rest
-        y = standardized(x, axes, eps).unit
-        for part, apply in zip(parts, (Value.__mul__, Value.__add__), strict=False):
-            y = apply(y, broadcast(part, shape=x.shape, axes=(along,)))
-        return y
+        return with_gain_and_bias(standardized(x, axes, eps).unit, along, parts)
 
     def pullback(self, axes: tuple[int, ...], along: int, eps: float, x: Value, *rest: Value) -> Sequence[Value]:
         """The gradients by Ioffe and Szegedy, "Batch normalization" (2015), section 3, by two sums."""
@@ -46,6 +45,13 @@ class NormForm(NamedTuple):
         ends = [spread_back(mean_over(v, axes), x.shape, axes) for v in (g, g * unit)]
         gx = spread_back(scale, x.shape, axes) * (g - ends[0] - unit * ends[1])
         return [gx, gain_gradient, bias_gradient][: 1 + self.parts]
+
+
+def with_gain_and_bias(y: Value, along: int, parts: Sequence[Value]) -> Value:
+    """An array times the gain, plus the bias that there are along an axis."""
+    for part, apply in zip(parts, (Value.__mul__, Value.__add__), strict=False):
+        y = apply(y, broadcast(part, shape=y.shape, axes=(along,)))
+    return y
 
 
 def mean_over(x: Value, axes: tuple[int, ...]) -> Value:
@@ -117,8 +123,8 @@ GELUS += [Form("gelu_tanh", gelu_form(*form), gelu_tanh_slope) for form in produ
 FORMS: dict[str, tuple[Form, ...]] = {
     "mul": (*GELUS, Form("silu", lambda x: x * expit(x), silu_slope)),
     "div": (Form("silu", lambda x: x / (1 + exp(-x))),),
-    "expit": (Form("sigmoid", expit),),
-    "tanh": (Form("tanh", tanh),),
+    "expit": (Form("sigmoid", expit, result_slope=lambda y: y * (1 - y)),),
+    "tanh": (Form("tanh", tanh, result_slope=lambda y: 1 - y * y),),
 }
 """The forms of activations by their last operations."""
 NORM_FORMS = {"add": (NormForm(2),), "mul": (NormForm(1),), "div": (NormForm(0),)}

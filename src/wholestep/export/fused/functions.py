@@ -9,6 +9,7 @@ from wholestep.export.fused.attentions import attention_at
 from wholestep.export.fused.derivatives import OperandForm, WrittenFunction, body_between
 from wholestep.export.fused.forms import FORMS, NORM_FORMS, Form, NormForm
 from wholestep.export.fused.formulas import formula_bindings, is_plain
+from wholestep.export.fused.group_norms import group_norms_at
 from wholestep.ir.build import build
 from wholestep.ir.graph import Graph, Node
 from wholestep.ir.types import Type, array_type
@@ -26,6 +27,7 @@ def functions_at(graph: Graph, node: Node) -> Iterator[WrittenFunction]:
             yield found
     for norm in NORM_FORMS.get(node.op.name, ()):
         yield from norms_at(graph, node, norm)
+        yield from group_norms_at(graph, node, norm)
     for form in FORMS.get(node.op.name, ()):
         yield from activations_at(graph, node, form)
 

@@ -8,15 +8,18 @@ gx, ggain, gbias = composite(x, gain, bias, eps, y, mean, r, gy, label="layer_no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from wholestep.export.fused.derivatives import FoundDerivative, FoundGradient, GraphIndex, OperandForm, WrittenFunction
 from wholestep.export.fused.formulas import squeezed
 from wholestep.export.fused.functions import functions_at
-from wholestep.export.fused.operations import OPERATIONS
-from wholestep.ir.build import build, trim
+from wholestep.export.fused.looped_functions import fused_loops
+from wholestep.export.fused.operations import OPERATIONS, READ_RESULT, RESULT_SLOPES
+from wholestep.export.fused.replaced_values import with_values
+from wholestep.ir.build import build
 from wholestep.ir.graph import OPS, Graph, Node, Value
-from wholestep.passes.rewrite import copy_node, new_value
+from wholestep.passes.pipeline import run_passes
+from wholestep.passes.rewrite import new_value
 from wholestep.primitives.family import number_of
 from wholestep.transforms.reverse import inline_vjp
 
@@ -24,8 +27,11 @@ from wholestep.transforms.reverse import inline_vjp
 def fused_functions(graph: Graph) -> Graph:
     """The graph in which functions that are written out, with their derivatives, are one operation each.
 
-    Equal up to rounding. Of functions inside others the outer ones are taken, so the last operations come first.
+    Equal up to rounding; loops and branches are gone into. Of functions inside others the outer ones are taken, so the
+    last operations come first.
     """
+    graph = run_passes(graph, ("cse",))  # layouts leave equal broadcasts, which formulas have once
+    graph = fused_loops(graph, lambda inner: inner.derived("fused functions", lambda: fused_functions(inner)))
     index, instead, inside = GraphIndex(graph), dict[Value, Value](), set[Node]()
     for node in reversed(graph.nodes):
         for function in functions_at(graph, node) if node not in inside else ():
@@ -46,13 +52,15 @@ def fused_values(function: WrittenFunction, derivative: FoundDerivative) -> dict
     operands = (*[place.entered(x, like) for place, x in zip(places, inputs, strict=True)], *function.rest)
 
     def backward(*xs: Value) -> list[Value]:
+        if label in RESULT_SLOPES:
+            return [xs[-1] * RESULT_SLOPES[label](xs[1])]
         given = xs[: len(operands)]
         result, _ = build(lambda *ys: known(known_numbers(ys, operands))[:1], [v.type for v in given])
         wrt = [i < len(places) for i in range(len(given))]
         return inline_vjp(result, given, wrt, [xs[-1]])[1]
 
     outputs = composite_of(label, known, operands, like)
-    given = (*operands, *outputs, last.entered(derivative.gy, like))
+    given = (*without_unread(label, operands, outputs, like), last.entered(derivative.gy, like))
     gradients = composite_of(f"{label}_gradients", lambda xs: backward(*xs), given, like)
     found = {y: last.left(outputs[0], y, like)}
     for place, x, each, g in zip(places, inputs, derivative.gradients, gradients, strict=True):
@@ -61,6 +69,18 @@ def fused_values(function: WrittenFunction, derivative: FoundDerivative) -> dict
             total = new_value(like, "add", other, total)
         found[each.total] = total
     return found
+
+
+def without_unread(
+    label: str, operands: tuple[Value, ...], outputs: tuple[Value, ...], like: Node
+) -> tuple[Value, ...]:
+    """The operands and results of a function, a number in the place of what its derivative does not read."""
+    unread = 0 if label in RESULT_SLOPES else None if label in READ_RESULT else len(operands)
+    found = [*operands, *outputs]
+    if unread is not None:
+        t = found[unread].type
+        found[unread] = new_value(like, "full", value=0, shape=t.shape, dtype=t.dtype)
+    return tuple(found)
 
 
 def in_form_of(found: FoundGradient, g: Value, like: Node) -> Value:
@@ -84,25 +104,3 @@ def composite_of(
     node = Node(OPS["composite"], operands, {"graph": graph, "label": label, "rule": None}, like.where)
     node.outputs = tuple([Value(t, node, None) for t in graph.out_types])
     return node.outputs
-
-
-def with_values(graph: Graph, instead: Mapping[Value, Value]) -> Graph:
-    """The graph in which values stand for others, each with the nodes that it is made of at its first use."""
-    env, nodes, done = {v: v for v in graph.inputs}, list[Node](), set[Node]()
-    for last in graph.nodes:
-        waiting = [last]
-        while waiting:
-            node = waiting[-1]
-            inputs = [instead.get(v, v) for v in node.inputs]
-            missing = next((v.node for v in inputs if v not in env), None)
-            if missing is not None:
-                waiting.append(missing)
-                continue
-            waiting.pop()
-            if node not in done:
-                done.add(node)
-                own = tuple([env[v] for v in inputs])
-                nodes.append(node if own == node.inputs else copy_node(node, own, node.params))
-                env.update(zip(node.outputs, nodes[-1].outputs, strict=True))
-    outputs = tuple([env[instead.get(v, v)] for v in graph.outputs])
-    return Graph(graph.inputs, trim(nodes, outputs), outputs, graph.name, graph.input_names)

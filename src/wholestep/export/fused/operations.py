@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from wholestep.export.fused.forms import ATTENTIONS, FORMS, Form, NormForm, standardized
+from wholestep.export.fused.forms import ATTENTIONS, FORMS, Form, NormForm, standardized, with_gain_and_bias
 from wholestep.ir.graph import Value
 from wholestep.primitives.attention import attention
 from wholestep.primitives.attention_operands import usual_block
@@ -28,6 +28,14 @@ def norm_results(batch: bool) -> Operation:
         return [NormForm(len(parts)).write(axes, along, *xs), *kept]
 
     return results
+
+
+def group_norm_results(xs: Sequence[Value]) -> Sequence[Value]:
+    """A norm of groups of channels, the second axis, with mean and 1 / deviation of each; eps counts them."""
+    x, *parts, eps = xs
+    split = reshape(x, shape=(*eps.shape, x.type.size // eps.type.size))
+    mean, deviation, unit = standardized(split, (2,), eps)
+    return [with_gain_and_bias(reshape(unit, shape=x.shape), 1, parts), mean, 1 / deviation]
 
 
 def attention_results(causal: bool, masked: bool) -> Operation:
@@ -55,7 +63,12 @@ def activation_results(form: Form) -> Operation:
 OPERATIONS: dict[str, Operation] = {
     "layer_norm": norm_results(batch=False),
     "batch_norm": norm_results(batch=True),
+    "group_norm": group_norm_results,
     **{name: attention_results(causal, masked) for name, causal, masked in ATTENTIONS},
     **{form.label: activation_results(form) for forms in FORMS.values() for form in forms},
 }
 """The results of each operation by its label."""
+RESULT_SLOPES = {form.label: form.result_slope for forms in FORMS.values() for form in forms if form.result_slope}
+"""For functions whose derivative reads their result alone the slope as a function of that."""
+READ_RESULT = frozenset((*RESULT_SLOPES, *[name for name, _, _ in ATTENTIONS]))
+"""The functions whose derivative reads their result."""

@@ -34,6 +34,23 @@ def torch_batch_norm_gradients(c: Call) -> str:
     return f"torch.ops.aten.native_batch_norm_backward({g}, {x}, {rest}){kept_gradients(parts)}"
 
 
+def torch_group_norm(c: Call) -> str:
+    """A norm of groups of channels, the second axis, with the mean and the inverse deviation of each."""
+    return f"normed_groups({c.a[0]}, {norm_parts(c.a[1:-1])}, {group_count(c, len(c.a) - 1)}, {c.numbers[-1]})"
+
+
+def torch_group_norm_gradients(c: Call) -> str:
+    """The gradients of a norm of groups, and of what there is of a gain and a bias."""
+    x, *parts, _, _, mean, deviation, g = c.a
+    rest = f"{mean}, {deviation}, {parts[0] if parts else None}, {group_count(c, 1 + len(parts))}"
+    return f"normed_groups_gradients({g}, {x}, {rest}, {wanted_gradients(parts)}){kept_gradients(parts)}"
+
+
+def group_count(c: Call, eps: int) -> int:
+    """The groups of a norm whose operand eps has one number for each mean."""
+    return int(c.types[eps].shape[1])
+
+
 def row_size(c: Call) -> str:
     """The last axis as the shape of what is normed."""
     return f"({c.types[0].shape[-1]},)"
@@ -79,6 +96,8 @@ FUSED: dict[str, Callable[[Call], str]] = {
     "layer_norm_gradients": torch_layer_norm_gradients,
     "batch_norm": torch_batch_norm,
     "batch_norm_gradients": torch_batch_norm_gradients,
+    "group_norm": torch_group_norm,
+    "group_norm_gradients": torch_group_norm_gradients,
     "gelu": lambda c: f"(torch.nn.functional.gelu({c.a[0]}),)",
     "gelu_gradients": lambda c: f"(torch.ops.aten.gelu_backward({c.a[2]}, {c.a[0]}),)",
     "gelu_tanh": lambda c: f"(torch.nn.functional.gelu({c.a[0]}, approximate='tanh'),)",

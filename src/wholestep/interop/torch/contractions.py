@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes, nn, numpy as wnp
+from wholestep.errors import UnsupportedError
 from wholestep.frontend.marks import stop_gradient
 from wholestep.interop.handlers import Handlers
 from wholestep.interop.torch.promotion import cast
@@ -50,6 +51,15 @@ def addmm(c: Any, x: Any, y: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
 @entry("baddbmm")
 def baddbmm(c: Any, x: Any, y: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     return scaled(x @ y, alpha) + scaled(c, beta)
+
+
+@entry("_grouped_mm", "grouped_mm_fallback")
+def grouped_mm(x: Any, weight: Any, ends: Any = None, bias: Any = None, dtype: Any = None) -> Any:
+    """Rows in groups that end at `ends`, each times the matrix of its group; rows behind the last group give 0."""
+    if ends is None or bias is not None or x.ndim != 2 or weight.ndim != 3:
+        raise UnsupportedError("_grouped_mm: from PyTorch only groups of the rows of one matrix are covered")
+    groups = wnp.searchsorted(ends, np.arange(x.shape[0]), side="right")[:, None]
+    return sum([wnp.where(groups == i, x @ weight[i], cast(0, x.dtype)) for i in range(weight.shape[0])])
 
 
 def scaled(x: Any, factor: Any) -> Any:

@@ -155,6 +155,17 @@ def std_mean(x: Any, axes: Any = None, *, correction: Any = 1, keepdim: bool = F
     return std(x, axes, correction=correction, keepdim=keepdim), wnp.mean(x, axis=over_axes(x, axes), keepdims=keepdim)
 
 
+@entry("histc")
+def histc(x: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:
+    """Counts in bins of one width between two numbers, by default the least and the largest; the last bin has both."""
+    flat = wnp.reshape(x, (-1,))
+    low, high = (wnp.min(flat), wnp.max(flat)) if min == max else (cast(min, x.dtype), cast(max, x.dtype))
+    low, high = wnp.where(low == high, low - 1, low), wnp.where(low == high, high + 1, high)
+    place = wnp.minimum(wnp.floor((flat - low) * bins / (high - low)), bins - 1)
+    inside = (flat >= low) & (flat <= high)
+    return wnp.sum((place[:, None] == np.arange(bins)) & inside[:, None], axis=0).astype(x.dtype)
+
+
 @entry("linalg_vector_norm")
 def vector_norm(x: Any, order: Any = 2, axes: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     a = cast(x, dtype) if dtype else x

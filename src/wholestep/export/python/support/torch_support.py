@@ -221,6 +221,28 @@ def share_of_larger(x, y):
     return (d * most).mul_(most).clamp_(-0.5, 0.5).add_(0.5)
 
 
+def normed_groups(x, gain, bias, groups, eps):
+    """A norm of groups of channels, the second axis, with the mean and the inverse deviation of each."""
+    n, channels, *places = x.shape
+    x = x.contiguous(memory_format=order_in_memory(x))
+    return torch.native_group_norm(x, gain, bias, n, channels, torch.Size(places).numel(), groups, eps)
+
+
+def normed_groups_gradients(g, x, mean, inverse, gain, groups, wanted):
+    """The gradients of the array, the gain and the bias; the kernel takes g for lying in memory as x does."""
+    n, channels, *places = x.shape
+    g, x = (v.contiguous(memory_format=order_in_memory(x)) for v in (g, x))
+    sizes = (n, channels, torch.Size(places).numel(), groups)
+    return torch.ops.aten.native_group_norm_backward(g, x, mean, inverse, gain, *sizes, wanted)
+
+
+def order_in_memory(x):
+    """Channels last where an array lies so for a processor, else the order of its axes."""
+    last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(x.ndim, torch.contiguous_format)
+    lies = x.device.type == "cpu" and not x.is_contiguous() and x.is_contiguous(memory_format=last)
+    return last if lies else torch.contiguous_format
+
+
 def mixed_values(q, k, v, mask, scale, causal):
     """Attention of arrays [batch, heads, time, width], and the logarithm of each row's sum of exponentials."""
     k, v = for_each_query(k, q), for_each_query(v, q)
