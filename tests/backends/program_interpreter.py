@@ -117,9 +117,14 @@ class ProgramInterpreter:
             target, source = [self.at(ref, step.params[0], BYTE) for ref in step.refs]
             target[:] = source.copy()
         elif family == "argsort":
-            bits, n, rows = step.params
+            bits, n, rows, _ = step.params
             keys = self.at(step.refs[0], n * rows, np.dtype(f"u{bits // 8}")).reshape(rows, n)
             self.at(step.refs[1], n * rows, I64)[:] = np.argsort(keys, axis=1, kind="stable").reshape(-1)
+        elif family == "sort":
+            bits, n, rows, _, floats = step.params
+            words = self.at(step.refs[0], n * rows, np.dtype(f"u{bits // 8}")).reshape(rows, n)
+            order = np.argsort(floats_of_words(words) if floats else words, axis=1, kind="stable")
+            self.at(step.refs[1], n * rows, words.dtype)[:] = np.take_along_axis(words, order, 1).reshape(-1)
         elif family == "lapack":
             self.lapack(step)
         elif family != "advise":
@@ -146,3 +151,9 @@ class ProgramInterpreter:
             routine(*[given.get(k) for k in range(len(arguments))])
             if status.value and site:
                 self.fail(site, status.value)
+
+
+def floats_of_words(words: Array) -> Array:
+    """The floats that sort words stand for: of negative numbers all bits are inverted, of others the first."""
+    top = words.dtype.type(1 << (8 * words.dtype.itemsize - 1))
+    return np.where(words >= top, words ^ top, ~words).view(f"f{words.dtype.itemsize}")

@@ -50,9 +50,9 @@ def llvm_source(
 ) -> LlvmSource:
     """The text of a plan: kernels that are equal up to names, and up to where they begin in a buffer, are one function.
 
-    `printer` writes what calls them. Each module of kernels is given to `written` before the next one begins; the last
-    module is that which calls them. In a program with loops the length of a kernel's outermost loop is left to its
-    caller, where it comes out even.
+    `printer` writes what calls them. Each module of kernels or routines is given to `written` before the next
+    one begins; the last module is that which calls them. In a program with loops the length of a kernel's outermost
+    loop is left to its caller, where it comes out even.
     """
     plan = rebase_launches(plan)
     names: dict[Kernel, str] = {}
@@ -77,6 +77,9 @@ def llvm_source(
         modules.append(module_text(waiting))
         written(modules[-1])
     entry = entry_text(printer(plan, names, sizes))
+    if entry.routines:
+        modules.append("\n".join([*sorted(entry.declared), entry.routines]))
+        written(modules[-1])
     kernels = [f"declare void @{name}(ptr, i64, i64)" for name in seen.values()]
     modules.append("\n".join([*sorted(entry.declared), *kernels, entry.text]))
     return LlvmSource(tuple(modules), tuple(sorted(symbols | entry.symbols)), tuple(sizes.entries))

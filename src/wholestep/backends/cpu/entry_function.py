@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -241,9 +242,10 @@ HANDLERS: dict[type[Step], Callable[[EntryFunction, Any], None]] = {
 
 
 class EntryText(NamedTuple):
-    """The entry function and its routines, their declarations, and the external symbols that they call."""
+    """The entry function, its routines, the declarations of what either calls, and the external symbols."""
 
     text: str
+    routines: str
     declared: frozenset[str]
     symbols: frozenset[str]
 
@@ -266,11 +268,20 @@ def entry_text(printer: EntryFunction) -> EntryText:
     head = f"define i32 @{ENTRY_SYMBOL}(ptr %table, ptr %context) nounwind {{\nentry:"
     declared = frozenset({*DECLARATIONS.strip().splitlines(), *printer.declared})
     routines = [text for _, text in printer.routines.values()]
+    heads = [*map(declaration, routines), *printer.parts, head, *printer.heads()]
     return EntryText(
-        "\n".join([*routines, *printer.parts, head, *printer.heads(), *printer.lines, "}"]) + "\n",
-        declared,
-        frozenset(printer.symbols),
+        "\n".join([*heads, *printer.lines, "}"]) + "\n", "\n".join(routines), declared, frozenset(printer.symbols)
     )
+
+
+def declaration(text: str) -> str:
+    """The declaration of the function that a text exports.
+
+    >>> declaration("define void @f(ptr %x, i64 %n) nounwind {")
+    'declare void @f(ptr, i64)'
+    """
+    head = next(line for line in text.splitlines() if line.startswith("define ") and " internal " not in line)
+    return re.sub(r" %\w+", "", head.removesuffix(" nounwind {").replace("define", "declare"))
 
 
 def refs_of(step: Step) -> tuple[MemRef, ...]:

@@ -114,7 +114,7 @@ class ProfiledEntry(EntryFunction):
         self.numbers = {id(step): n for n, step in enumerate(timed_steps(plan))}
         self.slot = 2 + len(plan.slots) + plan.has_loops
         self.symbols |= {CLOCK_SYMBOL, THREAD_SYMBOL}
-        self.routine("stamps", lambda name: notes_text(len(self.numbers), sys.platform))
+        self.parts.append(notes_text(len(self.numbers), sys.platform))
 
     def frame(self, steps: Sequence[Step]) -> None:
         super().frame(steps)

@@ -35,7 +35,7 @@ class CProgramWriter:
         self.lines: list[str] = []
         self.depth = 1
         self.trips: dict[int, str] = {}
-        self.sorts: set[int] = set()
+        self.sorts: set[tuple[str, int]] = set()
         self.labels = {kernel: self.function(kernel) for kernel in program.plan.kernels()}
 
     def function(self, kernel: Any) -> str:
@@ -87,11 +87,11 @@ class CProgramWriter:
         places = [self.pointer(ref) for ref in step.refs]
         if step.routine in COPY_ROUTINES:
             self.put(f"memmove({places[0]}, {places[1]}, {int(step.params[0])});")
-        elif step.routine == "argsort":
-            bits, n, rows = step.params
-            self.sorts.add(bits)
-            given = ", ".join([f"(void *)({place})" for place in places])
-            self.put(f"ws_argsort_u{bits}({given}, {int(n)}, {int(rows)});")
+        elif step.routine in ("argsort", "sort"):
+            bits, n, rows, _, *floats = step.params
+            self.sorts.add((step.routine, bits))
+            given = ", ".join([*[f"(void *)({place})" for place in places], *[str(int(k)) for k in (n, rows, *floats)]])
+            self.put(f"ws_{step.routine}_u{bits}({given});")
         else:
             raise PlanError(f"export to c: the routine {step.routine} is none of C's")
 

@@ -21,17 +21,16 @@ def c_source(prefix: str, title: str, block: MemoryBlock) -> str:
     """The programs of a block as C."""
     written: dict[str, str] = {}
     parts: list[str] = []
-    sorts: set[int] = set()
+    sorts: set[tuple[str, int]] = set()
     for f in block.functions:
         writer = CProgramWriter(prefix, f.program, written)
         parts += writer.text()
         sorts |= writer.sorts
     support = (HERE / "support.c").read_text(encoding="utf-8")
-    sort = (HERE / "argsort.c").read_text(encoding="utf-8")
     vectors = used_declarations("\n".join(parts))
     functions = [vectors] if vectors else []
     functions += used_functions("\n".join([vectors, *parts]))
-    functions += [sort.replace("@BITS@", str(bits)) for bits in sorted(sorts)]
+    functions += [(HERE / f"{name}.c").read_text("utf-8").replace("@BITS@", str(bits)) for name, bits in sorted(sorts)]
     return "\n".join([OPENING.format(title=one_line(title)) + support, *functions, "", "\n\n".join(parts), ""])
 
 

@@ -54,5 +54,5 @@ def library_calls(plan: LoweredProgram) -> Iterator[tuple[str, Where]]:
             for s in walk(step.kernel.body):
                 if isinstance(s, Var) and s.op == "call":
                     yield str(s.attr), next((node.where for node in step.nodes if node.where is not None), None)
-        elif isinstance(step, RoutineCall) and step.routine.partition(".")[0] not in ("copy", "argsort"):
+        elif isinstance(step, RoutineCall) and step.routine.partition(".")[0] not in ("copy", "argsort", "sort"):
             yield step.routine, step.where

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 import numpy as np
 
@@ -57,9 +57,12 @@ EXPANSIONS: dict[str, Expansion] = {
 """Expansion of each operation: (operands, **params) -> results, or None if the node stays."""
 
 
-def expansion_of(node: Node, rules: Mapping[str, Expansion]) -> Graph | None:
-    """The graph that replaces a node; None if it stays."""
+def expansion_of(node: Node, rules: Mapping[str, Expansion], read: Set[Value]) -> Graph | None:
+    """The graph that replaces a node; None if it stays. Rules of "values of" an operation are for those whose first
+    result alone is read."""
     rule = rules.get(node.op.name)
+    if len(node.outputs) > 1 and read.isdisjoint(node.outputs[1:]):
+        rule = rules.get(f"values of {node.op.name}", rule)
     if rule is None or (rule is check_exponents and has_safe_exponent(node)):
         return None
     stays = False
@@ -85,7 +88,8 @@ def expand_ops(graph: Graph, target: Target = SCALAR) -> Graph:
     t = permute(a); u = permute(b); v = trtrs(t, u); y = permute(v)
     """
     rules = {**EXPANSIONS, **attention.expansions(target.panel_columns, target.attention), **target.expansions()}
-    found = splice(graph, lambda node: expansion_of(node, rules))
+    read = {*graph.outputs, *[v for node in graph.nodes for v in node.inputs]}
+    found = splice(graph, lambda node: expansion_of(node, rules, read))
     return graph if found is graph else dce(found)  # an expansion may read some of the results of another
 
 

@@ -42,6 +42,17 @@ class ArgsortOp(InternalOp):
         return array_type(keys.shape, I64)
 
 
+class SortedRowsOp(InternalOp):
+    """Unsigned integers in ascending order along the last axis; `floats` are the words of `sort_word`, among which
+    zeros of either sign are equal and come in their own order, and NaN come last in theirs.
+    """
+
+    kind = "order"
+
+    def type(self, words: Type, *, floats: bool) -> Type:
+        return words
+
+
 class RunStartsOp(InternalOp):
     """The positions at which the numbers 0, 1, ..., `size` begin, or would, among ascending unsigned integers."""
 
@@ -107,6 +118,7 @@ class WideContractOp(Contract, InternalOp):
 
 
 argsort = ArgsortOp("argsort")
+sorted_rows = SortedRowsOp("sorted_rows")
 run_starts = RunStartsOp("run_starts")
 collect = CollectOp("collect")
 require = RequireOp("require")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import numpy as np
 
 from wholestep.ir.graph import OPS, Value
 from wholestep.kernel.build import builder
 from wholestep.kernel.lang import DType, Var
-from wholestep.lower.legalize.internal_ops import ScalarOp, argsort
+from wholestep.lower.legalize.internal_ops import ScalarOp, argsort, sorted_rows
 from wholestep.primitives.indexing import take_along
 
 
@@ -35,6 +36,37 @@ def sort_key(x: Var) -> Var:
     return b.op("select", b.op("isnan", x), b.constant(2 * top - 1, dtype), ordered)
 
 
+def sort_word(x: Var) -> Var:
+    """An unsigned integer that orders as x does and has all of its bits: -0.0 before 0.0, NaN by their bits."""
+    if x.dtype.kind != "f":
+        return sort_key(x)
+    b, dtype = builder(), sort_key_dtype(x.dtype)
+    top, word = 1 << (8 * dtype.itemsize - 1), b.bits(x, dtype)
+    return b.op("select", b.op("le", b.constant(top, dtype), word), ~word, word | top)
+
+
+def of_sort_word(dtype: DType) -> Callable[[Var], Var]:
+    """The function that returns the number from its sort word."""
+
+    def code(word: Var) -> Var:
+        b, top = builder(), 1 << (8 * word.dtype.itemsize - 1)
+        if dtype.kind == "b":
+            return b.convert(word, dtype)
+        if dtype.kind in "iu":
+            return b.bits(word ^ top, dtype) if dtype.kind == "i" else word
+        word = b.op("select", b.op("le", b.constant(top, word.dtype), word), word ^ top, ~word)
+        return b.bits(word, np.dtype(f"f{word.dtype.itemsize}"))
+
+    return code
+
+
+@cache
+def numbers_of_words(dtype: DType) -> ScalarOp:
+    """The operation that returns numbers of a dtype from their sort words."""
+    return ScalarOp(f"{dtype.name}_of_sort_words", of_sort_word(dtype), lambda words: dtype)
+
+
+sort_words = ScalarOp("sort_words", sort_word, sort_key_dtype)
 sort_keys = ScalarOp("sort_keys", sort_key, sort_key_dtype)
 reversed_sort_keys = ScalarOp("reversed_sort_keys", lambda x: ~sort_key(x), sort_key_dtype)
 
@@ -81,6 +113,12 @@ def expand_sort(x: Value, *, axis: int) -> Sequence[Value]:
     """The sorting order, and x gathered in it."""
     order = along_axis(complex_order if x.dtype.kind == "c" else lambda y: argsort(sort_keys(y)), x, axis)
     return take_along(x, order, axis), order
+
+
+def sorted_values(x: Value, *, axis: int) -> Value:
+    """x in ascending order along an axis, for targets that sort rows without an order."""
+    back, floats = numbers_of_words(x.dtype), x.dtype.kind in "fV"
+    return along_axis(lambda y: back(sorted_rows(sort_words(y), floats=floats)), x, axis)
 
 
 def expand_top_k(x: Value, *, axis: int, k: int) -> Sequence[Value]:

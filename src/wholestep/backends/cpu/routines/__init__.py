@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from wholestep.backends.cpu.host_function import HostFunction
 from wholestep.backends.cpu.routines.lapack import lapack_text
 from wholestep.backends.cpu.routines.radix_sort import argsort_text
+from wholestep.backends.cpu.routines.row_sort import row_sort_declarations, row_sort_text
+from wholestep.backends.cpu.target.row_sort import RowSort
 from wholestep.lower.program.steps import PREFETCH_NOW, RELEASE, RoutineCall
 
 
@@ -24,12 +26,30 @@ def call_memmove(caller: HostFunction, step: RoutineCall, pointers: Sequence[str
 
 
 def call_argsort(caller: HostFunction, step: RoutineCall, pointers: Sequence[str]) -> None:
-    """Sort rows: keys, order and scratch memory; the bits of a key, the length of a row and the number of rows."""
-    bits, n, rows = step.params
+    """Find the order of rows: keys, order and scratch memory; the bits of a key, the length of a row, the number of
+    rows, and the bytes of a vector where a network sorts them."""
+    bits, n, rows, vector = step.params
+    if vector:
+        call_row_sort(caller, RowSort(bits, n, rows, True, False, vector), pointers)
+        return
     name = caller.routine(f"argsort {bits}", lambda name: argsort_text(name, bits))
     caller.declared.add("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
     keys, order, scratch = pointers
     caller.do(f"call void @{name}(ptr {keys}, ptr {order}, ptr {scratch}, i64 {n}, i64 {rows})")
+
+
+def call_sort(caller: HostFunction, step: RoutineCall, pointers: Sequence[str]) -> None:
+    """Sort the keys of rows: they, the sorted ones, and scratch memory."""
+    bits, n, rows, vector, floats = step.params
+    call_row_sort(caller, RowSort(bits, n, rows, False, floats, vector), pointers)
+
+
+def call_row_sort(caller: HostFunction, sort: RowSort, pointers: Sequence[str]) -> None:
+    """Sort rows by a network."""
+    name = caller.routine(str((*sort._replace(rows=0), sort.beside)), lambda name: row_sort_text(name, sort))
+    caller.declared.update(row_sort_declarations(sort))
+    keys, result, scratch = pointers
+    caller.do(f"call void @{name}(ptr {keys}, ptr {result}, ptr {scratch}, i64 {sort.rows})")
 
 
 def call_lapack(caller: HostFunction, step: RoutineCall, pointers: Sequence[str]) -> None:
@@ -78,6 +98,7 @@ def call_collective(caller: HostFunction, step: RoutineCall, pointers: Sequence[
 ROUTINE_CALLS = {
     "copy": call_memmove,
     "argsort": call_argsort,
+    "sort": call_sort,
     "lapack": call_lapack,
     "advise": call_advise,
     "collective": call_collective,

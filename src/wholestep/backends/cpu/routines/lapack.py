@@ -13,7 +13,7 @@ one matrix to the next)."""
 
 def lapack_text(name: str, symbol: str, pointers: int, arguments: Sequence[LapackArgument]) -> str:
     """Return `i32 name(pointers..., count)`, which gives the status of the first matrix that failed, or 0."""
-    f = FunctionBuilder("i32", name, [*[("ptr", f"p{i}") for i in range(pointers)], ("i64", "count")])
+    f = FunctionBuilder("i32", name, [*[("ptr", f"p{i}") for i in range(pointers)], ("i64", "count")], exported=True)
     status = f.let("alloca i32, align 4")
     constants: dict[LapackArgument, str] = {}
     for a in arguments:

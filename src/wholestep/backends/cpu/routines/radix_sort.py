@@ -11,7 +11,7 @@ def argsort_text(name: str, bits: int) -> str:
 
     Scratch memory: counters, two int32 index buffers, two key buffers; for short rows one key buffer.
     """
-    f = FunctionBuilder("void", name, ARGUMENTS)
+    f = FunctionBuilder("void", name, ARGUMENTS, exported=True)
     short = f.let(f"icmp sle i64 %n, {MAX_INSERTION_SORT}")
 
     def row(i: str) -> None:

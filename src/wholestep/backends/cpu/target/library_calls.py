@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wholestep.backends.cpu.target.argsort import argsort_operands, argsort_tasks
+from wholestep.backends.cpu.target.argsort import argsort_operands, argsort_tasks, sorted_rows_tasks
 from wholestep.backends.cpu.target.collective_calls import collective_operands, collective_tasks
 from wholestep.backends.cpu.target.lapack import InArg, LapackArgument, OutArg, ScratchArg, StatusArg
 from wholestep.ir.graph import Node
@@ -94,6 +94,7 @@ def library_effects(
 
 LIBRARY_RULES = {
     "argsort": OpaqueRule(argsort_operands, argsort_tasks),
+    "sorted_rows": OpaqueRule(argsort_operands, sorted_rows_tasks),
     "lapack": OpaqueRule(demand_operands, library_tasks),
     "psum": OpaqueRule(collective_operands, collective_tasks),
     "all_gather": OpaqueRule(collective_operands, collective_tasks),

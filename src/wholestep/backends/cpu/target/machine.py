@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from wholestep.backends.cpu.target.argsort import SORT_EXPANSIONS
 from wholestep.backends.cpu.target.blocking import (
     DEFAULT_CACHES,
     Caches,
@@ -64,7 +65,7 @@ class CpuMachine(Target):
         return worth_sharing(kernel)
 
     def expansions(self) -> Mapping[str, Expansion]:
-        return {**LAPACK_EXPANSIONS, **self.functions}
+        return {**LAPACK_EXPANSIONS, **SORT_EXPANSIONS, **self.functions}
 
     def library_rules(self) -> Mapping[str, Any]:
         return LIBRARY_RULES
