@@ -19,7 +19,7 @@ import numpy as np
 from wholestep import primitives, scipy as parts
 from wholestep.backends.cpu.target.machine import CpuMachine
 from wholestep.export.core import inline_everywhere, reaches
-from wholestep.export.coreml.narrow import Narrowing
+from wholestep.export.narrow import NARROW_TARGETS, Narrowing, NarrowTarget
 from wholestep.export.python.printer import printed_functions
 from wholestep.export.python.vocabulary import PythonTarget
 from wholestep.export.targets import TARGETS, named_object
@@ -180,10 +180,13 @@ def exports() -> str:
     by_kind = [f"| target | {' | '.join(kinds)} |", f"|---|{'--:|' * len(kinds)}"]
     ops = sorted({op for op in vocabulary() if not op.collective}, key=lambda op: op.name)
     all_samples = {op.name: [graph_of(op, sample) for sample in samples_of(op)] for op in ops}
-    narrow_samples = {op: [*_narrow(graphs)] for op, graphs in all_samples.items()}
+    narrow_samples = {
+        name: {op: [*_narrow(graphs, target)] for op, graphs in all_samples.items()}
+        for name, target in NARROW_TARGETS.items()
+    }
     for name, row in TARGETS.items():
         words: Any = named_object(row.vocabulary)
-        samples = narrow_samples if "narrow" in row.options else all_samples
+        samples = narrow_samples.get(name, all_samples)
         lacking = {
             op: [g for g in graphs if not all(map(partial(reaches, words), g.nodes))] for op, graphs in samples.items()
         }
@@ -204,11 +207,11 @@ def exports() -> str:
     return with_table(page, "the words of targets by dtype", by_kind)
 
 
-def _narrow(graphs: list[Graph]) -> Iterator[Graph]:
+def _narrow(graphs: list[Graph], target: NarrowTarget) -> Iterator[Graph]:
     """Calls as a target without numbers of 64 bits is given them, those with arrays of no elements left out."""
     for graph in graphs:
         if not any(0 in v.shape for v in (*graph.inputs, *graph.outputs)):
-            yield Narrowing().graph(inline_everywhere(graph))
+            yield Narrowing(target).graph(inline_everywhere(graph))
 
 
 def _whole_in(dtypes: tuple[str, ...], samples: dict[str, list[Graph]], lacking: dict[str, list[Graph]]) -> str:

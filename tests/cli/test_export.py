@@ -48,6 +48,7 @@ def test_a_step_is_written_and_compared(script, capsys):
         ("object", "line.o", "cc"),
         ("wasm", "line.wasm", "node"),
         ("coreml", "line.mlpackage", "coremltools"),
+        ("litert", "line.tflite", "tensorflow"),
         ("tf", "line.py", "tensorflow"),
         ("jax", "line.py", "jax"),
         ("torch", "line.py", "torch"),
@@ -57,7 +58,7 @@ def test_a_step_is_written_and_compared(script, capsys):
 def test_each_file_is_run_where_something_runs_it(script, capsys, target, file, needs):
     if shutil.which(needs) is None and importlib.util.find_spec(needs) is None:
         pytest.skip(f"{needs}, which runs the file, is not installed")
-    narrow = ["--narrow"] if target == "coreml" else []
+    narrow = ["--narrow"] if target in ("coreml", "litert") else []
     assert main(["export", "--to", target, *narrow, "--out", file, "--step", "trained", str(script)]) == 0
     said = capsys.readouterr().out.splitlines()[-1]
     assert said.startswith("compared: the losses of 3 calls differ by ")

@@ -16,8 +16,8 @@ from wholestep.errors import ParameterError, UnsupportedError
 from wholestep.export.core import reaches
 from wholestep.export.coreml.evaluator import MilPackage, from_held
 from wholestep.export.coreml.files import coreml_package
-from wholestep.export.coreml.narrow import check_wide
 from wholestep.export.coreml.table import COREML
+from wholestep.export.narrow import NARROW_TARGETS, check_wide
 from wholestep.export.program import ExportedProgram
 from wholestep.frontend.tracing import type_of
 from wholestep.ir.build import build, inline
@@ -38,7 +38,7 @@ Call = tuple[str, Graph, list[Any]]
 def is_written(graph: Graph) -> bool:
     """True for a call that has words and numbers that Core ML has."""
     try:
-        check_wide(graph)
+        check_wide(graph, NARROW_TARGETS["coreml"])
     except UnsupportedError:
         return False
     narrow = all(v.dtype.name not in ("int64", "float64", "complex128", "uint64") for v in graph.inputs)

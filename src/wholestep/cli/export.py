@@ -25,9 +25,10 @@ from wholestep.train.step.step import Step
 ABOUT = """Run a script as `python script.py` does, and write the step that it has made and trained as a file of another
 system, its state beside it. Before the command says that it is done, the file is run beside the step on the batch of
 its first call: sources of Python where their library is installed, ONNX in ONNX Runtime, C and objects by the system's
-compiler, WebAssembly in node, and a package of Core ML by an evaluator in NumPy. Where the losses are further apart
-than rounding, the exit code is 1; where nothing here runs the file, the command says so, and why. A page trains on what
-the script calls data, else on the batch, and has the functions beside the step that the script calls attach."""
+compiler, WebAssembly in node, LiteRT in TensorFlow's interpreter, and a package of Core ML by an evaluator in NumPy.
+Where the losses are further apart than rounding, the exit code is 1; where nothing here runs the file, the command says
+so, and why. A page trains on what the script calls data, else on the batch, and has the functions beside the step that
+the script calls attach."""
 ALIASES = {"tf": "tensorflow", "html": "page"}
 """Short names of targets."""
 DIGITS = "digits"
@@ -45,7 +46,7 @@ def add(commands: Any) -> None:
     job.add_argument("--out", type=Path, metavar="FILE", help="the file to write")
     job.add_argument("--step", default="step", metavar="NAME", help="what the script calls the step")
     job.add_argument("--load", type=Path, metavar="FILE", help="a checkpoint for the step to take over before")
-    job.add_argument("--narrow", action="store_true", help="of Core ML: float32 for float64 and int32 for int64")
+    job.add_argument("--narrow", action="store_true", help="float32 for float64, and in Core ML int32 for int64")
     job.add_argument("--calls", type=integer_at_least(1), default=3, metavar="N", help="calls to compare")
     job.add_argument("script", type=Path, metavar="SCRIPT", help="a file of Python that makes the step, or digits")
     job.add_argument("args", nargs=argparse.REMAINDER, metavar="...", help="what the script itself is given")

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ def mean_of_losses(x: Any) -> float:
     return float(np.mean(np.asarray(x, np.float64)))
 
 
-# Python, ONNX and Core ML.
+# Python, ONNX, Core ML and LiteRT.
 
 
 def python_losses(path: Path, given: Given, calls: int, after: Path) -> list[float]:
@@ -124,6 +125,26 @@ def coreml_losses(path: Path, given: Given, calls: int, after: Path) -> list[flo
         found.append(mean_of_losses(results[loss]))
     write_state(after, values, state, path.with_suffix(STATE_SUFFIX))
     return found
+
+
+def litert_losses(path: Path, given: Given, calls: int, after: Path) -> list[float]:
+    """Losses of a model in the interpreter that comes with TensorFlow."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        run = imported("tensorflow").lite.Interpreter(model_path=str(path)).get_signature_runner("step")
+    state = state_beside(path)
+    values, found = {**state, **given}, []
+    for _ in range(calls):
+        results = run(**signature_arrays(run, values))
+        values |= {name: x for name, x in results.items() if name in state}
+        found.append(mean_of_losses(results["loss"]))
+    write_state(after, values, state, path.with_suffix(STATE_SUFFIX))
+    return found
+
+
+def signature_arrays(run: Any, values: Given) -> dict[str, NDArray]:
+    """The arrays that a signature is given, by name, in the dtypes that it takes."""
+    return {name: with_parts(values[name]).astype(kind["dtype"]) for name, kind in run.get_input_details().items()}
 
 
 # Programs without Python.
@@ -270,6 +291,7 @@ RUNNERS: dict[str, Runner] = {
     **dict.fromkeys(("jax", "numpy", "tensorflow", "torch"), python_losses),
     "onnx": onnx_losses,
     "coreml": coreml_losses,
+    "litert": litert_losses,
     "c": native_losses,
     "object": native_losses,
     "wasm": wasm_losses,

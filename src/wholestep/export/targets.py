@@ -36,6 +36,12 @@ TARGETS: dict[str, ExportTarget] = {
         options=("narrow", "model_state"),
     ),
     "jax": ExportTarget((".py",), "wholestep.export.python.files:jax_files", "wholestep.export.python.jax:JAX"),
+    "litert": ExportTarget(
+        (".tflite",),
+        "wholestep.export.litert.files:litert_files",
+        "wholestep.export.litert.table:LITERT",
+        options=("narrow",),
+    ),
     "numpy": ExportTarget((".py",), "wholestep.export.python.files:numpy_files", "wholestep.export.python.numpy:NUMPY"),
     "onnx": ExportTarget((".onnx",), "wholestep.export.onnx.files:onnx_files", "wholestep.export.onnx.table:ONNX"),
     "tensorflow": ExportTarget(

@@ -17,9 +17,9 @@ import numpy as np
 from wholestep import dtypes
 from wholestep.errors import UnsupportedError
 from wholestep.export.core import export_core
-from wholestep.export.coreml.narrow import checked_narrow
 from wholestep.export.coreml.table import COREML, WORDS
 from wholestep.export.coreml.writer import HELD, MOST_AXES, MilNames, MilWriter, Var, mil_module, quiet
+from wholestep.export.narrow import NARROW_TARGETS, checked_narrow
 from wholestep.export.program import ExportedProgram
 from wholestep.export.rules.complex_pairs import with_last_axis
 from wholestep.ir.graph import Graph
@@ -50,7 +50,9 @@ def coreml_package(program: ExportedProgram, narrow: bool = False, model_state: 
             f"export to coreml: {program.name} has sizes without numbers: {', '.join(program.sizes)}",
             hint="compile it for a batch whose sizes are numbers",
         )
-    graph = export_core(checked_narrow(with_last_axis(program.graph), program, narrow), COREML)
+    graph = export_core(
+        checked_narrow(with_last_axis(program.graph), program, narrow, NARROW_TARGETS["coreml"]), COREML
+    )
     inputs = list(zip(program.inputs, graph.in_types, strict=True))
     for name, t in (*inputs, *zip(program.outputs, graph.out_types, strict=True)):
         check_interface(name, t)

@@ -46,11 +46,11 @@ from wholestep.export.coreml.arrays import (
 )
 from wholestep.export.coreml.control import mil_branched, mil_looped, mil_scanned
 from wholestep.export.coreml.indexing import mil_extreme_place, mil_gather, mil_scatter, mil_sorted
-from wholestep.export.coreml.rules import COREML_RULES
 from wholestep.export.coreml.writer import Word, fits_mil
 from wholestep.export.python.vocabulary import in_float32, is_half
 from wholestep.export.rules.complex_pairs import COMPLEX_RULES, has_complex
 from wholestep.export.rules.control import is_selectable
+from wholestep.export.rules.float32_functions import FLOAT32_RULES
 from wholestep.export.rules.table import RULES
 from wholestep.ir.graph import Node
 
@@ -150,7 +150,7 @@ class CoremlTarget:
             return partial(in_float32, node.op) if node.op.name != "cast" else None
         if node.op.name in WITHOUT_RULE:
             return None
-        return COREML_RULES.get(node.op.name) or RULES.get(node.op.name)
+        return FLOAT32_RULES.get(node.op.name) or RULES.get(node.op.name)
 
     def outlines(self, node: Node) -> bool:
         """False: there are no functions in the programs."""

@@ -24,6 +24,8 @@ from wholestep.ir.graph import NDArray
 SUPPORT = Path(__file__).parent / "support"
 SHARED = ("checkpoint_file.py", "host_support.py")
 """The files in it whose functions all others use."""
+BENEATH = {"litert_support.py": ("tensorflow_support.py",)}
+"""The files in it whose functions one other uses besides."""
 STANDARD = ("base64", "functools", "hashlib", "json", "os")
 IMPORTED = (*STANDARD, "np")
 """The modules that a file may import besides the target's."""
@@ -168,7 +170,8 @@ def constants_text(constants: Sequence[NDArray]) -> str:
 def support_functions(file: str) -> dict[str, str]:
     """The functions and tables of a support file by their names, as text, and those of the file beside it."""
     text = (SUPPORT / file).read_text(encoding="utf-8")
-    found = {} if file in SHARED else {k: v for name in SHARED for k, v in support_functions(name).items()}
+    beneath = () if file in SHARED else BENEATH.get(file, SHARED)
+    found = {k: v for name in beneath for k, v in support_functions(name).items()}
     for node in ast.parse(text).body:
         if isinstance(node, ast.FunctionDef):
             found[node.name] = "\n".join(text.splitlines()[node.lineno - 1 : node.end_lineno])

@@ -1,4 +1,4 @@
-"""Functions as files: without a state, for ONNX, Core ML, the libraries of Python, C, objects and WebAssembly."""
+"""Functions as files: without a state, for ONNX, Core ML, LiteRT, Python, C, objects and WebAssembly."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ def to_file(
     narrow: bool = False,
     processor: str | None = None,
 ) -> tuple[Path, ...]:
-    """Write a function, a compiled one too, for another system: ONNX, Core ML, Python source, C or WebAssembly.
+    """Write a function, a compiled one too, for another system: ONNX, Core ML, LiteRT, Python source, C or WebAssembly.
 
     The target is what `to` names, or what the suffix of `path` means. `to="jax"`, `"numpy"`, `"tensorflow"` and
     `"torch"` write source: a function of one dictionary of arrays, which these libraries differentiate. Inputs have the
     paths of the arguments, and outputs `output` and paths into it. `narrow=True` makes float64 float32 and int64 int32
-    for Core ML, which has no numbers of 64 bits. `step.export` writes a step, and functions on its state.
+    for Core ML, which has no numbers of 64 bits, and float64 alone for LiteRT. `step.export` writes a step, and
+    functions on its state.
 
     `f.c`, `f.o` and `f.wasm` are the function as a program without Python: in C `int f(void *memory, ...)` takes a
     pointer for each argument and each result, and its header says their shapes. What differentiates is a function as

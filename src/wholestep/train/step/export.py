@@ -78,7 +78,8 @@ class ExportedStep:
 
         `model.mlpackage` is a package for Core ML, which has no numbers of 64 bits: `narrow=True` makes float64 float32
         and int64 int32. With `model_state=True` the floats of the state lie in the model, in float16, as Core ML has
-        them.
+        them. `model.tflite` is a model for LiteRT, with a signature for the step and one for each function of `attach`;
+        it has no floats of 64 bits, and `narrow=True` makes them float32.
 
         Shapes: those of the step; the paths of the files that were written.
         Raises: UnsupportedError for operations that the target has no words for and for a processor that no objects are

@@ -1,4 +1,4 @@
-"""Functions in graph words that MIL lacks, of float32: tails of the error function, angles of points, inverses."""
+"""Functions of float32 in graph words, for formats: the error function and its tails, angles of points, inverses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wholestep.export.rules.random_words import like
 from wholestep.ir.graph import Value
 from wholestep.primitives.arithmetic import abs as absolute, copysign, maximum, minimum
 from wholestep.primitives.family import ones, zeros
-from wholestep.primitives.functions import arctan, erfcx, exp, log, log1p, sqrt
+from wholestep.primitives.functions import arctan, cos, erfcx, exp, log, log1p, sin, sqrt
 from wholestep.primitives.logic import equal, isnan, less, select
 
 TAIL = (
@@ -23,14 +23,89 @@ TAIL = (
 """log(erfcx(x) / t) in powers of t = 1 / (1 + x / 2), to 1.2e-7 (Press et al., Numerical Recipes, 1992, erfcc)."""
 
 
+ARCTAN = (8.05374449538e-2, -1.38776856032e-1, 1.99777106478e-1, -3.33329491539e-1)
+"""arctan(x) / x - 1, divided by x**2, in falling powers of x**2 up to tan(pi / 8) (Moshier, Cephes, 1992, atanf)."""
+ARCSIN = (4.2163199048e-2, 2.4181311049e-2, 4.5470025998e-2, 7.4953002686e-2, 1.6666752422e-1)
+"""arcsin(x) / x - 1, likewise, up to 1/2 (Cephes, asinf)."""
+ERF = (
+    7.853861353153693e-5, -8.010193625184903e-4, 5.188327685732524e-3, -2.685381193529856e-2, 1.128358514861418e-1,
+    -3.761262582423300e-1, 1.128379165726710,
+)  # fmt: skip
+"""erf(x) / x in falling powers of x**2, up to 1 (Cephes, ndtrf)."""
+
+
+def polynomial_at(x: Value, powers: tuple[float, ...]) -> Value:
+    """A polynomial in falling powers."""
+    found = like(x, powers[0])
+    for c in powers[1:]:
+        found = found * x + c
+    return found
+
+
+def sine_by_cosine(x: Value) -> Value:
+    """The quotient of sine and cosine."""
+    found: Value = sin(x) / cos(x)
+    return found
+
+
+def inverse_tangent(x: Value) -> Value:
+    """A polynomial, of numbers beyond tan(pi / 8) after a turn by a quarter, and beyond its inverse by a half."""
+    size = absolute(x)
+    far, middle = less(like(x, math.tan(3 * math.pi / 8)), size), less(like(x, math.tan(math.pi / 8)), size)
+    turned = select(far, -1 / select(far, size, ones(x.type)), select(middle, (size - 1) / (size + 1), size))
+    begun = select(far, like(x, math.pi / 2), select(middle, like(x, math.pi / 4), zeros(x.type)))
+    square = turned * turned
+    found: Value = copysign(begun + (polynomial_at(square, ARCTAN) * square * turned + turned), x)
+    return found
+
+
+def small_inverse_sine(x: Value) -> Value:
+    """arcsin up to 1/2."""
+    square = x * x
+    found: Value = polynomial_at(square, ARCSIN) * square * x + x
+    return found
+
+
+def inverse_sine(x: Value) -> Value:
+    """A polynomial up to 1/2, and from there a quarter less twice that of the half angle's sine."""
+    size = absolute(x)
+    far = less(like(x, 0.5), size)
+    made = small_inverse_sine(select(far, sqrt((1 - size) * 0.5), size))
+    found: Value = copysign(select(far, math.pi / 2 - made * 2, made), x)
+    return found
+
+
+def inverse_cosine(x: Value) -> Value:
+    """Twice the half angle, without loss near 1; a quarter less arcsin between."""
+    size = absolute(x)
+    far = less(like(x, 0.5), size)
+    made = small_inverse_sine(select(far, sqrt((1 - size) * 0.5), x))
+    outside = select(negative(x), math.pi - made * 2, made * 2)
+    found: Value = select(far, outside, math.pi / 2 - made)
+    return found
+
+
+def inverse_hyperbolic_tangent(x: Value) -> Value:
+    """log1p(2 x / (1 - x)) / 2 of the size of x."""
+    size = absolute(x)
+    found: Value = copysign(log1p(2 * size / (1 - size)) * 0.5, x)
+    return found
+
+
+def error_function(x: Value) -> Value:
+    """A polynomial up to 1, and from there 1 less the tail."""
+    size = absolute(x)
+    near = minimum(size, ones(x.type))
+    inside = near * polynomial_at(near * near, ERF)
+    found: Value = copysign(select(less(like(x, 1.0), size), 1 - error_tail(size), inside), x)
+    return select(isnan(x), x, found)
+
+
 def scaled_tail(x: Value) -> Value:
     """exp(x * x) (1 - erf(x)) from 0 on, by a polynomial in an exponential; below by 2 exp(x * x) less its mirror."""
     size = absolute(x)
     t = 1 / (1 + size * 0.5)
-    series = like(x, TAIL[-1])
-    for c in reversed(TAIL[:-1]):
-        series = series * t + c
-    right = t * exp(series)
+    right = t * exp(polynomial_at(t, TAIL[::-1]))
     found: Value = select(less(x, zeros(x.type)), 2 * exp(x * x) - right, right)
     return found
 
@@ -108,8 +183,14 @@ def floats_only(f: Rule) -> Rule:
     return rule
 
 
-COREML_RULES: Mapping[str, Rule] = {
-    **{name: rule for name, rule in FUNCTION_RULES.items() if name not in ("sinh", "cosh", "exp2")},
+FLOAT32_RULES: Mapping[str, Rule] = {
+    **FUNCTION_RULES,
+    "tan": floats_only(sine_by_cosine),
+    "arctan": floats_only(inverse_tangent),
+    "arcsin": floats_only(inverse_sine),
+    "arccos": floats_only(inverse_cosine),
+    "arctanh": floats_only(inverse_hyperbolic_tangent),
+    "erf": floats_only(error_function),
     "erfcx": floats_only(scaled_tail),
     "erfc": floats_only(error_tail),
     "ndtr": floats_only(normal_share),
@@ -119,4 +200,4 @@ COREML_RULES: Mapping[str, Rule] = {
     "arccosh": floats_only(inverse_cosh),
     "logaddexp2": real_only(binary_logarithm_of_sum),
 }
-"""Rules for Core ML."""
+"""Rules for targets whose floats are float32."""

@@ -1,8 +1,8 @@
-"""Numbers of 64 bits, which Core ML has none of: refused with their line, or narrowed where that is asked for."""
+"""Numbers of 64 bits that a target lacks: refused with their line, or narrowed where that is asked for."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,46 +14,70 @@ from wholestep.ir.graph import Graph, Node, Value, subgraphs
 from wholestep.ir.types import Type, array_type
 
 NARROWED = {"float64": np.dtype(np.float32), "complex128": np.dtype(np.complex64)}
-"""Floats that are narrowed in the program; integers lie in int32 whatever their size."""
-HINT = "narrow=True, or --narrow, writes float32 for float64 and int32 for int64"
+"""Floats that are narrowed in the program; a target without int64 has integers of all sizes in int32."""
 PLACES = frozenset(("indexing", "order", "movement", "creation", "structure", "mark"))
 """Kinds of operations whose integers are places in arrays, or came from elsewhere."""
 SAFE = frozenset(("argmax", "argmin", "select", "max", "min", "maximum", "minimum"))
 """Operations that make no larger numbers than they are given, or places in arrays."""
 
 
-def checked_narrow(graph: Graph, program: ExportedProgram, narrow: bool) -> Graph:
+class NarrowTarget(NamedTuple):
+    """A target without floats of 64 bits."""
+
+    name: str
+    title: str
+    """The target as a message calls it."""
+    has_int64: bool
+
+    @property
+    def hint(self) -> str:
+        """The option of an export that allows it other numbers."""
+        integers = "" if self.has_int64 else " and int32 for int64"
+        return f"narrow=True, or --narrow, writes float32 for float64{integers}"
+
+
+NARROW_TARGETS = {
+    "coreml": NarrowTarget("coreml", "Core ML", has_int64=False),
+    "litert": NarrowTarget("litert", "LiteRT", has_int64=True),
+}
+"""Those targets by name."""
+
+
+def checked_narrow(graph: Graph, program: ExportedProgram, narrow: bool, target: NarrowTarget) -> Graph:
     """The graph without floats of 64 bits; raises UnsupportedError where it has such numbers and nobody allowed it."""
     graph = inline_everywhere(graph)
     if narrow:
-        return Narrowing().graph(graph)
+        return Narrowing(target).graph(graph)
     for name, t in zip(program.inputs, graph.in_types, strict=True):
-        if t.dtype.name in (*NARROWED, "int64"):
-            raise UnsupportedError(f"export to coreml: the input {name} is {t}, which Core ML has not", hint=HINT)
-    check_wide(graph)
+        if t.dtype.name in NARROWED or (t.dtype.name == "int64" and not target.has_int64):
+            raise UnsupportedError(
+                f"export to {target.name}: the input {name} is {t}, which {target.title} has not", hint=target.hint
+            )
+    check_wide(graph, target)
     return graph
 
 
-def check_wide(graph: Graph) -> None:
+def check_wide(graph: Graph, target: NarrowTarget) -> None:
     """Raise UnsupportedError for the first operation that makes numbers of 64 bits."""
     for node in graph.nodes:
         for v in node.outputs:
             wide = v.dtype.name in NARROWED
             counts = v.dtype.name == "int64" and node.op.kind not in PLACES and node.op.name not in SAFE
-            if wide or counts:
+            if wide or (counts and not target.has_int64):
                 raise UnsupportedError(
-                    f"export to coreml: {node.op.name} makes {v.type}, which Core ML has not",
-                    hint=HINT,
+                    f"export to {target.name}: {node.op.name} makes {v.type}, which {target.title} has not",
+                    hint=target.hint,
                     where=node.where,
                 )
         for inner in subgraphs(node):
-            check_wide(inner)
+            check_wide(inner, target)
 
 
 class Narrowing:
     """The walk that gives each value and parameter of 64-bit floats its narrow type; each graph is made once."""
 
-    def __init__(self) -> None:
+    def __init__(self, target: NarrowTarget) -> None:
+        self.target = target
         self.done: dict[Graph, Graph] = {}
 
     def graph(self, graph: Graph) -> Graph:
@@ -80,28 +104,27 @@ class Narrowing:
         if isinstance(x, np.dtype):
             return NARROWED.get(x.name, x)
         if isinstance(x, np.ndarray) and x.dtype.name in NARROWED:
-            check_range(x, node)
+            self.check_range(x, node)
             return x.astype(NARROWED[x.dtype.name])
         if isinstance(x, float | np.floating) and node.op.name == "full":
-            check_range(np.asarray(x), node)
+            self.check_range(np.asarray(x), node)
         return x
+
+    def check_range(self, x: Any, node: Node) -> None:
+        """Raise UnsupportedError for numbers that float32 makes infinite or 0."""
+        if dtypes.is_complex(x.dtype):
+            x = np.stack([x.real, x.imag])
+        with np.errstate(all="ignore"):
+            narrow = x.astype(np.float32)
+        lost = np.isfinite(x) & (~np.isfinite(narrow) | ((narrow == 0) & (x != 0)))
+        if lost.any():
+            raise UnsupportedError(
+                f"export to {self.target.name}: the constant {x[lost].flat[0]} is beyond float32",
+                hint="write numbers between 1e-45 and 3e38",
+                where=node.where,
+            )
 
 
 def narrow_type(t: Type) -> Type:
     """The type with narrow floats."""
     return array_type(t.shape, NARROWED[t.dtype.name]) if t.dtype.name in NARROWED else t
-
-
-def check_range(x: Any, node: Node) -> None:
-    """Raise UnsupportedError for numbers that float32 makes infinite or 0."""
-    if dtypes.is_complex(x.dtype):
-        x = np.stack([x.real, x.imag])
-    with np.errstate(all="ignore"):
-        narrow = x.astype(np.float32)
-    lost = np.isfinite(x) & (~np.isfinite(narrow) | ((narrow == 0) & (x != 0)))
-    if lost.any():
-        raise UnsupportedError(
-            f"export to coreml: the constant {x[lost].flat[0]} is beyond float32",
-            hint="write numbers between 1e-45 and 3e38",
-            where=node.where,
-        )
