@@ -56,6 +56,15 @@ class EntryFunction(HostFunction):
         self.trips: dict[int, str] = {}
         self.inside = 0
         self.parts: list[str] = []
+        """The functions of the module that only it calls."""
+        self.inner_functions: dict[str, str] = {}
+
+    def inner_function(self, key: str, write: Callable[[str], str]) -> str:
+        """Return the name of a function in the module of the entry, which is written at its first use."""
+        if key not in self.inner_functions:
+            self.inner_functions[key] = f"part{len(self.parts)}"
+            self.parts.append(write(self.inner_functions[key]))
+        return self.inner_functions[key]
 
     def pointer(self, ref: MemRef) -> str:
         """Emit the address of a buffer."""
@@ -140,7 +149,7 @@ class EntryFunction(HostFunction):
         """Emit the call of a kernel's function, whose arguments are in place, over so many steps."""
         steps = self.number(count)
         if self.plan.has_loops and not self.inside:
-            how = self.routine("shared", shared_text)
+            how = self.inner_function("shared", shared_text)
             given = f"ptr %context, ptr @{name}, ptr %args, i64 {steps}, i64 {self.number(int(shared))}"
             self.do(f"call void @{how}({given})")
         elif shared:
@@ -268,7 +277,7 @@ def entry_text(printer: EntryFunction) -> EntryText:
     head = f"define i32 @{ENTRY_SYMBOL}(ptr %table, ptr %context) nounwind {{\nentry:"
     declared = frozenset({*DECLARATIONS.strip().splitlines(), *printer.declared})
     routines = [text for _, text in printer.routines.values()]
-    heads = [*map(declaration, routines), *printer.parts, head, *printer.heads()]
+    heads = [*[declaration(text) for text in routines], *printer.parts, head, *printer.heads()]
     return EntryText(
         "\n".join([*heads, *printer.lines, "}"]) + "\n", "\n".join(routines), declared, frozenset(printer.symbols)
     )

@@ -137,4 +137,4 @@ class ProfiledEntry(EntryFunction):
         for place, value in ((width, "ptr %record"), (width + 1, f"i64 {2 * self.numbers[id(step)] + 1}")):
             at = self.let(f"getelementptr i8, ptr %args, i64 {8 * place}")
             self.do(f"store {value}, ptr {at}")
-        return self.routine(f"share {kernel} {width}", lambda name: share_function(name, kernel, width))
+        return self.inner_function(f"share {kernel} {width}", lambda name: share_function(name, kernel, width))

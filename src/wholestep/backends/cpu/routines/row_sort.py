@@ -220,7 +220,7 @@ class RowSortWriter:
 
     def rest_in(self, row: str, keys: str, rest: int) -> None:
         """The last keys, fewer than lanes, into a row of the matrix, before records that come last."""
-        f, found = self.f, "splat (" + f"{self.key} -1)"
+        f, found = self.f, f"splat ({self.key} -1)"
         for lane in range(rest):
             key = f.load(self.key, keys, str(int(row) * self.width + lane))
             found = f.let(f"insertelement {self.lanes.kind(self.sort.bits)} {found}, {self.key} {key}, i64 {lane}")

@@ -52,7 +52,7 @@ class Lanes:
 
     def last(self) -> Record:
         """Records that come after all others."""
-        return tuple(["splat (" + f"i{bits} -1)" for bits in self.parts])
+        return tuple([f"splat (i{bits} -1)" for bits in self.parts])
 
     def in_order(self, f: FunctionBuilder, x: Record, y: Record) -> tuple[Record, Record]:
         """The smaller and the larger of two records, lane by lane."""
