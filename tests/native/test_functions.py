@@ -421,7 +421,7 @@ def test_what_no_native_function_can_be_is_refused_before_anything_is_written(tm
         ws.to_file(np.exp, tmp_path / "f.html", np.ones(3))
     with pytest.raises(ParameterError, match="is for no processor"):
         ws.to_file(np.exp, tmp_path / "f.onnx", np.ones(3), processor="aarch64")
-    with pytest.raises(ParameterError, match=r"(?s)written without narrow=.*only coreml and litert can"):
+    with pytest.raises(ParameterError, match=r"(?s)written without narrow=.*it is for coreml and litert"):
         ws.to_file(np.exp, tmp_path / "f.c", np.ones(3), narrow=True)
     for stem in ("9", "while", "main", "size_t", "ws_of", "NULL", "class"):
         with pytest.raises(ParameterError, match=f"'{stem}' begins no name in C"):

@@ -87,7 +87,7 @@ def checked_options(target: str, **options: bool) -> dict[str, bool]:
             takes = [other for other, row in TARGETS.items() if name in row.options]
             raise ParameterError(
                 f"export: a file for {target} is written without {name}=",
-                hint=f"leave it out; only {' and '.join(takes)} can be narrow",
+                hint=f"leave it out; it is for {' and '.join(takes)}",
             )
     return wanted
 
