@@ -5,7 +5,6 @@ An array of more axes lies flat, since Core ML has none; its words work on views
 
 from __future__ import annotations
 
-import importlib
 import io
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from wholestep.errors import UnsupportedError
+from wholestep.export.converters import converter_module
 from wholestep.export.core import PARTS
 from wholestep.export.rules.complex_pairs import has_complex
 from wholestep.ir.graph import Graph, Node, Value
@@ -48,14 +48,8 @@ def quiet() -> Iterator[None]:
 
 def mil_module(name: str) -> Any:
     """A module of coremltools; raises UnsupportedError where that is not installed."""
-    try:
-        with quiet():
-            return importlib.import_module(f"coremltools{name}")
-    except ImportError as error:
-        raise UnsupportedError(
-            f"export to coreml: a package is written by coremltools, which cannot be imported: {error}",
-            hint="pip install 'wholestep[coreml]'",
-        ) from None
+    with quiet():
+        return converter_module(f"coremltools{name}", "coreml", "a package is written by coremltools", "coreml")
 
 
 def held_shape(shape: Sequence[int]) -> tuple[int, ...]:

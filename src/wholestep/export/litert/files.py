@@ -5,7 +5,6 @@ The source of TensorFlow that a program is printed as runs here once, and Tensor
 
 from __future__ import annotations
 
-import importlib
 import logging
 import re
 import tempfile
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wholestep.errors import UnsupportedError
+from wholestep.export.converters import converter_module
 from wholestep.export.litert.table import LITERT
 from wholestep.export.narrow import NARROW_TARGETS, checked_narrow
 from wholestep.export.program import ExportedProgram
@@ -148,13 +148,7 @@ def run_with_zeros(interpreter: Any) -> None:
 
 def tensorflow_module(name: str) -> Any:
     """A module of TensorFlow; raises UnsupportedError where that is not installed."""
-    try:
-        return importlib.import_module(f"tensorflow{name}")
-    except ImportError as error:
-        raise UnsupportedError(
-            f"export to litert: a model is converted by TensorFlow, which cannot be imported: {error}",
-            hint="pip install 'wholestep[tensorflow]'",
-        ) from None
+    return converter_module(f"tensorflow{name}", "litert", "a model is converted by TensorFlow", "tensorflow")
 
 
 @contextmanager
