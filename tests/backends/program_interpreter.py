@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 from tests.kernel.interpret import run_kernel
 
 from wholestep.errors import KernelError
@@ -127,8 +128,27 @@ class ProgramInterpreter:
             self.at(step.refs[1], n * rows, words.dtype)[:] = np.take_along_axis(words, order, 1).reshape(-1)
         elif family == "lapack":
             self.lapack(step)
+        elif family in ("factor", "substitution"):
+            self.in_tiles(step)
         elif family != "advise":
             raise KernelError(f"run: {self.program.name} calls {step.routine!r}, which is not known here")
+
+    def in_tiles(self, step: RoutineCall) -> None:
+        """Factor matrices, or solve triangular systems, by SciPy, which looks at one triangle."""
+        (bits, *_), *how, sizes, site = step.params
+        n, columns, count = sizes if how else (sizes[0], sizes[0], sizes[1])
+        dtype = np.dtype(f"f{bits // 8}")
+        a = self.at(step.refs[0], count * n * n, dtype).reshape(count, n, n)
+        b, x = (self.at(ref, count * n * columns, dtype).reshape(count, n, columns) for ref in step.refs[-2:])
+        try:
+            for i in range(count):
+                if how:
+                    forward, unit = how
+                    x[i] = scipy.linalg.solve_triangular(a[i], b[i], lower=forward, unit_diagonal=unit)
+                else:
+                    x[i] = scipy.linalg.cholesky(a[i])
+        except np.linalg.LinAlgError:
+            self.fail(site, 0)
 
     def lapack(self, step: RoutineCall) -> None:
         """Call a LAPACK routine of SciPy for each matrix of a stack, every argument by its address."""

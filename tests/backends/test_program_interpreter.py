@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.linalg import solve_triangular
 from tests.backends.c_backend import COMPILER, OPENMP, TARGET, CKernel, CProgram, functions, has_openmp
 from tests.backends.program_interpreter import ProgramInterpreter
 from tests.kernel.parse import parse_kernel
@@ -118,12 +119,15 @@ def test_routines_are_those_of_numpy() -> None:
     x = RNG.normal(size=(3, 5, 5))
     spd = x @ np.swapaxes(x, 1, 2) + 5 * np.eye(5)
 
-    def f(a: Any, b: Any) -> list[Any]:
-        return [np.linalg.cholesky(a), np.linalg.solve(a, b), np.sort(b, axis=2), np.linalg.eigvalsh(a)]
+    wide = RNG.normal(size=(40, 40)) + 20 * np.eye(40)
 
-    graph = ws.jit(f).lower(spd, x)
-    found = ProgramInterpreter(plan_graph(CompilationUnit(graph), default_backend().target))([spd, x])
-    for a, b in zip(found, f(spd, x), strict=True):
+    def f(a: Any, b: Any, c: Any) -> list[Any]:
+        small = [np.linalg.cholesky(a), np.linalg.solve(a, b), np.sort(b, axis=2), np.linalg.eigvalsh(a)]
+        return [*small, np.linalg.cholesky(c @ c.T), *[solve_triangular(c, c.T, lower=lower) for lower in (True, False)]]
+
+    graph = ws.jit(f).lower(spd, x, wide)
+    found = ProgramInterpreter(plan_graph(CompilationUnit(graph), default_backend().target))([spd, x, wide])
+    for a, b in zip(found, f(spd, x, wide), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
 
 

@@ -171,5 +171,5 @@ class FunctionBuilder(InstructionBuilder):
         return tuple([self.let(f"phi {kind} [ {x}, %{here} ], [ {y}, %{there} ]") for kind, x, y in facts])
 
 
-WIDTH = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "ptr": 8}
+WIDTH = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "ptr": 8, "float": 4, "double": 8}
 """The bytes of each type that is kept in memory."""

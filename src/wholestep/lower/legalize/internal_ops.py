@@ -106,6 +106,25 @@ class TriangularRootOp(InternalOp):
         return t
 
 
+class SubstitutionOp(InternalOp):
+    """The solutions x of a x = b for triangular matrices, from the first row on (`forward`) or from the last one."""
+
+    kind = "linalg"
+
+    def type(self, a: Type, b: Type, *, forward: bool, unit: bool) -> Type:
+        return b
+
+
+class UpperFactorOp(InternalOp):
+    """The upper factors u^T u of symmetric matrices, which are read on and above the diagonal; what lies below the
+    diagonal of a result is anything."""
+
+    kind = "linalg"
+
+    def type(self, a: Type) -> Type:
+        return a
+
+
 class WideContractOp(Contract, InternalOp):
     """A contraction whose result has the dtype that it is summed in, not that of its operands."""
 
@@ -125,3 +144,5 @@ require = RequireOp("require")
 wide_contract = WideContractOp("wide_contract")
 pivot_permutation = PivotPermutationOp("exchanged")
 triangular_root = TriangularRootOp("triangular_root")
+substitution = SubstitutionOp("substitution")
+upper_factor = UpperFactorOp("upper_factor")

@@ -60,7 +60,7 @@ class RoutineEffects(NamedTuple):
 
     `reads` and `writes` are (number of a reference, bytes from its start). `fallible` tells whether the program may be
     left there, `launches` is the fixed cost in launches of a kernel, and `products` and `operations` are the
-    arithmetic, at the rates of contractions and of other loops.
+    arithmetic, at the rates of contractions and of other loops. `parallel` tells whether threads share the work.
     """
 
     reads: tuple[tuple[int, Size], ...]
@@ -69,6 +69,7 @@ class RoutineEffects(NamedTuple):
     launches: Size = 1
     products: float = 0.0
     operations: Size = 0
+    parallel: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,11 @@ class RoutineCall:
     def fallible(self) -> bool:
         """True if the program may be left here with an error."""
         return self.effects is not None and self.effects.fallible
+
+    @property
+    def parallel(self) -> bool:
+        """True if threads share its work."""
+        return self.effects is not None and self.effects.parallel
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from wholestep.lower.cost import roofline
 from wholestep.lower.dynamic_shapes import substitute_sizes
 from wholestep.lower.program.failure_points import fails_late
 from wholestep.lower.program.program import LoweredProgram
-from wholestep.lower.program.steps import PREFETCH, PREFETCH_NOW, RoutineCall, walk_steps
+from wholestep.lower.program.steps import PREFETCH, PREFETCH_NOW, Launch, RoutineCall, walk_steps
 from wholestep.runtime.cache.private_folder import CacheEntry
 from wholestep.runtime.cpu.artifact import Artifact, TableSlot
 from wholestep.runtime.error_sites import pack_sites, unpack_sites
@@ -59,7 +59,7 @@ def entry_facts(unit: CompilationUnit, plan: LoweredProgram, text: LlvmSource) -
         "streamed": any(
             isinstance(s, RoutineCall) and s.routine in (PREFETCH, PREFETCH_NOW) for s in walk_steps(plan.steps)
         ),
-        "parallel": any(launch.parallel for launch in plan.launches()),
+        "parallel": any(s.parallel for s in walk_steps(plan.steps) if isinstance(s, Launch | RoutineCall)),
         "undone": fails_late(plan.steps, {plan.inputs[i] for i, _ in unit.resident}),
         "microseconds": microseconds,
     }

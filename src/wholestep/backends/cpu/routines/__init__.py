@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from wholestep.backends.cpu.host_function import HostFunction
 from wholestep.backends.cpu.routines.lapack import lapack_text
 from wholestep.backends.cpu.routines.radix_sort import argsort_text
 from wholestep.backends.cpu.routines.row_sort import row_sort_declarations, row_sort_text
+from wholestep.backends.cpu.routines.substitution import factor_text, substitution_declarations, substitution_text
+from wholestep.backends.cpu.target.register_tiles import RegisterTile
 from wholestep.backends.cpu.target.row_sort import RowSort
 from wholestep.lower.program.steps import PREFETCH_NOW, RELEASE, RoutineCall
 
@@ -67,6 +70,37 @@ def call_lapack(caller: HostFunction, step: RoutineCall, pointers: Sequence[str]
         caller.fail_if(bad, site, "0", wide, caller.plan.sites[site - 1])
 
 
+def call_substitution(caller: HostFunction, step: RoutineCall, pointers: Sequence[str]) -> None:
+    """Solve triangular systems: matrices, right-hand sides, solutions."""
+    tile, forward, unit, sizes, site = step.params
+    write = partial(substitution_text, tile=RegisterTile(*tile), forward=forward, unit=unit)
+    call_of_tiles(caller, RegisterTile(*tile), f"substitution {tile} {forward} {unit}", write, (pointers, sizes, site))
+
+
+def call_factor(caller: HostFunction, step: RoutineCall, pointers: Sequence[str]) -> None:
+    """Factor symmetric matrices: these, and their factors."""
+    tile, sizes, site = step.params
+    write = partial(factor_text, tile=RegisterTile(*tile))
+    call_of_tiles(caller, RegisterTile(*tile), f"factor {tile}", write, (pointers, sizes, site))
+
+
+def call_of_tiles(
+    caller: HostFunction,
+    tile: RegisterTile,
+    key: str,
+    write: Callable[[str], str],
+    given: tuple[Sequence[str], Sequence[int], int],
+) -> None:
+    """Call a routine that gives the number of the row where it fails, or 0: its places, sizes and site of an error."""
+    pointers, sizes, site = given
+    caller.declared.update(substitution_declarations(tile))
+    name = caller.routine(key, write)
+    passed = ", ".join(["ptr %context", *[f"ptr {p}" for p in pointers], *[f"i64 {size}" for size in sizes]])
+    status = caller.let(f"call i64 @{name}({passed})")
+    bad, row = caller.let(f"icmp ne i64 {status}, 0"), caller.let(f"sub i64 {status}, 1")
+    caller.fail_if(bad, site, "0", row, caller.plan.sites[site - 1])
+
+
 def call_advise(caller: HostFunction, step: RoutineCall, pointers: Sequence[str]) -> None:
     """Hint about pages of a file: prefetch a buffer or the next row of one, or release a buffer."""
     nbytes, stride = step.params
@@ -100,6 +134,8 @@ ROUTINE_CALLS = {
     "argsort": call_argsort,
     "sort": call_sort,
     "lapack": call_lapack,
+    "substitution": call_substitution,
+    "factor": call_factor,
     "advise": call_advise,
     "collective": call_collective,
 }

@@ -6,9 +6,10 @@ from typing import Any
 
 from wholestep import dtypes
 from wholestep.backends.cpu.target.lapack import InArg, LapackArgument, OutArg, ScratchArg, StatusArg, lapack_call
+from wholestep.backends.cpu.target.register_tiles import LEAST_COLUMNS, LEAST_ROWS
 from wholestep.ir.graph import OPS, Value
 from wholestep.ir.types import Type, array_type
-from wholestep.lower.legalize.internal_ops import pivot_permutation, require
+from wholestep.lower.legalize.internal_ops import pivot_permutation, require, substitution, upper_factor
 from wholestep.lower.legalize.matrix_functions import (
     INT,
     INTEGER,
@@ -54,9 +55,20 @@ def workspace(a: Value, count: int, *, real: bool = False) -> ScratchArg:
 # Elimination.
 
 
+def in_tiles(a: Value) -> bool:
+    """Test whether matrices are computed by our own tiles in registers: real ones that are not small.
+
+    There the threads are those of the program. OpenBLAS's wait for each other so often in these routines that one more
+    program on the machine makes them take up to two hundred times as long.
+    """
+    return not complex_valued(a) and isinstance(a.type.size, int) and a.type.size > 0 and a.shape[-1] >= LEAST_ROWS
+
+
 def expand_cholesky(a: Value) -> Values:
     """The upper factor of the transposed matrix in memory is the lower factor of the matrix."""
     n = a.shape[-1]
+    if in_tiles(a):
+        return (triangle(mt(upper_factor(mt(a))), lower=True),)
     failed = StatusArg("Matrix is not positive definite")
     (found,) = lapack_call("{}potrf", "U", n, OutArg(a.type, 0), max(n, 1), failed, of=[a])
     return (triangle(found, lower=True),)
@@ -68,6 +80,8 @@ def expand_triangular_solve(a: Value, b: Value, *, lower: bool, unit: bool, tran
         (found,) = expand_triangular_solve(a, conj(b), lower=lower, unit=unit, trans=1)
         return (conj(found),)
     n, columns = b.shape[-2:]
+    if in_tiles(a) and isinstance(columns, int) and columns >= LEAST_COLUMNS:
+        return (substitution(mt(a) if trans else a, b, forward=lower != bool(trans), unit=unit),)
     letters = "UL"[not lower], "NT"[not trans], "NU"[unit]
     given = (*letters, n, columns, InArg(0), max(n, 1), OutArg(mt(b).type, 1), max(n, 1))
     (found,) = lapack_call(

@@ -1,0 +1,47 @@
+"""Register tiles of substitutions and of Cholesky factors: how many rows and vectors of sums a processor holds."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+MOST_VECTORS = 6
+LEAST_ROWS = 32
+"""The fewest rows of a matrix: the widest tile is 24 numbers, and LAPACK is as quick on smaller ones."""
+LEAST_COLUMNS = 16
+"""The fewest columns of a right-hand side, the lanes of the widest vector."""
+
+
+class RegisterTile(NamedTuple):
+    """A tile of sums: so many rows of so many vectors, of floating-point numbers of so many bits."""
+
+    bits: int
+    lanes: int
+    rows: int
+    vectors: int
+
+    @property
+    def kind(self) -> str:
+        """The type of a number in LLVM."""
+        return {32: "float", 64: "double"}[self.bits]
+
+    @property
+    def vector(self) -> str:
+        """The type of a vector in LLVM."""
+        return f"<{self.lanes} x {self.kind}>"
+
+    @property
+    def width(self) -> int:
+        """The columns of a tile."""
+        return self.lanes * self.vectors
+
+
+def factor_tile(vector: int, registers: int) -> RegisterTile:
+    """The tile of a factor in float64, as high as a vector is wide: the square on the diagonal is one vector wide."""
+    lanes = vector // 8
+    return RegisterTile(64, lanes, lanes, min((registers - 1) // (lanes + 1), MOST_VECTORS))
+
+
+def substitution_tile(bits: int, columns: int, vector: int, registers: int) -> RegisterTile:
+    """The tile of a substitution with so many columns."""
+    lanes, rows = 8 * vector // bits, 8 if registers >= 32 else 4
+    return RegisterTile(bits, lanes, rows, min((registers - 1) // (rows + 1), columns // lanes))
