@@ -43,6 +43,9 @@ RUNNERS: dict[str, run_exports.Runner] = {**run_exports.RUNNERS, **dict.fromkeys
 """The function that runs the file of each target, in C with the multiply-add of this processor."""
 
 
+NARROW = (("narrow", True),)
+
+
 class Target(NamedTuple):
     """A target of exports: the suffix of its file, what runs it, and options of the export."""
 
@@ -63,7 +66,8 @@ TARGETS = {
     "torch": Target("py", "torch"),
     "tensorflow": Target("py", "tensorflow"),
     "onnx": Target("onnx", "onnxruntime"),
-    "coreml": Target("mlpackage", "coremltools", (("narrow", True),)),
+    "coreml": Target("mlpackage", "coremltools", NARROW),
+    "litert": Target("tflite", "tensorflow", NARROW),
     "c": Target("c", "c compiler", (("processor", "host"),)),
     "object": Target("o", "c compiler", (("processor", "host"),)),
     "wasm": Target("wasm", "node"),
@@ -178,7 +182,7 @@ def check(name: str, target: str, own: OwnStep, seen: Seen) -> Distances:
     what = f"{target}: {name}"
     if target in EXACT and FUSED and not own.calls_library:
         return check_bits(what, own, theirs, seen)
-    return check_numbers(what, own, theirs, seen, NEAR_NARROW if target == "coreml" else NEAR)
+    return check_numbers(what, own, theirs, seen, NEAR_NARROW if TARGETS[target].options == NARROW else NEAR)
 
 
 def check_bits(what: str, own: OwnStep, theirs: Trained, seen: Seen) -> Distances:
@@ -258,13 +262,12 @@ AUDIT = Audit(
     "train exported steps in every target, and take their state back",
     """\
 Steps of all kinds, the workloads of `wholestep bench` and one for each optimizer among them, are written for NumPy,
-JAX, PyTorch, TensorFlow, ONNX Runtime, Core ML, C, objects and WebAssembly, as far as these are here, and trained
-there for twenty calls on one batch. Core ML is the evaluator of MIL in NumPy, which needs coremltools; Core ML itself
-runs on machines of Apple alone. Losses must be ours to 1e-5 of the largest, and those of C and of objects, and their
+JAX, PyTorch, TensorFlow, ONNX Runtime, Core ML, LiteRT, C, objects and WebAssembly, as far as these are here, and
+trained there for twenty calls on one batch. Core ML is the evaluator of MIL in NumPy, which needs coremltools; Core ML
+itself runs on machines of Apple alone. LiteRT is the interpreter that comes with TensorFlow. Losses must be ours to 1e-5 of the largest, and those of C and of objects, and their
 state, to the bit, unless our program calls a library, in whose place they have formulas. `step.load` takes the state
 back, and the loss of the call after that must be ours to 1e-5, too. The state is to be ours to 1e-5 of the largest
-element of each array, and to 3e-5 for Core ML, where `narrow=True` rounds
-hyper-parameters to float32; where it is further off, as where a maximum falls to another one of two nearly equal
+element of each array, and to 3e-5 for Core ML and LiteRT, where `narrow=True` rounds hyper-parameters to float32; where it is further off, as where a maximum falls to another one of two nearly equal
 numbers, it may be no further than four times what a rounding up or down of each parameter, at the beginning, makes of
 our own training. SOAP is trained on square weights under dropout, whose gradients have full rank and differ from one
 call to the next: of a gradient of lower rank the eigenvectors are each library's own choice. What a target refuses is
