@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 import subprocess
@@ -68,3 +69,8 @@ def test_a_module_trains_as_the_step_does(name: str, most: int, tmp_path: Path) 
         else:
             assert np.array_equal(a, b)
     assert (tmp_path / "model.wasm").stat().st_size < most
+
+
+def test_the_module_of_a_perceptron_is_small(tmp_path: Path) -> None:
+    STEPS["mlp"]()[0].export(tmp_path / "model.wasm")
+    assert len(gzip.compress((tmp_path / "model.wasm").read_bytes())) <= 9_000

@@ -54,6 +54,16 @@ class CpuTarget:
         """True if a multiply-add is rounded once, in software where the processor has none for it."""
         return self.arch != "wasm32"
 
+    @property
+    def folds_offsets(self) -> bool:
+        """True if loads and stores add a constant to an address that is known not to wrap around there."""
+        return self.arch == "wasm32"
+
+    @property
+    def remakes_constants(self) -> bool:
+        """True if a vector of constants takes several instructions wherever it is used."""
+        return self.arch == "wasm32"
+
     def lanes(self, itemsize: int) -> int:
         """The number of elements of this many bytes in a vector register.
 
@@ -80,9 +90,11 @@ EXPORTED = {
     "apple-arm64": CpuTarget("arm64-apple-macosx11.0.0", "apple-m1", "", 16, 32, True, False),
     "riscv64": CpuTarget("riscv64-unknown-linux-gnu", "generic-rv64", "+m,+a,+f,+d,+c", 8, 16, True, False),
     "cortex-m4": CpuTarget("thumbv7em-unknown-none-eabihf", "cortex-m4", "", 4, 16, True, False),
-    "wasm32": CpuTarget("wasm32-unknown-unknown", "generic", "+simd128,+bulk-memory", 16, 16, False, False),
+    "wasm32": CpuTarget("wasm32-unknown-unknown", "generic", "+simd128,+bulk-memory", 16, 15, False, False),
 }
-"""Processors that objects can be exported for; those beside `LEVELS` are never loaded into this process."""
+"""Processors that objects can be exported for; those beside `LEVELS` are never loaded into this process. WebAssembly
+has as many registers as V8 leaves to it on x86-64.
+"""
 
 V2 = frozenset({"cx16", "popcnt", "sse3", "ssse3", "sse4.1", "sse4.2"})
 V3 = V2 | {"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"}

@@ -21,7 +21,8 @@ class IndexTerm(NamedTuple):
 
 class AccessPattern(NamedTuple):
     """The addresses of an access: a base pointer, a distance in bytes for each copy, a stride in elements between
-    lanes, and the values in the index, split into those uniform over the lanes and the others."""
+    lanes, and the values in the index, split into those uniform over the lanes and the others. `forward` is true where
+    the base pointer never lies before the buffer."""
 
     pointer: str
     distances: list[int]
@@ -30,6 +31,7 @@ class AccessPattern(NamedTuple):
     form: LlvmType
     scalars: list[IndexTerm]
     vectors: list[IndexTerm]
+    forward: bool
 
     def offset_by(self, elements: int) -> AccessPattern:
         """Return the pattern shifted by a number of elements."""
@@ -61,10 +63,9 @@ class AddressBuilder:
                 value = self.values[key]
                 term = IndexTerm(value, w.project(axes, value.axes), factor, llvm_type(key.dtype))
                 (vectors if value.lanes else scalars).append(term)
-        pointer = w.pointer(self.bases[buffer], strides)
-        return AccessPattern(
-            pointer, w.element_offsets(axes, strides, start), stride, vector_lanes(axes), made, scalars, vectors
-        )
+        pointer, distances = w.pointer(self.bases[buffer], strides), w.element_offsets(axes, strides, start)
+        forward = not scalars and min(strides.values(), default=0) >= 0
+        return AccessPattern(pointer, distances, stride, vector_lanes(axes), made, scalars, vectors, forward)
 
     def address(self, place: AccessPattern, copy: int, extra: int = 0) -> str:
         """Emit the pointer of a copy; its lanes follow by the stride."""
@@ -73,7 +74,7 @@ class AddressBuilder:
             name = self.long(value.name(copies[copy], 0), kind, 0)
             offset = self.w.let(f"mul i64 {name}, {factor * place.form.size}")
             pointer = self.w.let(f"getelementptr i8, ptr {pointer}, i64 {offset}")
-        return self.w.offset_pointer(pointer, place.distances[copy] + extra)
+        return self.w.offset_pointer(pointer, place.distances[copy] + extra, place.forward)
 
     def addresses(self, place: AccessPattern, copy: int) -> str:
         """Emit a vector of pointers, one for each lane of a copy."""

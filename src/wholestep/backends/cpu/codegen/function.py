@@ -38,7 +38,7 @@ def kernel_function(
     w = FunctionWriter(found, target, sizes or SizeTable())
     bases = {buffer: f"%p{n}" for n, buffer in enumerate(kernel.buffers)}
     for n, buffer in enumerate(kernel.buffers):
-        where = w.let(f"getelementptr i8, ptr %args, i64 {8 * n}")
+        where = w.offset_pointer("%args", 8 * n, forward=True)
         w.do(f"{bases[buffer]} = load ptr, ptr {where}, align 8")
     nest = LoopWriter(w, UnrolledValues(w, bases))
     if kernel.outer is None:
@@ -57,7 +57,7 @@ def kernel_function(
         sink += ["  %sizes = load ptr, ptr %sizes.at, align 8", *w.sizes.lines]
     attributes = f'nounwind "prefer-vector-width"="{8 * target.vector_bytes}"'
     head = f"define void @{name}(ptr %args, i64 %lo, i64 %hi) {attributes} {{"
-    return FunctionText("\n".join([head, "entry:", *sink, *w.lines, "}", ""]), frozenset(w.declared))
+    return FunctionText("\n".join([head, "entry:", *sink, *w.head, *w.lines, "}", ""]), frozenset(w.declared))
 
 
 def module_text(functions: Iterable[FunctionText]) -> str:

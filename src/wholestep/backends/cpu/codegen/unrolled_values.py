@@ -54,7 +54,7 @@ class UnrolledValues:
         if v.op == "const":
             value.names[0] = llvm_constant(v.dtype, v.attr)
             for lanes in value.splats:
-                value.splats[lanes] = [llvm_constant(v.dtype, v.attr, lanes)]
+                value.splats[lanes] = [self.constant_vector(v, lanes)]
             return value
         if v.op == "size":
             self.define(v, [self.w.sizes.name(v.attr)])
@@ -84,6 +84,14 @@ class UnrolledValues:
                 value.make(copy)
 
         return value.axes, write
+
+    def constant_vector(self, v: Var, lanes: int) -> str:
+        """Return a vector of a constant: a register, where it is a floating-point number other than 0 that each use
+        would make anew."""
+        made = llvm_type(v.dtype)
+        if not self.w.target.remakes_constants or made.kind != "f" or not v.attr:
+            return llvm_constant(v.dtype, v.attr, lanes)
+        return self.w.kept_constant(made.register, llvm_constant(v.dtype, v.attr), lanes)
 
     def names(self, x: Var, axes: VaryingAxes) -> list[str]:
         """Return the registers of the copies along some axes."""

@@ -84,6 +84,9 @@ class FunctionWriter(InstructionBuilder):
         self.target = target
         self.sizes = SizeOperands(sizes, "%sizes")
         self.declared: set[str] = set()
+        self.constants: dict[tuple[str, str, int], str] = {}
+        """The registers of vectors that are made at the head of the function, by element type, literal and lanes."""
+        self.head: list[str] = []
         self.sink = False
         self.stack = 0
         """The bytes on the stack that its row loops share."""
@@ -106,6 +109,17 @@ class FunctionWriter(InstructionBuilder):
         first = self.let(f"insertelement {kind} poison, {element} {scalar}, i64 0")
         return self.let(f"shufflevector {kind} {first}, {kind} poison, <{lanes} x i32> zeroinitializer")
 
+    def kept_constant(self, element: str, literal: str, lanes: int) -> str:
+        """Return a splat of a constant that is made once, at the head of the function."""
+        key = (element, literal, lanes)
+        if key not in self.constants:
+            body, self.lines = self.lines, self.head
+            # Empty assembly hides from LLVM that this is a constant, which it would write into each use.
+            scalar = self.let(f'call {element} asm "", "=r,0"({element} {literal})')
+            self.constants[key] = self.splat(scalar, element, lanes)
+            self.lines = body
+        return self.constants[key]
+
     def shuffle(self, kind: str, x: str, y: str, *picks: int) -> str:
         """Emit a shuffle of two vectors."""
         return self.let(f"shufflevector {kind} {x}, {kind} {y}, {shuffle_mask(*picks)}")
@@ -118,7 +132,7 @@ class FunctionWriter(InstructionBuilder):
     def copies_at_once(self, lanes: int) -> int:
         """Return the number of copies emitted together, limited by the vector registers."""
         each = max(4 * lanes // self.target.vector_bytes, 1)
-        return max(self.target.registers // 8 // each, 1)
+        return max(-(-self.target.registers // 8) // each, 1)
 
     # -- copies ------------------------------------------------------------------------------------------------------
 
@@ -188,10 +202,20 @@ class FunctionWriter(InstructionBuilder):
                 if found is None:
                     found = motion.pointers[key] = self.fresh()
                     offset = self.induction_offset(motion, stride)
-                    motion.lines.append(f"  {found} = getelementptr i8, ptr {base}, i64 {offset}")
+                    place = f"getelementptr i8, ptr {base}, i64 {offset}"
+                    if self.target.folds_offsets:
+                        # LLVM's strength reduction would add constants to this in ways of its own, which may wrap
+                        # around for all that it knows. It does not look behind a freeze.
+                        motion.lines.append(f"  {found}.at = {place}")
+                        place = f"freeze ptr {found}.at"
+                    motion.lines.append(f"  {found} = {place}")
                 base = found
         return base
 
-    def offset_pointer(self, pointer: str, distance: int) -> str:
-        """Emit a pointer plus a constant number of bytes."""
-        return self.let(f"getelementptr i8, ptr {pointer}, i64 {distance}") if distance else pointer
+    def offset_pointer(self, pointer: str, distance: int, forward: bool = False) -> str:
+        """Emit a pointer plus a constant number of bytes; `forward` where the pointer never lies before its buffer, so
+        that the sum does not wrap around."""
+        if not distance:
+            return pointer
+        fact = "nuw " if forward and distance > 0 and self.target.folds_offsets else ""
+        return self.let(f"getelementptr {fact}i8, ptr {pointer}, i64 {distance}")

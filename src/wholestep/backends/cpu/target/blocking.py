@@ -12,9 +12,10 @@ from wholestep.lower.blocking.block_sizes import PARTIAL_SUM_BYTES, BlockSizes, 
 from wholestep.lower.blocking.contraction_nest import COLUMNS, ROWS, ContractionNest, runs_along
 from wholestep.lower.target import Target
 
-TILES = {16: (6, 2), 32: (6, 4)}
+TILES = {15: (4, 2), 16: (6, 2), 32: (6, 4)}
 """Rows and vectors of a tile of sums, for so many registers: the others hold one row of columns, and an element. Of 32
-some must stay free: with 14 by 2 the columns of the next term, which LLVM loads early, push sums out. Measured.
+some must stay free: with 14 by 2 the columns of the next term, which LLVM loads early, push sums out. The 15 are those
+of WebAssembly, where V8 may load all elements of a term before its first product. Measured.
 """
 MIN_VECTORS = 2
 """Fewer vectors of columns do not pay for packing."""
@@ -30,20 +31,24 @@ NARROW_TILES = {32: (12, 2)}
 """Rows and vectors of a tile, for so many registers, where half the width makes so many panels: threads that each pack
 their own panels wait for nobody, which outweighs what a narrow tile loads more. Measured.
 """
-STRIPS, STRIP_TERMS = 2, 8
-"""Threads share at least so many strips; so many terms go by in registers before sums return to the cache. Measured."""
+STRIPS = 2
+"""Threads share at least so many strips."""
+STRIP_TERMS = {15: 4, 16: 8, 32: 8}
+"""The terms that go by in registers before sums return to the cache, for so many registers. Measured."""
 FAR_BYTES = 32 << 20
 """A matrix of so many bytes comes from memory, so that asking for its columns early pays. Measured."""
 TOGETHER_BYTES = 1 << 10
 """So many bytes of each row are packed at once: what lies side by side is brought from memory together. Measured."""
-BLOCK_BYTES = {16: 1 << 20, 32: 1 << 19}
+BLOCK_BYTES = {15: 1 << 20, 16: 1 << 20, 32: 1 << 19}
 """The bytes of a block of columns that every row goes over, for so many registers. A panel comes from the third cache
 in time, and larger blocks bring the sums back less often. Measured.
 """
 TURNED_TERMS = 1024
 """The terms of a block of columns that lie along them, where rows are few: each is read in longer pieces. Measured."""
-UNROLL = 2
-"""The terms written out side by side: four run no faster, and take a tenth longer to compile. Measured."""
+UNROLL = {15: 1, 16: 2, 32: 2}
+"""The terms written out side by side, for so many registers: four run no faster, and take a tenth longer to compile.
+V8 writes out loops of WebAssembly itself, and what it loads for two terms at once pushes sums out. Measured.
+"""
 DOT_TERMS, DOT_PRODUCTS = 64, 1 << 15
 """One row goes along the terms of a matrix from so many of them on, and from so many products on; fewer are chains."""
 DOT_VECTORS, DOT_COLUMNS = 8, 64
@@ -79,7 +84,7 @@ def panel_columns(machine: Target, itemsize: int) -> int:
 
 def register_count(machine: Target) -> int:
     """The number of vector registers that blocks are chosen for."""
-    return 32 if machine.registers >= 32 else 16
+    return max([n for n in TILES if n <= machine.registers])
 
 
 def block_sizes(nest: ContractionNest, machine: Target, caches: Caches) -> BlockSizes | None:
@@ -114,7 +119,7 @@ def block_sizes(nest: ContractionNest, machine: Target, caches: Caches) -> Block
         terms,
         columns,
         rows,
-        unroll=UNROLL,
+        unroll=UNROLL[registers],
         panels_outermost=few,
         group=group,
         scratch=SCRATCH_BYTES // size,
@@ -141,7 +146,8 @@ def block_terms(panel: int, caches: Caches) -> int:
 def strip_sizes(nest: ContractionNest, machine: Target, caches: Caches) -> BlockSizes | None:
     """Strips of the columns of few rows; None where these run along their terms, or are in a cache."""
     size, terms, rows = nest.dtype.itemsize, nest.term_count, nest.row_count
-    lanes, many = machine.lanes(size), register_count(machine) == 32
+    lanes, registers = machine.lanes(size), register_count(machine)
+    many = registers == 32
     even = runs_along(nest.statements(COLUMNS), nest.columns[-1])
     tile_rows, vectors = (1, 4) if rows == 1 else (min(rows, 8 if many else 6), 2)
     group = lanes * vectors
@@ -155,7 +161,16 @@ def strip_sizes(nest: ContractionNest, machine: Target, caches: Caches) -> Block
     fitting = caches.first // size // rows // (2 if gathered else 4)
     strip = max(min(nest.columns[-1].extent // STRIPS, fitting, 2048), group) // group * group
     return BlockSizes(
-        lanes, tile_rows, vectors, terms, 0, 0, STRIP_TERMS, strip=strip, gathered=gathered, ahead=int(gathered and far)
+        lanes,
+        tile_rows,
+        vectors,
+        terms,
+        0,
+        0,
+        STRIP_TERMS[registers],
+        strip=strip,
+        gathered=gathered,
+        ahead=int(gathered and far),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from wholestep.backends.cpu.target.blocking import register_count
 from wholestep.dims import Size
 from wholestep.kernel.accesses import MemoryAccess, memory_accesses
 from wholestep.kernel.dependence import varies_along
@@ -15,9 +16,16 @@ from wholestep.lower.target import Target
 
 COLUMN_VECTORS = (2, 3, 4, 5, 1)
 """Numbers of vectors side by side in a contraction, the best first."""
-TILE_ROWS = {1: 14, 2: 10, 3: 7, 4: 6, 5: 4}
-"""Up to how many rows go with so many vectors: with 32 registers, and with 16. Measured."""
-TILE_ROWS_16_REGISTERS = {1: 8, 2: 6, 3: 4, 4: 3, 5: 2}
+TILE_ROWS = {
+    15: {1: 6, 2: 4, 3: 2, 4: 2, 5: 1},
+    16: {1: 8, 2: 6, 3: 4, 4: 3, 5: 2},
+    32: {1: 14, 2: 10, 3: 7, 4: 6, 5: 4},
+}
+"""Up to how many rows go with so many vectors, by the number of registers. Measured."""
+FOLD_TERMS = 4
+"""Up to how many terms are written out side by side."""
+PRODUCT_TERMS = {15: 1, 16: 4, 32: 4}
+"""Up to how many terms of sums of products are, by the number of registers."""
 
 STREAMED_TERMS = 64
 """Sums of so many products of one row read the other operand as fast as memory gives it. Measured."""
@@ -97,14 +105,17 @@ def tile_axes(kernel: Kernel, lane: Axis | None, machine: Target) -> KernelSched
     schedule = tile_rows(kernel, lane, schedule, machine)
     for axis in folding:
         if axis is not turned:
-            schedule = schedule.with_axis(axis, tile=fold_tile(axis), ahead=rows_ahead(kernel, axis, lane))
+            schedule = schedule.with_axis(
+                axis, tile=fold_tile(kernel, axis, machine), ahead=rows_ahead(kernel, axis, lane)
+            )
     return schedule
 
 
-def fold_tile(axis: Axis) -> int:
+def fold_tile(kernel: Kernel, axis: Axis, machine: Target) -> int:
     """The number of terms side by side of a fold that vectors do not lie along."""
-    few = not axis.symbolic and axis.extent <= 4
-    return max(axis.extent, 1) if few else tile_divisor(axis.size, 4, 2)
+    few = not axis.symbolic and axis.extent <= FOLD_TERMS
+    most = PRODUCT_TERMS[register_count(machine)] if sums_products(kernel) else FOLD_TERMS
+    return max(axis.extent, 1) if few else tile_divisor(axis.size, most, min(most, 2))
 
 
 def rows_ahead(kernel: Kernel, terms: Axis, lane: Axis) -> int:
@@ -119,6 +130,11 @@ def rows_ahead(kernel: Kernel, terms: Axis, lane: Axis) -> int:
         and point_count(a.axes) * a.buffer.dtype.itemsize >= AHEAD_BYTES
     ]
     return AHEAD_ROWS if far else 0
+
+
+def sums_products(kernel: Kernel) -> bool:
+    """True if every sum of a kernel is one of products."""
+    return all(fold.op == "fma" for loop in kernel_loops(kernel) for fold in loop.folds)
 
 
 def adds_rows(kernel: Kernel) -> bool:
@@ -178,7 +194,7 @@ def transposed_axis(kernel: Kernel, lane: Axis, lanes: int) -> Axis | None:
 
 def tile_columns(kernel: Kernel, lane: Axis, vectors: Size, machine: Target) -> int:
     """The number of vectors of columns side by side."""
-    products = all(fold.op == "fma" for loop in kernel_loops(kernel) for fold in loop.folds)
+    products = sums_products(kernel)
     streamed = products or adds_rows(kernel)
     if isinstance(vectors, int) and vectors > 1 and streamed and not reused_axes(kernel, lane):
         most = streamed_columns(kernel, lane, vectors, machine)
@@ -214,7 +230,7 @@ def tile_rows(kernel: Kernel, lane: Axis, schedule: KernelSchedule, machine: Tar
     if not reused:
         return schedule
     many = machine.registers >= 32
-    most = (TILE_ROWS if many else TILE_ROWS_16_REGISTERS)[schedule[lane].tile]
+    most = TILE_ROWS[register_count(machine)][schedule[lane].tile]
     # Registers that are left out cost more than a last tile of fewer rows does, where there are few.
     least = most // 2 if many else most - 1
     for axis in reversed(reused):
