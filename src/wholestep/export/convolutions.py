@@ -63,6 +63,12 @@ class ConvolvedProduct(NamedTuple):
         """True where rows, channels and features are one axis each, and there are no groups."""
         return not self.groups and [len(self.rows), len(self.channels), len(self.features)] == [1, 1, 1]
 
+    @property
+    def is_whole(self) -> bool:
+        """True where each of the axes before the windowed ones is one axis of the source, too."""
+        shape = tuple([self.source.shape[axis] for axis in self.axes])
+        return shape == (*self.shape(self.lead), *self.spatial)
+
     def shape(self, letters: Letters) -> Shape:
         """The sizes of letters."""
         return tuple([self.sizes[letter] for letter in letters])

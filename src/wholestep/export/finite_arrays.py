@@ -9,7 +9,7 @@ from wholestep.passes.rewrite import defining_node
 
 
 class FiniteArrays(NamedTuple):
-    """A test of whole arrays of one dtype: the arrays, and the operations that test them one by one."""
+    """A test of whole arrays: the arrays, and the operations that test them one by one."""
 
     operands: tuple[Value, ...]
     """The arrays that it reads."""
@@ -17,8 +17,11 @@ class FiniteArrays(NamedTuple):
     """The operations that nothing needs where the test is one."""
 
 
-def finite_arrays_in(graph: Graph) -> dict[Node, FiniteArrays]:
-    """The tests of whole arrays in a graph, of float32 or float64 and not empty, those that `&` joins as one."""
+def finite_arrays_in(graph: Graph, mixed: bool = False) -> dict[Node, FiniteArrays]:
+    """The tests of whole arrays in a graph, of float32 or float64 and not empty, those that `&` joins as one.
+
+    Arrays of one dtype are joined, and with `mixed` those of both.
+    """
     found: dict[Node, FiniteArrays] = {}
     for node in graph.nodes:
         parts = [found.get(v.node) or tested_number(v) for v in node.inputs if v.node is not None]
@@ -29,7 +32,7 @@ def finite_arrays_in(graph: Graph) -> dict[Node, FiniteArrays]:
         elif node.op.name == "bitwise_and" and len(parts) == 2 and None not in parts:
             a, b = parts
             assert a is not None and b is not None
-            if a.operands[0].dtype == b.operands[0].dtype:
+            if mixed or a.operands[0].dtype == b.operands[0].dtype:
                 joined = frozenset([v.node for v in node.inputs if v.node is not None])
                 found[node] = FiniteArrays((*a.operands, *b.operands), a.inner | b.inner | joined)
     return found

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from wholestep.dims import Dim
-from wholestep.export.onnx.arithmetic import onnx_computed
 from wholestep.export.onnx.convolutions import onnx_convolved
 from wholestep.export.onnx.kernels import wider
+from wholestep.export.onnx.products import onnx_product
+from wholestep.export.onnx.tiles import onnx_pooled, tiles_of_value
 from wholestep.export.onnx.writer import OnnxWriter, Word
 from wholestep.ir.graph import Node
-from wholestep.primitives.contraction import parts
 
 LONG_SUM = 2048
 """The terms of a sum in float32 beyond which it is written in parts."""
@@ -27,18 +27,18 @@ def onnx_cast(w: OnnxWriter, node: Node, xs: list[str]) -> str:
 
 def onnx_full(w: OnnxWriter, node: Node, xs: list[str]) -> str:
     """Operation `full`."""
-    shape, value, dtype = (1,) * len(node.params["shape"]), node.params["value"], node.params["dtype"]
+    value, dtype = node.params["value"], node.params["dtype"]
     if isinstance(value, Dim):
-        return w.reshape(w.cast(w.size(value), dtype), shape)
-    return w.constant(np.full(shape, value, dtype))
+        return w.reshape(w.cast(w.size(value), dtype), ())
+    return w.constant(np.full((), value, dtype))
 
 
 def onnx_thinly_broadcast(w: OnnxWriter, node: Node, xs: list[str]) -> str:
-    """Operation `thinly_broadcast`."""
-    shape = [1] * len(node.params["shape"])
-    for axis, n in zip(node.params["axes"], node.types[0].shape, strict=True):
-        shape[axis] = n
-    return xs[0] if shape == list(node.types[0].shape) else w.reshape(xs[0], shape)
+    """Operation `thinly_broadcast`: axes of size 1 between those that there are, and behind them."""
+    axes, ndim = node.params["axes"], len(node.params["shape"])
+    sizes = dict(zip(axes, node.types[0].shape, strict=True))
+    shape = [sizes.get(axis, 1) for axis in range(min(axes, default=ndim), ndim)]
+    return w.reshaped(xs[0], node.types[0].shape, shape)
 
 
 def onnx_constant(w: OnnxWriter, node: Node, xs: list[str]) -> str:
@@ -112,38 +112,17 @@ def onnx_joined(w: OnnxWriter, node: Node, xs: list[str]) -> str:
 def onnx_contract(w: OnnxWriter, node: Node, xs: list[str]) -> str:
     """A product summed over shared axes: a convolution of windows, else a product of matrices."""
     found = w.convolutions.get(node)
-    return onnx_product(w, node) if found is None else onnx_convolved(w, node, found)
-
-
-def onnx_product(w: OnnxWriter, node: Node) -> str:
-    """A product summed over shared axes, as a product of matrices."""
-    xs = [w.get(v) for v in node.inputs]
-    a, b, out = parts(node.params["spec"])
-    sizes = dict(zip(a + b, node.types[0].shape + node.types[1].shape, strict=True))
-    both = [c for c in a if c in b and c in out]
-    rows, columns = [c for c in a if c not in b], [c for c in b if c not in a]
-    summed = [c for c in a if c in b and c not in out]
-    dtype = node.types[0].dtype
-    x = w.permute(xs[0], [a.index(c) for c in (*both, *rows, *summed)])
-    y = w.permute(xs[1], [b.index(c) for c in (*both, *summed, *columns)])
-    groups = [[sizes[c] for c in part] for part in (both, rows, summed, columns)]
-    n, m, k, o = (math.prod(group) for group in groups)
-    if summed:
-        lead = [n] if both else []
-        product = [w.reshape(x, [*lead, m, k]), w.reshape(y, [*lead, k, o])]
-        made = onnx_computed(w, "MatMul", product, dtype)
-    else:
-        made = onnx_computed(w, "Mul", [w.reshape(x, [n, m, 1]), w.reshape(y, [n, 1, o])], dtype)
-    order = [*both, *rows, *columns]
-    made = w.reshape(made, [sizes[c] for c in order])
-    return w.permute(made, [order.index(c) for c in out])
+    return onnx_product(w, node) if found is None else onnx_convolved(w, node, found, *xs)
 
 
 def onnx_reduced(kind: str) -> Word:
-    """A reduction over axes."""
+    """A reduction over axes, that to the largest elements of tiles as a pool."""
 
     def word(w: OnnxWriter, node: Node, xs: list[str]) -> str:
         axes = node.params["axes"]
+        tiles = tiles_of_value(node.inputs[0], axes) if kind == "ReduceMax" else None
+        if tiles is not None:
+            return w.reshape(onnx_pooled(w, "MaxPool", w.reshape(xs[0], tiles.whole), tiles), node.outputs[0].shape)
         return onnx_reduce_axes(w, kind, xs[0], node.types[0].dtype, axes) if axes else xs[0]
 
     return word

@@ -8,14 +8,18 @@ from pathlib import Path
 
 from wholestep.errors import UnsupportedError
 from wholestep.export.core import export_core
+from wholestep.export.onnx.patterns import SEARCHES
 from wholestep.export.onnx.protobuf import Proto
 from wholestep.export.onnx.table import ONNX, WORDS
 from wholestep.export.onnx.writer import OnnxWriter, SharedNames, value_info
 from wholestep.export.program import ExportedProgram
 from wholestep.export.rules.complex_pairs import with_last_axis
+from wholestep.passes.pipeline import run_passes
 
 PLAIN, WITH_BITS = (18, 8), (26, 13)
 """The operator set and the version of the format that came with it: usually, and where bit patterns are read."""
+TIDYING = ("pads_to_concat", "dce")
+"""The passes over a graph in ONNX's words."""
 MOST = (1 << 31) - 1
 """The size of the largest file that readers of the format take."""
 
@@ -31,9 +35,9 @@ def onnx_files(programs: Sequence[ExportedProgram], path: Path) -> Mapping[Path,
 
 def onnx_model(program: ExportedProgram) -> bytes:
     """The bytes of a model; raises UnsupportedError for what ONNX has no operators for."""
-    graph = export_core(with_last_axis(program.graph), ONNX)
+    graph = run_passes(export_core(with_last_axis(program.graph), ONNX), TIDYING)
     names = program.outputs_apart
-    shared = SharedNames(WORDS, taken=frozenset((*program.inputs, *names)))
+    shared = SharedNames(WORDS, SEARCHES, taken=frozenset((*program.inputs, *names)))
     w = OnnxWriter(shared, dict(zip(graph.inputs, program.inputs, strict=True)))
     for name, (i, axis) in program.size_places("onnx").items():
         shared.sizes[name] = w.op("Shape", program.inputs[i], start=axis, end=axis + 1)

@@ -20,6 +20,7 @@ from wholestep.export.onnx.arithmetic import (
     onnx_finite,
     onnx_floored_quotient,
     onnx_not_a_number,
+    onnx_share_of_maximum,
     onnx_shifted,
     onnx_signed_remainder,
     onnx_unary,
@@ -54,10 +55,11 @@ from wholestep.export.onnx.scalar_code import COMPLEX_DERIVED, DERIVED, onnx_der
 from wholestep.export.onnx.writer import ON_PAIRS, OnnxWriter, Word
 from wholestep.export.python.vocabulary import in_float32, is_half
 from wholestep.export.rules.complex_pairs import COMPLEX_RULES, has_complex
-from wholestep.export.rules.control import is_selectable
+from wholestep.export.rules.control import is_selectable, is_skipped_update
 from wholestep.export.rules.functions import FUNCTION_RULES
 from wholestep.export.rules.table import RULES
 from wholestep.ir.graph import Node
+from wholestep.primitives.family import number_of
 
 
 def onnx_own_or_derived(kind: str) -> Word:
@@ -84,6 +86,7 @@ WORDS: Mapping[str, Word] = {
     "isnan": onnx_not_a_number,
     "isfinite": onnx_finite,
     "select": onnx_chosen,
+    "wins": onnx_share_of_maximum,
     "left_shift": onnx_shifted("LEFT"),
     "right_shift": onnx_shifted("RIGHT"),
     "floor_divide": onnx_floored_quotient,
@@ -156,7 +159,9 @@ class OnnxTarget:
         if op not in WORDS:
             return False
         if op == "cond":
-            return not is_selectable(node)
+            return not is_selectable(node) or is_skipped_update(node)
+        if op == "wins":
+            return node.types[0].dtype.name == "float32" and 0 in map(number_of, node.inputs)
         if not node.types:
             return True
         dtype = node.types[0].dtype

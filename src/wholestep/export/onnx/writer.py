@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from wholestep.dims import Dim, Size
+from wholestep.export.biased_products import BiasedProduct, biased_convolutions_in
 from wholestep.export.convolutions import ConvolvedProduct, convolutions_in, nodes_beside
 from wholestep.export.core import PARTS, symbolic_sizes_refused
 from wholestep.export.onnx import schema
-from wholestep.export.onnx.kernels import wider
+from wholestep.export.onnx.convolved import onnx_convolves, stored_kernel
 from wholestep.export.onnx.protobuf import Proto
 from wholestep.export.onnx.sizes import size_computed
 from wholestep.export.rules.complex_pairs import has_complex
@@ -24,6 +25,21 @@ Word = Callable[["OnnxWriter", Node, list[str]], "str | Sequence[str]"]
 """Writes an operation, given the names of its operands; the names of its results."""
 
 
+class OnnxPattern(Protocol):
+    """Several operations of a graph that are written at once, in the place of the last one."""
+
+    @property
+    def operands(self) -> tuple[Value, ...]:
+        """The arrays that it reads."""
+
+    @property
+    def inner(self) -> frozenset[Node]:
+        """The operations that nothing needs where it is written."""
+
+
+Search = tuple[Callable[[Graph], Mapping[Node, Any]], Callable[["OnnxWriter", Node, Any, Sequence[str]], str]]
+"""(finds the patterns of a kind in a graph, writes one that stands for a node)."""
+
 ON_PAIRS = "pairs: "
 """The prefix of an operation's name for its word on complex numbers, whose operands and results are two names each."""
 
@@ -33,6 +49,7 @@ class SharedNames:
     """The fresh names of a model, and its constants, which graphs inside see as well."""
 
     words: Mapping[str, Word]
+    searches: Sequence[Search] = ()
     taken: frozenset[str] = frozenset()
     """Names of inputs and outputs, which are the user's."""
     count: int = 0
@@ -61,6 +78,10 @@ class OnnxWriter:
         self.pairs: dict[Value, tuple[str, ...]] = {}
         """The names of the parts of complex numbers."""
         self.convolutions: dict[Node, ConvolvedProduct] = {}
+        self.biased: dict[Node, BiasedProduct] = {}
+        """The sums that are convolutions with a bias."""
+        self.patterns: dict[Node, tuple[OnnxPattern, Callable[..., str]]] = {}
+        """For a node what is written in its place, and how."""
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
         """A node with one result; its name."""
@@ -113,6 +134,10 @@ class OnnxWriter:
         """The same elements in another shape."""
         return self.op("Reshape", x, self.ints(shape), allowzero=1)
 
+    def reshaped(self, x: str, shape: Sequence[Any], wanted: Sequence[Any]) -> str:
+        """The elements of an array of a shape in the one that is wanted, which may be its own."""
+        return x if list(shape) == list(wanted) else self.reshape(x, wanted)
+
     def permute(self, x: str, axes: Sequence[int]) -> str:
         """The axes in another order."""
         return x if list(axes) == list(range(len(axes))) else self.op("Transpose", x, perm=list(axes))
@@ -129,7 +154,15 @@ class OnnxWriter:
     def write(self, graph: Graph) -> None:
         """All nodes of a graph whose inputs have names."""
         self.convolutions = convolutions_in(graph, onnx_convolves)
-        for node in nodes_beside(graph, {node: c.operands for node, c in self.convolutions.items()}):
+        self.biased = biased_convolutions_in(graph, self.convolutions)
+        self.patterns = {n: (each, word) for find, word in self.shared.searches for n, each in find(graph).items()}
+        read: dict[Node, tuple[Value, ...]] = {
+            node: (c.source, stored_kernel(c)) for node, c in self.convolutions.items()
+        }
+        read |= {node: (*self.convolutions[each.product].operands, each.bias) for node, each in self.biased.items()}
+        read |= {node: each.operands for node, (each, _) in self.patterns.items()}
+        joined = [*[each for each, _ in self.patterns.values()], *self.biased.values()]
+        for node in nodes_beside(graph, read, frozenset[Node]().union(*[each.inner for each in joined])):
             self.node(node)
 
     def node(self, node: Node) -> None:
@@ -153,7 +186,16 @@ class OnnxWriter:
         if has_complex(node):
             self.write_on_pairs(node)
             return
+        if node in self.patterns:
+            pattern, made_of = self.patterns[node]
+            self.whole[node.outputs[0]] = made_of(self, node, pattern, [self.get(v) for v in pattern.operands])
+            return
         word, out = self.shared.words[node.op.name], node.outputs[0] if node.outputs else None
+        if node in self.biased:
+            assert out is not None
+            each = self.biased[node]
+            self.whole[out] = str(self.shared.words["contract"](self, each.product, [self.get(each.bias)]))
+            return
         if node.op.kind == "elementwise":
             assert out is not None
             names = [self.thin[v] if v in self.thin and v not in self.whole else self.get(v) for v in node.inputs]
@@ -164,7 +206,7 @@ class OnnxWriter:
             assert out is not None
             made = word(self, node, [self.get(v) for v in node.inputs])
             self.thin[out] = str(made)
-            if not out.ndim or all(n == 1 for n in out.shape):
+            if not out.ndim:
                 self.whole[out] = self.thin.pop(out)
             return
         late = node.op.name == "contract"
@@ -179,8 +221,12 @@ class OnnxWriter:
         return inner.closed([inner.get(v) for v in graph.outputs], graph.out_types, inputs)
 
     def closed(self, names: Sequence[str], types: Sequence[Type], inputs: Sequence[tuple[str, Type]]) -> Proto:
-        """The graph that was written, with outputs of fresh names: a name may not be given twice."""
-        outputs = [self.op("Identity", name) for name in names]
+        """The graph that was written; what it makes goes out once, and all else as a copy of another name."""
+        made = {name for node in self.nodes for name in node.output}
+        outputs = [
+            name if name in made and name not in names[:i] else self.op("Identity", name)
+            for i, name in enumerate(names)
+        ]
         return Proto(
             "Graph",
             name=self.shared.fresh(),
@@ -188,11 +234,6 @@ class OnnxWriter:
             input=[value_info(name, t) for name, t in inputs],
             output=[value_info(name, t) for name, t in zip(outputs, types, strict=True)],
         )
-
-
-def onnx_convolves(c: ConvolvedProduct) -> bool:
-    """True where Conv has the dtype, and the padding: no zeros between elements, and none cut off."""
-    return wider("Conv", c.source.dtype) is not None and {*c.gaps} == {1} and min((*c.before, *c.after)) >= 0
 
 
 def attribute_of(name: str, x: Any) -> Proto:
