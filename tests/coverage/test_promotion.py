@@ -5,7 +5,8 @@ import warnings
 import numpy as np
 import pytest
 
-from wholestep.errors import DtypeError, UnsupportedError
+import wholestep as ws
+from wholestep.errors import DtypeError, UnsupportedError, ValueDependentError
 from wholestep.frontend.derivatives import vjp
 from wholestep.frontend.promotion import lift
 from wholestep.frontend.tracing import trace_flat
@@ -160,3 +161,22 @@ def test_comparisons_across_signs_are_exact(name):
 def test_comparisons_with_python_integers_that_do_not_fit():
     assert traced(lambda x: x < 300, sample("uint8")) == np.dtype(bool)
     assert vjp(lambda x: (x, np.uint8([1]) < 300), np.ones(1))[0][1].tolist() == [True]
+
+
+def test_a_square_of_flags_is_of_int8_as_in_numpy():
+    for flags in (np.ones(2, bool), np.array(True), np.True_):
+        found, expected = ws.jit(lambda x: x**2)(flags), flags**2
+        assert found.dtype == expected.dtype and np.all(found == expected)
+
+
+def test_an_integer_scalar_repeats_a_list_where_it_is_known():
+    def repeated(x, n):
+        return np.concatenate([x] * n), np.stack(n * (x[0],))
+
+    x, n = np.array([1.0, 2.0]), np.int64(3)
+    for found, expected in zip(ws.jit(repeated, static_argnames="n")(x, n), repeated(x, n), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    known = ws.vjp(lambda x: repeated(x, np.argmax(x) + 2), x)[0]
+    np.testing.assert_array_equal(known[0], repeated(x, n)[0])
+    with pytest.raises(ValueDependentError, match="index: the value of a traced i64"):
+        ws.jit(repeated)(x, 3)

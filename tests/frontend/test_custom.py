@@ -7,7 +7,7 @@ import pytest
 
 import wholestep as ws
 from wholestep import tree
-from wholestep.errors import DtypeError, ShapeError, TreeError
+from wholestep.errors import DerivativeError, DtypeError, ShapeError, TreeError
 from wholestep.frontend.precision import autocast
 
 X = np.array([0.5, -1.0, 2.0])
@@ -294,3 +294,25 @@ def test_a_pullback_of_one_argument_gives_its_cotangent():
         ws.custom_gradient(lambda x: x)(1.0)
     with pytest.raises(TreeError, match="2 leaves where the argument has 1"):
         ws.grad(ws.custom_gradient(lambda x: (x, lambda g: (g, g))))(1.0)
+
+
+def test_a_pullback_that_is_not_linear_states_no_tangent():
+    @ws.custom_vjp
+    def clipped(x):
+        return x * 1.0
+
+    clipped.defvjp(lambda x: (x * 1.0, None), lambda _, g: (np.clip(g, -1.0, 1.0),))
+    square = lambda x: clipped(x) ** 2  # noqa: E731
+    assert ws.grad(square)(3.0) == 1.0 and ws.grad(ws.grad(square))(0.1) == 1.0
+    np.testing.assert_array_equal(ws.vmap(ws.grad(square))(np.array([0.1, 3.0])), [0.2, 1.0])
+    point = np.array(0.1)
+    pushes = (
+        lambda x: ws.jvp(clipped, (x,), (x,)),
+        lambda x: ws.jvp(ws.grad(square), (x,), (x,)),
+        ws.jacfwd(clipped),
+        ws.hessian(square),
+    )
+    for push in pushes:
+        for call, x in ((push, point), (ws.jit(push), point), (ws.vmap(push), point[None])):
+            with pytest.raises(DerivativeError, match="custom_vjp: the backward rule is not linear in its cotangent"):
+                call(x)

@@ -1,5 +1,6 @@
 """grad, vjp, jvp and linearize as callers rely on them: trees, auxiliary results, types, unused arguments."""
 
+import math
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -245,3 +246,7 @@ def test_gradcheck_knows_two_modes_and_names_them():
     with pytest.raises(ParameterError, match="gradcheck: modes has 'forward'; the modes are 'fwd' and 'rev'"):
         ws.gradcheck(np.sin, X, modes=("forward",))
     ws.gradcheck(np.sin, X, order=1, modes="fwd")
+
+
+def test_gradcheck_takes_ordinary_numpy():
+    ws.gradcheck(lambda x: np.sum(np.array([x[0] ** 2, math.sin(x[1])])), np.array([0.3, -1.2]))

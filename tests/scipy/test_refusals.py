@@ -123,7 +123,10 @@ def test_a_singular_matrix_is_numpys_error():
     [
         (lambda x: scipy.signal.hilbert(x).imag, "scipy.signal.hilbert"),
         (lambda x: scipy.stats.trim_mean(x, 0.1), "scipy.stats.trim_mean"),
-        (lambda x: scipy.interpolate.CubicSpline(np.arange(4.0), x)(2.5), "scipy.interpolate.CubicSpline"),
+        (
+            lambda x: scipy.interpolate.BarycentricInterpolator(np.arange(4.0), x)(2.5),
+            "scipy.interpolate.BarycentricInterpolator",
+        ),
     ],
     ids=["function", "behind a wrapper", "class"],
 )

@@ -282,7 +282,7 @@ class Array:
 
     __add__, __radd__, __iadd__ = operators.arithmetic(np.add)
     __sub__, __rsub__, __isub__ = operators.arithmetic(np.subtract)
-    __mul__, __rmul__, __imul__ = operators.arithmetic(np.multiply)
+    __mul__, __rmul__, __imul__ = operators.multiplication()
     __truediv__, __rtruediv__, __itruediv__ = operators.arithmetic(np.divide)
     __floordiv__, __rfloordiv__, __ifloordiv__ = operators.arithmetic(np.floor_divide)
     __mod__, __rmod__, __imod__ = operators.arithmetic(np.remainder)
@@ -303,6 +303,8 @@ class Array:
     def __pow__(self, other: Any) -> Any:
         if type(other) is int and other == 2 and self.dtype.kind in "fc":
             return HOOKS.ufunc(np.multiply, self, self)
+        if type(other) is int and other == 2 and self.dtype.kind == "b" and not self._scalar:
+            return HOOKS.ufunc(np.square, self)  # int8, as NumPy has it
         return HOOKS.ufunc(np.power, self, other)
 
     def __getitem__(self, index: Any) -> Any:

@@ -56,6 +56,9 @@ REPLACED: dict[Any, Callable[..., Any]] = {}
 INSTANCES: dict[type, Callable[[Any], Callable[..., Any]]] = {}
 """NumPy's classes of objects that are called -> what answers the calls of one."""
 
+EVALUATED: dict[type, Callable[[Any], Any]] = {}
+"""SciPy's classes of objects made of plain numbers, such as splines -> ours of one, for calls with traced arrays."""
+
 JOINERS: dict[type, Any] = {}
 """The classes of NumPy's objects that are indexed to make arrays, such as r_ -> ours."""
 

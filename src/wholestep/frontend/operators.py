@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -42,3 +43,21 @@ def arithmetic(ufunc: np.ufunc) -> tuple[Binary, Binary, Binary]:
         return HOOKS.ufunc(ufunc, self, other, out=(self,))
 
     return left(ufunc), right, in_place
+
+
+def multiplication() -> tuple[Binary, Binary, Binary]:
+    """The methods of `*`, which repeats a list or tuple by an integer scalar, as Python and NumPy do."""
+    plain, reflected, in_place = arithmetic(np.multiply)
+
+    def times(self: Any, other: Any) -> Any:
+        return other * operator.index(self) if repeats(self, other) else plain(self, other)
+
+    def times_on_right(self: Any, other: Any) -> Any:
+        return other * operator.index(self) if repeats(self, other) else reflected(self, other)
+
+    return times, times_on_right, in_place
+
+
+def repeats(x: Any, other: Any) -> bool:
+    """Test whether a traced array is an integer scalar beside a list or tuple."""
+    return isinstance(other, list | tuple) and x._scalar and x.dtype.kind in "iu"

@@ -67,10 +67,15 @@ def cut(graph: Graph, wanted: Sequence[bool]) -> Graph:
 
 def hollow(values: Sequence[Value]) -> bool:
     """Test whether any of these depends on a placeholder, which nothing computes."""
+    return depends(values, lambda v: v.builder is not None and v in v.builder.hollow)
+
+
+def depends(values: Sequence[Value], sought: Callable[[Value], bool]) -> bool:
+    """Test whether any of these is a value that is sought, or is computed from one."""
     waiting, seen = list(values), set(values)
     while waiting:
         v = waiting.pop()
-        if v.builder is not None and v in v.builder.hollow:
+        if sought(v):
             return True
         new = [u for u in v.node.inputs if u not in seen] if v.node is not None else []
         seen.update(new)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from wholestep.errors import DerivativeError, ShapeError
-from wholestep.ir.analysis import cut, narrowed, reach, slimmed
+from wholestep.ir.analysis import cut, depends, narrowed, reach, slimmed
 from wholestep.ir.build import build, inline
 from wholestep.ir.graph import OPS, Graph, Node, Value
 from wholestep.ir.types import Type
@@ -114,7 +114,22 @@ class CustomVJP(StatedRule):
         refuse_closed(node, [dx is not None for dx in dxs])
         rule = node.params["rule"]
         outs, residuals = rule.forward(list(node.inputs))
-        return transposed([v.type for v in outs], lambda gys: rule.backward(residuals, gys), dxs, rules.backward)
+        written: set[Value] = set()
+
+        def pull(gys: list[Value]) -> Sequence[Maybe]:
+            written.update(gys)
+            return rule.backward(residuals, gys)  # type: ignore[no-any-return]
+
+        dys = transposed([v.type for v in outs], pull, dxs, rules.backward)
+        # What a builder that keeps no nodes computes from a placeholder has neither a node nor data.
+        kept = any(v.builder.recording for v in written)
+        if depends(present(dys), lambda v: v in written or not (kept or v.node or v.data is not None)):
+            raise DerivativeError(
+                f"{node.op.name}: the backward rule is not linear in its cotangent, so that it states no tangent",
+                where=node.where,
+                hint="reverse mode takes it: ws.jacrev for ws.jacfwd, ws.jacrev(ws.grad(f)) for ws.hessian(f)",
+            )
+        return dys
 
     def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], rules: Any) -> Sequence[Maybe]:
         refuse_closed(node, wrt)

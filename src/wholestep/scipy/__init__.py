@@ -11,7 +11,19 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-PARTS = ("integrate", "linalg", "ndimage", "optimize", "signal", "sparse", "special", "stats")
+PARTS = (
+    "fft",
+    "integrate",
+    "interpolate",
+    "linalg",
+    "ndimage",
+    "optimize",
+    "signal",
+    "sparse",
+    "spatial",
+    "special",
+    "stats",
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -24,6 +24,7 @@ from wholestep.frontend.source.entrance import ordinary
 from wholestep.frontend.tracing import scope
 from wholestep.frontend.transposition import hoisted
 from wholestep.scipy.outside import fallback, np
+from wholestep.scipy.quadrature import fixed_quad as fixed_quad, quad as quad
 
 outside: Any = scipy.integrate
 

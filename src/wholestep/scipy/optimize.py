@@ -1,4 +1,4 @@
-"""scipy.optimize: the minimum of a function by BFGS, a loop of the program, differentiated as the root of its slope."""
+"""scipy.optimize: minima by BFGS, a loop of the program, differentiated as roots of the slope; roots, and fits."""
 
 from __future__ import annotations
 
@@ -19,6 +19,20 @@ from wholestep.frontend.tracing import as_array, scope
 from wholestep.frontend.transposition import hoisted
 from wholestep.scipy.line_search import LinePlace, Slope, wolfe_step
 from wholestep.scipy.outside import fallback, np, ratio
+from wholestep.scipy.residuals import (
+    OptimizeResult as OptimizeResult,
+    curve_fit as curve_fit,
+    least_squares as least_squares,
+    root as root,
+)
+from wholestep.scipy.roots import (
+    RootResults as RootResults,
+    bisect as bisect,
+    brentq as brentq,
+    fixed_point as fixed_point,
+    newton as newton,
+    root_scalar as root_scalar,
+)
 
 outside: Any = scipy.optimize
 

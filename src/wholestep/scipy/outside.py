@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -9,8 +10,9 @@ import scipy.special
 
 from wholestep import dtypes
 from wholestep.errors import DtypeError, ShapeError, UnsupportedError
-from wholestep.frontend.dispatch import is_traced, refusing
+from wholestep.frontend.dispatch import EVALUATED, REPLACED, is_traced, refusing
 from wholestep.frontend.promotion import cast_to, lift, promoted
+from wholestep.frontend.source.fresh import live
 from wholestep.ir.graph import Value
 
 np: Any = numpy
@@ -23,6 +25,28 @@ def fallback(module: Any, name: str) -> Any:
     if not callable(found) or isinstance(found, type):
         return found
     return refusing(found, f"{module.__name__}.{name}")
+
+
+def stands_for(outside: Any, ours: Any, made_of: Callable[[Any], Any]) -> None:
+    """Let ours be made for a class of SciPy's where traced arrays are given, and of its objects where they are called.
+
+    Its objects made of plain numbers stay SciPy's until then. A class that stands for itself is made of plain ones.
+    """
+
+    def construct(*args: Any, **kwargs: Any) -> Any:
+        given, named = live(args), live(kwargs)
+        return (ours if is_traced(given) or is_traced(named) else outside)(*given, **named)
+
+    if ours is not outside:
+        REPLACED[outside] = construct
+    EVALUATED[outside] = made_of
+
+
+def alike(*xs: Any) -> tuple[Any, ...]:
+    """Operands in double precision, all traced where one is."""
+    traced = is_traced(xs)
+    made = [lift(x) if traced else np.asarray(x) for x in xs]
+    return tuple([x.astype(np.complex128 if x.dtype.kind == "c" else np.float64, copy=False) for x in made])
 
 
 def doubles(x: Any) -> Any:

@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 
 from wholestep.frontend.closure_reads import reads_traced
-from wholestep.frontend.dispatch import FUNCTIONS, HOOKS, JOINERS, REPLACED, is_traced, with_documented_errors
+from wholestep.frontend.dispatch import (
+    EVALUATED,
+    FUNCTIONS,
+    HOOKS,
+    JOINERS,
+    REPLACED,
+    is_traced,
+    with_documented_errors,
+)
 from wholestep.frontend.promotion import lift
 from wholestep.frontend.source.fresh import FreshArray, as_fresh, live
 from wholestep.ir.build import current
@@ -50,6 +58,11 @@ def implementation(f: Any) -> Callable[..., Any]:
         return lambda *args, **kwargs: f(*map(stacked_list, args), **kwargs)
     if f not in FUNCTIONS and f not in REPLACED:
         cover_scipy(getattr(f, "__module__", None) or "")
+    owner = getattr(f, "__self__", None)
+    if type(f) in EVALUATED:
+        return EVALUATED[type(f)](f)
+    if type(owner) in EVALUATED:
+        return getattr(EVALUATED[type(owner)](owner), f.__name__)
     return REPLACED.get(f) or FUNCTIONS.get(f) or f
 
 
@@ -61,7 +74,7 @@ def cover_scipy(module: str) -> None:
         HOOKS.scipy_part(part)
 
 
-SCIPY_PARTS = frozenset("integrate linalg ndimage optimize signal sparse special stats".split())
+SCIPY_PARTS = frozenset("fft integrate interpolate linalg ndimage optimize signal sparse spatial special stats".split())
 
 
 def stacked_list(x: Any) -> Any:

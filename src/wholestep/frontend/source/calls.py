@@ -307,6 +307,7 @@ GENERATED = frozenset((GeneratorType, map, zip, filter))
 
 def of_type(kind: type) -> Any:
     """A class: a type of NumPy's, or one of the user's whose constructor is the user's too."""
+    answers.cover_scipy(kind.__module__)
     found = BUILT_IN.get(id(kind)) or REPLACED.get(kind)
     if found is not None:
         return found
@@ -377,6 +378,8 @@ def of_instance(f: Any) -> Any:
     found = INSTANCES.get(kind)
     if found is not None:
         return found(f)
+    if kind.__module__ == "uarray":
+        return of_library(f)  # the functions of scipy.fft
     call = getattr(kind, "__call__", None)  # noqa: B004 (the class's own method is wanted, and no answer yes or no)
     if type(call) is FunctionType:
         code = rewritten_code(call, HOOK)
