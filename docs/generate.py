@@ -11,6 +11,7 @@ import json
 import types
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,16 @@ def namespaces() -> dict[str, dict[str, Any]]:
     for name, outside in dispatch.NAMES.items():
         module, _, short = name.rpartition(".")
         found.setdefault(module, {})[short] = dispatch.FUNCTIONS[outside]
+    for outside, ours in dispatch.REPLACED.items():
+        module = ".".join(takewhile(lambda part: not part.startswith("_"), outside.__module__.split(".")))
+        if module.startswith("scipy.") and hasattr(outside, "__name__"):
+            found.setdefault(module, {})[outside.__name__] = getattr(parts_of(module), outside.__name__, ours)
     return dict(sorted(found.items()))
+
+
+def parts_of(module: str) -> types.ModuleType:
+    """Our module of the name of one of SciPy's."""
+    return importlib.import_module(f"wholestep.{module}")
 
 
 def ufunc_names() -> list[str]:

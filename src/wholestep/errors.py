@@ -308,6 +308,10 @@ class BatchStatisticsWarning(WholestepWarning):
     """Micro-batches of a loss that takes statistics over its batch, which are those of each part then."""
 
 
+class LostAssignmentWarning(WholestepWarning):
+    """A buffer that the loss assigns in a copy of the model alone, so that the step keeps the old value."""
+
+
 class LogWarning(WholestepWarning):
     """A log, or the progress of a run, that can no longer be written, as where a disk is full; the run goes on."""
 

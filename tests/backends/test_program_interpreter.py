@@ -123,7 +123,11 @@ def test_routines_are_those_of_numpy() -> None:
 
     def f(a: Any, b: Any, c: Any) -> list[Any]:
         small = [np.linalg.cholesky(a), np.linalg.solve(a, b), np.sort(b, axis=2), np.linalg.eigvalsh(a)]
-        return [*small, np.linalg.cholesky(c @ c.T), *[solve_triangular(c, c.T, lower=lower) for lower in (True, False)]]
+        return [
+            *small,
+            np.linalg.cholesky(c @ c.T),
+            *[solve_triangular(c, c.T, lower=lower) for lower in (True, False)],
+        ]
 
     graph = ws.jit(f).lower(spd, x, wide)
     found = ProgramInterpreter(plan_graph(CompilationUnit(graph), default_backend().target))([spd, x, wide])

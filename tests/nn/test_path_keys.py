@@ -257,7 +257,6 @@ USES = {
         lambda m, x: np.mean(m(x) ** 2), model, optimizer=ws.optim.sgd(0.1), batch=np.ones((1, 3), np.float32)
     ),
     "eval": lambda model: model.eval(),
-    "frozen": nn.frozen,
     "summary": lambda model: nn.summary(model, (1, 3)),
 }
 
@@ -346,3 +345,27 @@ def test_names_fold_into_keys_apart_from_numbers():
     assert len(set(folded)) == len(folded)
     digest = 0xCA978112CA1BBDCA  # of SHA-256("a"), as FIPS 180 has it
     assert np.array_equal(ws.random.fold_in(key, "a"), ws.random.fold_in(key, digest))
+
+
+class Pair(nn.Module):
+    def __init__(self, *, key):
+        self.student, self.teacher = nn.MLP([3, 4, 2]), nn.frozen(nn.MLP([3, 4, 2]))
+        self.rest = [nn.frozen(nn.BatchNorm(2)), nn.frozen(nn.Linear(2, 2)), nn.Linear(2, 2)]
+
+
+def test_what_waits_is_frozen_as_it_is_drawn():
+    made = Pair(key=0)
+    trained, kept = nn.named_parameters(made), nn.buffers(made)
+    assert {path.partition(".")[0] for path in trained} == {"student", "rest[2]"}
+    assert {"teacher.layers[0].weight", "teacher.layers[1].bias", "rest[1].weight", "rest[0].gain"} <= set(kept)
+    at = ws.random.fold_in(ws.random.key(0), "teacher")
+    np.testing.assert_array_equal(made.teacher.layers[1].weight, nn.MLP([3, 4, 2], key=at).layers[1].weight)
+    plain = nn.Linear(3, 4)
+    frozen = nn.frozen(plain)  # a copy: the layer itself waits to be trained
+    both = nn.Sequential(plain, nn.frozen(nn.Linear(4, 2)), key=1)
+    assert list(nn.named_parameters(both)) == ["layers[0].weight", "layers[0].bias"]
+    assert list(nn.buffers(nn.initialized(pickle.loads(pickle.dumps(frozen)), key=1))) == ["weight", "bias"]
+    around = nn.LoRA(nn.frozen(nn.Linear(3, 4)), 2, key=0)
+    assert list(nn.named_parameters(around)) == ["down", "up"]
+    with pytest.raises(UnknownNameError, match="not drawn yet"):
+        frozen(np.ones(3))

@@ -173,9 +173,13 @@ def test_a_loss_with_buffers_and_a_key_is_measured_too():
     def noisy(params, buffers, batch, *, key):
         return loss(params, batch) + 0 * ws.random.normal(key), {"n": buffers["n"] + 1}
 
+    def drawn(params, buffers, batch, *, key):
+        return loss(params, batch) + 0 * ws.random.normal(key)
+
     step = made(f=noisy, buffers={"n": np.zeros(())})
-    history = fit(step, loader(), epochs=1, validation=data(), progress=None)
+    history = fit(step, loader(), epochs=1, validation=data(), metrics={"drawn": drawn}, progress=None)
     assert history["val_loss"][-1] == pytest.approx(float(loss(step.params, data())), rel=1e-12)
+    assert history["val_drawn"] == history["val_loss"]
     assert step.buffers["n"] == 5
 
 

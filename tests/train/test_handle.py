@@ -294,6 +294,39 @@ def test_an_attached_function_takes_buffers_where_there_are_any(device):
     assert count(10) == 11
 
 
+def test_an_attached_function_draws_by_the_key_of_the_call(device):
+    step = line(device)
+    step(np.ones(2))
+    f = step.attach(lambda p, n, *, key: p + ws.random.normal(key, n.shape))
+    for key in (ws.random.key(3), 3, np.int64(3)):
+        expected = step.params + ws.random.normal(ws.random.key(3), (4,))
+        np.testing.assert_allclose(f(np.ones(4), key=key), expected, 1e-6)
+    assert not np.allclose(f(np.ones(4), key=4), expected) and step.traces == 2
+    either = step.attach(lambda p, x, *, key=None: x if key is None else x + ws.random.normal(key, x.shape))
+    for _ in range(2):  # one program with a key, one without
+        assert either(np.ones(4)).tolist() == [1.0] * 4
+        np.testing.assert_allclose(either(np.ones(4), key=3), 1 + ws.random.normal(ws.random.key(3), (4,)), 1e-6)
+    assert step.traces == 4
+    before = step.traces
+    early = step.attach(lambda p, n, *, key: ws.random.normal(key, n.shape), batch=ws.ShapeDtype((ws.Dim("B"),), "f8"))
+    for n in (2, 5):
+        np.testing.assert_allclose(early(np.ones(n), key=3), ws.random.normal(ws.random.key(3), (n,)), 1e-5)
+    assert early([1.0] * 3, key=3).shape == (3,)  # a list is not known at a glance
+    assert step.traces == before + 1 or device == "reference"  # which makes a program for each size
+
+
+def test_an_attached_function_of_a_model_draws_too(device):
+    model = ws.nn.Sequential(ws.nn.Linear(3, 4, key=0), ws.nn.Dropout(0.5))
+    batch = np.ones((2, 3), np.float32)
+
+    def loss(model, x, *, key):
+        return np.mean(model(x, key=key) ** 2)
+
+    step = ws.compile(loss, model, optimizer=ws.optim.sgd(0.1), batch=batch, device=device)
+    sample = step.attach(lambda m, x, *, key: m(x, key=key), training=True)
+    np.testing.assert_allclose(sample(batch, key=5), model(batch, key=ws.random.key(5)), rtol=1e-6)
+
+
 def test_an_attached_function_keeps_eight_programs(device):
     step = line(device)
     f = step.attach(lambda p, x: np.sum(x) + p)
@@ -577,3 +610,33 @@ def test_zeros_of_equal_layers_are_stacked_without_being_written():
     assert np.signbit(written[0]).all() and not np.signbit(written[1]).any()
     state.write({"params": {**rows, "b": np.ones((300, 300))}})
     assert not blank[0].any() and (blank[1] == 1.0).all()
+
+
+def test_what_a_step_does_not_read_cannot_be_assigned(device):
+    step = line(device)
+    for name in ("lr", "optimizer", "params", "loss_scale"):
+        with pytest.raises(AttributeError):
+            setattr(step, name, 0.5)
+    step.strict = True
+    with pytest.raises(ws.errors.UnsupportedError, match="lr is set in a copy") as caught:
+        step.hyper["lr"] = 0.5
+    assert "step.set(lr=0.5)" in str(caught.value)
+    assert pickle.loads(pickle.dumps(step.hyper)) == copy.deepcopy(step.hyper) == dict(step.hyper)
+
+
+def test_an_optimizer_may_count_where_it_runs_eagerly():
+    class Counting:
+        count = 0
+
+        def init(self, params):
+            return None
+
+        def update(self, grads, state, params):
+            self.count += 1
+            return params - grads / self.count, state
+
+    optimizer = ws.optim.ema(Counting(), 0.5)
+    state = optimizer.init(np.ones(2))
+    for _ in range(2):
+        params, state = optimizer.update(np.ones(2), state, np.ones(2))
+    assert params.tolist() == [0.5, 0.5]

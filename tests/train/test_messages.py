@@ -59,7 +59,29 @@ CASES = {
     "buffers_of_another_type": lambda: step(
         loss=lambda p, b, x: (np.sum(p["b1"]), {"n": b["n"] + 0.5}), buffers={"n": np.array(1)}
     ),
+    "buffers_of_another_shape": lambda: step(
+        loss=lambda p, b, x: (np.sum(p["b1"]), {"n": np.stack([b["n"]] * 2)}), buffers={"n": np.ones(3)}
+    ),
+    "buffers_without_one": lambda: step(
+        loss=lambda p, b, x: (np.sum(p["b1"]), {"n": b["n"], "k": b["n"]}), buffers={"n": np.array(1), "m": np.ones(3)}
+    ),
+    "loss_with_a_key_by_position": lambda: step(loss=lambda p, b, key: total(p)),
+    "loss_without_a_batch": lambda: step(loss=lambda p: total(p)),
+    "loss_without_buffers": lambda: step(loss=lambda p, b: total(p), buffers={"n": np.array(1)}),
     "optimizer_that_widens": lambda: step(optimizer=Widening()),
+    "optimizer_without_a_state": lambda: step(
+        loss=lambda p, b: total(p), params={"a": np.ones(2), "b": np.ones(3)}, optimizer=Stateless()
+    ),
+    "optimizer_that_counts_by_itself": lambda: step(optimizer=Counting()),
+    "hyper_parameter_in_a_copy": lambda: step().hyper.__setitem__("lr", 0.5),
+    "nothing_to_train": lambda: step(loss=lambda p, b: np.mean(b["x"]), params={}),
+    "optimizer_of_other_arguments": lambda: step(optimizer=Torchlike()),
+    "optimizer_of_optax": lambda: step(optimizer=GradientTransformation()),
+    "optimizer_of_parameters": lambda: ws.optim.adam(MODEL.params, lr=0.1),
+    "line_search_over_several_batches": lambda: step(optimizer=ws.optim.accumulate(ws.optim.lbfgs(), 2)),
+    "attached_without_its_key": lambda: step().attach(lambda p, n, *, key: ws.random.normal(key, (2,)))(1.0),
+    "attached_with_a_key_to_spare": lambda: step().attach(lambda p, n: total(p))(1.0, key=1),
+    "attached_with_no_key": lambda: step().attach(lambda p, n, *, key: total(p))(1.0, key="seed"),
     "sizes_that_disagree": lambda: step(batch=ROWS)(UNEVEN),
     "sizes_that_disagree_where_attached": lambda: step().attach(MODEL.loss, batch=ROWS)(UNEVEN),
     "sizes_that_disagree_in_the_loss": lambda: step(
@@ -87,6 +109,28 @@ class Widening:
 
     def update(self, grads, state, params):
         return {k: p - np.float64(0.1) * grads[k] for k, p in params.items()}, state
+
+
+class Stateless(Widening):
+    def update(self, grads, state, params):
+        return {k: p - grads[k] for k, p in params.items()}
+
+
+class Counting(Widening):
+    count = 0
+
+    def update(self, grads, state, params):
+        self.count += 1
+        return {k: p - grads[k] / self.count for k, p in params.items()}, state
+
+
+class Torchlike(Widening):
+    def update(self, grads, params):
+        return params
+
+
+class GradientTransformation(Widening):
+    __module__ = "optax._src.base"
 
 
 @pytest.mark.parametrize("name", CASES)

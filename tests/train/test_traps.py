@@ -395,3 +395,58 @@ def test_fit_and_loggers_show_it(capsys, tmp_path):
     assert sum("grad_norm" in line for line in lines) == 6
     with pytest.raises(errors.ParameterError, match="grad_norm"):
         step(of_both, optimizer=None, grad_norm=True)
+
+
+# Numbers that are read by name.
+
+
+def test_a_number_that_is_bound_anew_stops_the_step_and_what_is_attached():
+    rate, mode, flag = 0.5, "mean", True
+
+    def loss(p, b):
+        return of_a(p, b) * rate * (1.0 if mode == "mean" and flag else 2.0)
+
+    made = step(loss, allow_unused=True)
+    seen, attached = made(BATCH).loss, made.attach(loss, batch=BATCH)
+    rate = 0.25 * 2  # an equal number is the same number
+    assert attached(BATCH) < seen and made(BATCH).status == "completed"
+    rate = 0.75
+    for call in (made, attached, lambda b: made.run(b, 1), lambda b: made(dict(b, x=b["x"][:4], y=b["y"][:4]))):
+        with pytest.raises(errors.MutationError, match=r"rate was 0\.5 when .* 0\.75 now"):
+            call(BATCH)
+    rate = 0.5
+    mode = "sum"
+    with pytest.raises(errors.MutationError, match=r"mode was 'mean' when .* 'sum' now"):
+        made(BATCH)
+    mode = "mean"
+    assert made(BATCH).status == "completed" and "rate=0.5" in made.explain()
+    made.replace(lambda p, b: loss(p, b))  # what is compiled anew reads anew
+    assert made(BATCH).status == "completed" and flag
+
+
+def test_two_variables_of_one_name_are_two():
+    def weighted(lam):
+        def term(p):
+            return lam * np.sum(p["a"] ** 2)
+
+        def change(value):
+            nonlocal lam
+            lam = value
+
+        return term, change
+
+    (first, _), (second, change) = weighted(1.0), weighted(2.0)
+    made = step(lambda p, b: first(p) + second(p), allow_unused=True)
+    made(BATCH)
+    change(3.0)
+    with pytest.raises(errors.MutationError, match=r"lam was 2\.0"):
+        made(BATCH)
+
+
+def test_a_rate_that_a_schedule_reads_by_name_stops_the_step():
+    peak = 0.5
+    made = step(optimizer=optim.sgd(lambda count: peak / (1.0 + count)), allow_unused=True)
+    made(BATCH)
+    peak = 0.1
+    with pytest.raises(errors.MutationError, match="peak was"):
+        made(BATCH)

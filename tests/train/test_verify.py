@@ -107,6 +107,7 @@ MODES = {
     "symbolic": lambda: (step_of(batch=symbolic()), BATCH),
     "budget": lambda: (step_of(memory_budget="2MB"), BATCH),
     "integers": lambda: (step_of(classes, batch=LABELLED), LABELLED),
+    "prints": lambda: (step_of(told), BATCH),
     "captures": lambda: (step_of(captured, captures=("h",), has_aux=True, grad_norm=True), BATCH),
     "reference": lambda: (step_of(device="reference"), BATCH),
     "no optimizer": lambda: (step_of(optimizer=None), BATCH),
@@ -128,6 +129,12 @@ def layered(params, batch):
     for w in params["w"]:
         h = h + np.tanh(h @ w)
     return np.mean(h**2)
+
+
+def told(params, batch):
+    value = perceptron(params, batch)
+    ws.print("loss {:.3f} of {}", value, batch["x"][0])
+    return value
 
 
 def captured(params, batch):

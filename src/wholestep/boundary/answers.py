@@ -112,6 +112,12 @@ def call_error(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
         takes = f"{name} takes {', '.join(ordered) or 'nothing'} by position, and got {len(given)} arguments"
         hint = f"by name: {rest}" if rest else f"call {name}({', '.join(ordered)})"
         return ArgumentError(takes, hint=OWN_CALL.format(name) if ordered == ["f"] else hint)
+    twice = [n for n in ordered[: len(given)] if n in kwargs]
+    if twice:
+        return ArgumentError(
+            f"{name}: {', '.join(twice)} is given twice, by position and by name",
+            hint=f"call {name}({', '.join(names)})",
+        )
     needed = [p.name for p in own if p.default is p.empty]
     missing = [n for n in needed if n not in kwargs and n not in ordered[: len(given)]]
     if not missing:
@@ -123,13 +129,28 @@ def call_error(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
     return ArgumentError(f"{name}: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing", hint=hint)
 
 
+def check_fits(who: str, f: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any], hint: str) -> None:
+    """Raise ArgumentError where a function of the user's does not take these arguments."""
+    try:
+        signature = inspect.signature(f)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*args, **named)
+    except TypeError as error:
+        raise ArgumentError(f"{who}{signature}: {error}", hint=hint) from None
+
+
 def called(f: Callable[..., Any], args: Sequence[Any]) -> str:
     """A function as its caller names it: a class for its constructor, and for the call of an object of it."""
     owner, _, name = f.__qualname__.rpartition(".")
     owner = owner.rpartition(".")[2]
     if name in ("__init__", "__call__") and args:
         return type(args[0]).__name__
-    return name if not owner or owner == "<locals>" else f"{owner}.{name}"
+    if not owner or owner == "<locals>":
+        return name
+    classes = [cls.__name__ for cls in type(args[0]).__mro__] if args else []
+    return f"{classes[0] if owner in classes else owner}.{name}"
 
 
 def maker(f: Callable[..., Any], name: str) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from wholestep.boundary.public import boundary
 from wholestep.errors import ParameterError
+from wholestep.frontend.assignments import with_assigned, without_assigned
 from wholestep.frontend.custom import body_graph, name_of
 from wholestep.frontend.printing import with_said, without_said
 from wholestep.frontend.source.entrance import ordinary
@@ -34,7 +35,7 @@ def checkpoint(f: Callable[P, R], *, policy: Policy | Sequence[str] = None) -> C
       its result and its parameters, whether the result is kept.
 
     A loop, a branch or a custom rule inside f is one operation. Random numbers are replayed, since they are functions
-    of their key. Works under every transform.
+    of their key. Buffers of modules that f assigns are assigned as without a checkpoint. Works under every transform.
 
     Shapes: those of f.
     Raises: ParameterError for another policy, and whatever f raises.
@@ -53,11 +54,14 @@ def checkpoint(f: Callable[P, R], *, policy: Policy | Sequence[str] = None) -> C
     def checkpointed(*args: P.args, **kwargs: P.kwargs) -> R:
         with scope("checkpoint") as work:
             call = Arguments((args, kwargs))
-            traced = body_graph(call, with_said(ordinary(f)), "checkpoint")
+            inside = with_said(with_assigned(ordinary(f), (args, kwargs)))
+            traced = body_graph(call, inside, "checkpoint")
             if isinstance(policy, tuple | list):
                 check_policy_labels(traced.graph, policy, name_of(f))
             outs = checkpoint_primitive(*call.values, *traced.captured, graph=traced.graph, **kept)
-            return work.leave(without_said(traced.arrays(outs)))
+            left = work.leave(without_said(traced.arrays(outs)))
+        made: R = without_assigned(left)
+        return made
 
     return checkpointed
 

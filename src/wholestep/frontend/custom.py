@@ -12,6 +12,7 @@ import numpy as np
 from wholestep import tree
 from wholestep.errors import DerivativeError, DtypeError, ShapeError, TreeError
 from wholestep.frontend.array import Array
+from wholestep.frontend.assignments import with_assigned, without_assigned
 from wholestep.frontend.printing import with_said, without_said
 from wholestep.frontend.source.entrance import ordinary
 from wholestep.frontend.tracing import Arguments, Traced, as_array
@@ -403,11 +404,13 @@ class composite(Generic[P, R]):
             call = Arguments((by_position(self.f, args, kwargs, self.label), {}))
         else:
             call = Arguments((args, kwargs))
-        traced = body_graph(call, with_said(ordinary(self.f)), self.label)
+        inside = with_said(with_assigned(ordinary(self.f), call.around(call.arrays)))
+        traced = body_graph(call, inside, self.label)
         rule, closed = None, 0
         if self.rule is not None:
             rule, closed = DeclaredPullback(call, traced, self.label, self.rule, self.narrow), len(traced.captured)
         outs = composite_primitive(
             *call.values, *traced.captured, graph=traced.graph, label=self.label, rule=rule, closed=closed
         )
-        return without_said(traced.arrays(outs))
+        made: R = without_assigned(without_said(traced.arrays(outs)))
+        return made

@@ -9,6 +9,7 @@ from typing import Literal, ParamSpec, TypeVar
 from wholestep import dtypes
 from wholestep.boundary.public import boundary
 from wholestep.errors import ParameterError
+from wholestep.frontend.assignments import with_assigned, without_assigned
 from wholestep.frontend.custom import body_graph, composite, name_of
 from wholestep.frontend.printing import with_said, without_said
 from wholestep.frontend.source.entrance import ordinary
@@ -51,8 +52,11 @@ def autocast(f: Callable[P, R], dtype: Literal["bfloat16", "float16", "float32"]
     def autocasted(*args: P.args, **kwargs: P.kwargs) -> R:
         with scope("autocast") as work:
             call = Arguments((args, kwargs))
-            traced = body_graph(call, with_said(ordinary(f)), name_of(f))
+            inside = with_said(with_assigned(ordinary(f), (args, kwargs)))
+            traced = body_graph(call, inside, name_of(f))
             outs = inline(recast(traced.graph, dtypes.check(dtype)), [*call.values, *traced.captured])
-            return work.leave(without_said(traced.arrays(outs)))
+            left = work.leave(without_said(traced.arrays(outs)))
+        made: R = without_assigned(left)
+        return made
 
     return autocasted

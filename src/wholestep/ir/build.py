@@ -24,6 +24,7 @@ class GraphBuilder:
     """
 
     __slots__ = (
+        "assigned",
         "captures",
         "closed",
         "constants",
@@ -59,6 +60,8 @@ class GraphBuilder:
         """The results in this trace of functions of the user's that remember them."""
         self.said: list[Any] = []
         """The arguments of `ws.print` that nobody has taken yet to make them results of the program."""
+        self.assigned: list[Any] = []
+        """The fields of models that were assigned, whose values nobody has taken yet."""
 
     def input(self, type: Type, data: Any = None) -> Value:
         value = Value(type, None, self, data)

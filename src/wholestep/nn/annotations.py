@@ -33,7 +33,7 @@ def frozen(x: T) -> T:
 
     It may be of any dtype. In a field of a module the array itself is kept; in a plain tree of parameters what stands
     there is a read-only view of it, with which everything can be computed. No transform differentiates, maps or updates
-    it. Of a module it gives a copy with the same arrays.
+    it. Of a module it gives a copy with the same arrays; one that waits for its key is frozen as it is drawn.
 
     Shapes: x an array of any shape and dtype, or a module or container of them; the same.
     Raises: DtypeError for what is no array.
@@ -51,13 +51,12 @@ def frozen_form(x: Any) -> Any:
     """The mark, the read-only view or the copy of a module that `frozen` returns."""
     if isinstance(x, Array):
         return Mark(FROZEN, x)
+    if getattr(type(x), "_is_module", False):
+        return x._frozen()
     level = None if isinstance(x, np.ndarray) else tree.one_level(x)
     if level is None or x is None:
         return Frozen(array_to_mark("frozen", x))
-    freeze = getattr(x, "_frozen", None)
-    return (
-        freeze() if freeze else tree.rebuild(type(x), level.metadata, [frozen_form(child) for child in level.children])
-    )
+    return tree.rebuild(type(x), level.metadata, [frozen_form(child) for child in level.children])
 
 
 def buffer(x: Any) -> Mark:

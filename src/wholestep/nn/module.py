@@ -15,13 +15,25 @@ from wholestep.boundary.answers import unknown
 from wholestep.boundary.public import boundary
 from wholestep.errors import DtypeError, EscapedError, TreeError, UnknownNameError, UnsupportedError
 from wholestep.frontend.array import Array
+from wholestep.frontend.assignments import note_assignment
 from wholestep.frontend.frozen import Frozen, thawed
 from wholestep.ir.build import current
 from wholestep.nn.annotations import BUFFER, FROZEN, TIED, Mark, frozen
 from wholestep.nn.call_sites import noted
 from wholestep.nn.trained import note_of
 from wholestep.nn.traversal import SEGMENT, ModelWalk, Rebuilt, lies_in_part, refuse_hidden, refuse_inexact
-from wholestep.nn.waiting import Building, Waiting, draw_waiting, made_text, not_drawn, prepare, waits, without_field
+from wholestep.nn.waiting import (
+    Building,
+    Waiting,
+    apart,
+    draw_waiting,
+    made_text,
+    not_drawn,
+    prepare,
+    waiting_in,
+    waits,
+    without_field,
+)
 from wholestep.words import printable
 
 M = TypeVar("M", bound="Module")
@@ -112,6 +124,8 @@ class Module:
         tie = path_of(self, value, path) if kind == TIED else None
         if tie is None:
             check_value(self, path, kind, value)
+        if kind == BUFFER and name in self.__dict__:
+            note_assignment(self, name, self.__dict__[name])
         self._forget(name)
         if tie is not None:
             object.__setattr__(self, "_ties", {**self._ties, name: tie})
@@ -146,14 +160,20 @@ class Module:
 
     def _frozen(self) -> Self:
         """A copy in which every parameter is frozen."""
-        copied = copy_of(self)
-        for _, module in ModelWalk(copied).modules:
+        made: Self = apart(self, {}) if waiting_in(self) else copy_of(self)
+        made._freeze()
+        return made
+
+    def _freeze(self) -> None:
+        """Freeze every parameter, those that are not drawn yet among them."""
+        for _, module in ModelWalk(self, waiting=True).modules:
+            if waits(module):
+                object.__setattr__(module, "_pending", module._pending._replace(frozen=True))
             for name, value in list(vars(module).items()):
-                if isinstance(value, np.ndarray) and module._marks.get(name) not in (BUFFER, FROZEN):
+                if isinstance(value, np.ndarray | Array) and module._marks.get(name) not in (BUFFER, FROZEN):
                     object.__setattr__(module, "_marks", {**module._marks, name: FROZEN})
-                elif not isinstance(value, np.ndarray | Module) and tree.one_level(value) is not None:
+                elif not isinstance(value, np.ndarray | Array | Module) and tree.one_level(value) is not None:
                     module.__dict__[name] = frozen_items(value)
-        return copied
 
     def train(self, training: bool = True) -> Self:
         """A copy with the same arrays whose parts all have `training` set: what dropout and batch norms look at.
@@ -185,6 +205,10 @@ class Module:
     def _waits(cls, given: Mapping[str, Any]) -> bool:
         """Test whether a constructor that may be called without a key waits for one, with these arguments."""
         return cls._draws
+
+    def _parts(self) -> list[Module]:
+        """The module and the parts in it, in order."""
+        return [module for _, module in ModelWalk(self, waiting=True).modules]
 
     def _title(self) -> str:
         """The kind of part this is."""

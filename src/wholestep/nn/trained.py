@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from wholestep import tree
+from wholestep.frontend.assignments import is_module
 
 _given: dict[int, tuple[weakref.ref[Any], weakref.ref[Any], str]] = {}
 
@@ -17,11 +18,6 @@ def give(model: Any, step: Any, loss: str) -> None:
         if is_module(part):
             # When a model is gone, its number may become that of another object.
             _given[id(part)] = weakref.ref(part, partial(_given.pop, id(part))), weakref.ref(step), loss
-
-
-def is_module(x: Any) -> bool:
-    """Test whether a node is a module, without asking for the class, which asks this module."""
-    return bool(getattr(type(x), "_is_module", False))
 
 
 def note_of(model: Any) -> str:

@@ -25,6 +25,8 @@ class Waiting(NamedTuple):
     given: Mapping[str, Any]
     signature: inspect.Signature
     where: Where
+    frozen: bool = False
+    """True if its parameters are frozen when it is drawn."""
 
     def arguments(self, module: Any, key: PathKey) -> inspect.BoundArguments:
         """All arguments of the constructor."""
@@ -34,7 +36,7 @@ class Waiting(NamedTuple):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """The parts that pickles hold: all but the line, which belongs to this process."""
-        return Waiting, (self.given, self.signature, None)
+        return Waiting, (self.given, self.signature, None, self.frozen)
 
 
 class Building(NamedTuple):
@@ -183,6 +185,8 @@ def complete(module: Any, key: PathKey) -> None:
     note(module, "_pending", None)
     try:
         type(module).__init__(*given.args, **given.kwargs)
+        if waiting.frozen:
+            module._freeze()
     except BaseException as error:
         vars(module).clear()
         note(module, "_pending", waiting)

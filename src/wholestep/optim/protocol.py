@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from wholestep import dtypes, numpy as wnp
-from wholestep.errors import DtypeError, ParameterError
+from wholestep.boundary.answers import check_fits
+from wholestep.errors import DtypeError, ImpurityError, ParameterError, TreeError
+from wholestep.ir.build import current
 
 
 class Optimizer(Protocol):
@@ -58,7 +60,12 @@ class Transform(Protocol):
 
 
 def check_optimizer(who: str, x: Any, optional: bool = False) -> None:
-    """Raise DtypeError for what has no init and update."""
+    """Raise DtypeError for what has no init and update, and for those of Optax, which mean something else."""
+    if getattr(type(x), "__module__", "").partition(".")[0] == "optax":
+        raise DtypeError(
+            f"{who} is a {type(x).__name__} of Optax, whose update gives what is added to the parameters",
+            hint="ws.optim has Optax's names: ws.optim.adam(1e-3), ws.optim.chain(...)",
+        )
     if (optional and x is None) or (callable(getattr(x, "init", None)) and callable(getattr(x, "update", None))):
         return
     name = getattr(x, "__name__", "")
@@ -72,11 +79,33 @@ def call_update(optimizer: Any, grads: Any, state: Any, params: Any, extras: Map
     """The result of `update`, called with those of the extras that it names.
 
     They are `loss`, its value; `objective`, a function of params that computes it again; and `aux`, what it returned
-    beside it.
+    beside it. Raises ArgumentError for an update with other parameters, and TreeError where it returns no pair.
     """
-    return optimizer.update(
-        grads, state, params, **{name: extras[name] for name in accepted_extras(optimizer.update, extras)}
-    )
+    named = {name: extras[name] for name in accepted_extras(optimizer.update, extras)}
+    name = type(optimizer).__name__
+    check_fits(f"{name}.update", optimizer.update, (grads, state, params), named, UPDATE_HINT)
+    before = numbers_of(optimizer)
+    made = optimizer.update(grads, state, params, **named)
+    changed = [field for field, x in before if getattr(optimizer, field, x) is not x]
+    if changed and current() is not None:
+        raise ImpurityError(
+            f"{name}.update assigns its field {changed[0]}, and runs once, while the step is compiled",
+            hint="keep it in the state: init returns the first one as an array, update each next one",
+        )
+    if not isinstance(made, tuple) or len(made) != 2:
+        what = f"a tuple of {len(made)}" if isinstance(made, tuple) else f"a {type(made).__name__}"
+        raise TreeError(f"{name}.update returned {what}, not (params, state)", hint=UPDATE_HINT)
+    return made
+
+
+def numbers_of(optimizer: Any) -> list[tuple[str, Any]]:
+    """The fields of an optimizer, those of its class among them, that hold plain numbers."""
+    held = {**vars(type(optimizer)), **getattr(optimizer, "__dict__", {})}
+    return [(field, x) for field, x in held.items() if isinstance(x, int | float)]
+
+
+UPDATE_HINT = "def update(self, grads, state, params): return new_params, new_state"
+"""The form of an update."""
 
 
 def accepted_extras(f: Callable[..., Any], extras: Mapping[str, Any]) -> list[str]:
@@ -95,7 +124,8 @@ def required_extra(name: str, what: str, extras: Mapping[str, Any]) -> Any:
     if extras.get(what) is None:
         raise ParameterError(
             f"{name}: update was not given {what}=",
-            hint="a compiled step gives it; pass it on from an optimizer of your own, or to update where you call it",
+            hint="a compiled step gives it, but not inside ws.optim.accumulate; "
+            "pass it on from an optimizer of your own, or to update where you call it",
         )
     return extras[what]
 

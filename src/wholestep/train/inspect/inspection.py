@@ -35,6 +35,8 @@ CARD = 10
 class Inspected:
     """The questions; the step that answers them has an engine."""
 
+    __slots__ = ()
+
     _engine: Engine
     _lock: AbstractContextManager[Any]
     _log: CompilationLog

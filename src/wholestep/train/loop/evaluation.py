@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -140,15 +141,19 @@ def measuring(step: Step, metrics: Mapping[str, Metric]) -> Callable[..., Any]:
     """A function to attach: each metric's value, or sum, and what to divide it by, or None."""
     loss = step._engine.step_function.loss
 
+    def called(f: Any, given: tuple[Any, ...]) -> Any:
+        return ordinary(f)(*given, **({"key": random.key(0)} if takes_key(f) else {}))
+
     @functools.wraps(loss)
     def measure(*given: Any) -> dict[str, Any]:
-        keys = {"key": random.key(0)} if takes_key(loss) else {}
-        out = ordinary(loss)(*given, **keys)
+        out = called(loss, given)
         found = {"loss": (out[0] if isinstance(out, tuple) else out, None)}
         for name, metric in metrics.items():
-            found[name] = value_and_count(name, ordinary(metric)(*given))
+            found[name] = value_and_count(name, called(metric, given))
         return found
 
+    made: Any = measure
+    made.__signature__ = inspect.Signature([inspect.Parameter("given", inspect.Parameter.VAR_POSITIONAL)])
     return measure
 
 

@@ -15,7 +15,6 @@ from wholestep.compiler.devices import device_memory
 from wholestep.compiler.driver import graph_fingerprint
 from wholestep.compiler.dynamic_shapes import SymbolicProgram
 from wholestep.errors import ParameterError, ShapeError, UnsupportedError
-from wholestep.frontend.array_watches import ArrayWatch
 from wholestep.frontend.jit import jit
 from wholestep.ir.build import current
 from wholestep.ir.graph import NDArray
@@ -29,7 +28,7 @@ from wholestep.train.program.step_function import StepFunction
 from wholestep.train.program.traced_step import TracedStep, rewrite_step, trace_step
 from wholestep.train.program.unused_parameters import check_unused
 from wholestep.train.state.batch_signature import BatchSignature
-from wholestep.train.state.captured_arrays import TreeWatch, check_unchanged, watch_captures
+from wholestep.train.state.captured_arrays import Watch, check_unchanged, watch_captures, watched_thing
 from wholestep.train.state.precision import check_no_doubles
 from wholestep.train.state.result import Result
 from wholestep.train.state.state import RESET_PARTS, State, check_params
@@ -92,7 +91,7 @@ class Engine:
                     hint="stack them: the first axis of every array in the batch counts the steps",
                 )
         self.one = jit(step_function.step, device=device, blocks=step_function.blocks)
-        self.watches: list[ArrayWatch | TreeWatch] = []
+        self.watches: list[Watch] = []
         self.programs: dict[Any, ResidentProgram] = {}
         """Those of epochs, by the data and how it is cut up."""
         self.unfinished: UnfinishedEpoch | None = None
@@ -158,11 +157,11 @@ class Engine:
         return made
 
     def watch(self, traced: TracedStep) -> None:
-        """Watch the arrays that a function has captured, and those that its loss and its optimizer read by name."""
-        known = {id(watch.array) for watch in self.watches}
+        """Watch the arrays that a function has captured, and what its loss and its optimizer read by name."""
+        known = {watched_thing(watch) for watch in self.watches}
         read = [self.step_function.loss, *functions_of(self.step_function.optimizer)]
         found = watch_captures([traced.function, *self.one.programs.values()], read)
-        self.watches += [watch for watch in found if id(watch.array) not in known]
+        self.watches += [watch for watch in found if watched_thing(watch) not in known]
 
     def log_specializations(self, program: SymbolicProgram, what: str) -> None:
         """Note what is compiled for one size by itself, and why one program does not do for all."""

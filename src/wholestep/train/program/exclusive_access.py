@@ -22,6 +22,8 @@ class ExclusiveAccess:
     the program there.
     """
 
+    __slots__ = ("_busy", "_lock")
+
     _engine: Engine
 
     def __init__(self) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from wholestep import numpy as wnp, random, tree
-from wholestep.errors import DtypeError, TreeError
+from wholestep.boundary.answers import check_fits
+from wholestep.errors import DtypeError, ShapeError, TreeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.control import cond
 from wholestep.frontend.copied_calls import CopiedCalls
@@ -32,6 +33,7 @@ from wholestep.train.state.loss_scaling import Scaling
 from wholestep.train.state.model_state import ModelStructure
 from wholestep.train.state.offloaded_state import OffloadedState, init_optimizer_by_rows
 from wholestep.train.state.precision import loss_in_precision
+from wholestep.words import first_few
 
 GUARDS = ("gradients", "loss", None)
 UNROLLS = ("stop", "through")
@@ -158,6 +160,7 @@ class StepFunction:
         """The function of params that is differentiated; it gives (loss, (new buffers, aux))."""
         counters = state["counters"]
         keys = {"key": random.fold_in(counters["key"], counters["step"])} if takes_key(self.loss) else {}
+        self.check_signature(keys)
         own = ordinary(self.loss)
         loss = loss_in_precision(own if self.model is None else self.model.loss(own), self.precision)
 
@@ -172,6 +175,18 @@ class StepFunction:
             return self.parts(loss(params, *given, **keys), self.with_buffers)
 
         return objective
+
+    def check_signature(self, keys: dict[str, Any]) -> None:
+        """Raise ArgumentError for a loss that does not take what a step gives it."""
+        given = ("params", "buffers", "batch") if self.with_buffers and self.model is None else ("params", "batch")
+        wanted = f"a step calls {self.name}({', '.join(given)})"
+        check_fits(
+            f"compile: {self.name}",
+            self.loss,
+            given,
+            keys,
+            f"{wanted}; one that draws random numbers takes a key by name: ({', '.join(given)}, *, key)",
+        )
 
     def differentiated(self, objective: Callable[[Any], Any], params: Any, counters: Any) -> tuple[Any, Any, Any, Any]:
         """The loss, its gradient (None without an optimizer), new buffers and aux."""
@@ -247,15 +262,22 @@ def describe_output(out: Any) -> str:
 
 
 def same_types(old: Any, new: Any, root: str, who: str) -> Any:
-    """A part of the new state; raises TreeError or DtypeError where it is not of the old one's types."""
+    """A part of the new state; raises TreeError, ShapeError or DtypeError where it is not of the old one's types."""
+    had, has = tree.paths(old, root), tree.paths(new, root)
     if tree.structure(old) != tree.structure(new):
-        raise TreeError(f"compile: {who} turns {root} from {tree.structure(old)} into {tree.structure(new)}")
-    for i, (a, b) in enumerate(zip(tree.leaves(old), tree.leaves(new), strict=True)):
-        if type_of(a) is not type_of(b):
-            raise DtypeError(
-                f"compile: {who} turns {tree.paths(old, root)[i]} from {type_of(a)} into {type_of(b)}",
-                hint="state keeps its shapes and dtypes from step to step; cast what is returned with .astype",
-            )
+        lost, found = [path for path in had if path not in has], [path for path in has if path not in had]
+        said = [f"no {first_few(lost, 6)}"] * bool(lost) + [f"{first_few(found, 6)} besides"] * bool(found)
+        raise TreeError(
+            f"compile: {who} gives {root} another structure: {'; '.join(said) or 'other containers around its arrays'}",
+            hint=f"return what was given, with other arrays in it: {first_few(had, 6)}",
+        )
+    for path, a, b in zip(had, tree.leaves(old), tree.leaves(new), strict=True):
+        before, after = type_of(a), type_of(b)
+        if before is not after:
+            told = f"compile: {who} turns {path} from {before} into {after}"
+            if before.shape != after.shape:
+                raise ShapeError(told, hint="state keeps its shapes from step to step")
+            raise DtypeError(told, hint="state keeps its dtypes from step to step; cast what is returned with .astype")
     return new
 
 

@@ -9,27 +9,32 @@ import numpy as np
 
 from wholestep import tree
 from wholestep.errors import DerivativeError, UnusedParameterWarning, Where, warn
-from wholestep.frontend.array_watches import ArrayWatch
 from wholestep.optim.grouping import Divided
 from wholestep.optim.paths import parameter_paths
 from wholestep.train.program.step_function import StepFunction
-from wholestep.train.state.captured_arrays import TreeWatch
+from wholestep.train.state.captured_arrays import Watch
 from wholestep.words import first_few
 
 MAX_LISTED = 5
 """The number of paths that a message names."""
 
 
-def check_unused(step_function: StepFunction, params: Any, watches: Sequence[ArrayWatch | TreeWatch]) -> None:
+def check_unused(step_function: StepFunction, params: Any, watches: Sequence[Watch]) -> None:
     """Raise DerivativeError where no parameter is trained, and warn where some are not.
 
     `params` are those that were given, before the step copied them, and `watches` what the loss read from around it.
     Parameters whose optimizer is None are not meant to move. `step_function.allow_unused` is True where nothing is
     to be said, and False where one parameter is enough for an error.
     """
-    if step_function.optimizer is None or step_function.allow_unused or not step_function.unreached:
+    if step_function.optimizer is None or step_function.allow_unused:
         return
-    paths, still = parameter_paths(params), without_optimizer(step_function.optimizer, params)
+    paths = parameter_paths(params)
+    if not paths:
+        raise DerivativeError(
+            "compile: there are no parameters, and an optimizer to train them",
+            hint="floating arrays in params, or in fields of a model that are not frozen; else leave optimizer= out",
+        )
+    still = without_optimizer(step_function.optimizer, params)
     missing = [paths[i] for i in step_function.unreached if i not in still]
     if not missing:
         return
@@ -59,9 +64,7 @@ def without_optimizer(optimizer: Any, params: Any) -> set[int]:
     return {i for i, part in enumerate(optimizer.assigned(params)) if members[part] is None}
 
 
-def read_from_outside(
-    step_function: StepFunction, params: Any, watches: Sequence[ArrayWatch | TreeWatch]
-) -> tuple[str, Where, str]:
+def read_from_outside(step_function: StepFunction, params: Any, watches: Sequence[Watch]) -> tuple[str, Where, str]:
     """The parameters that the loss reads from its closure, the line where it does so, and the way out."""
     own = {
         id(x): name

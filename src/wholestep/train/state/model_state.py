@@ -8,13 +8,16 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from wholestep import tree
-from wholestep.errors import ParameterError, UnsupportedError
+from wholestep.errors import LostAssignmentWarning, ParameterError, UnsupportedError, warn
+from wholestep.frontend.array import Array
+from wholestep.frontend.assignments import FieldAssignment, watching_assignments
 from wholestep.frontend.frozen import Frozen
 from wholestep.nn.ambient import Weights
 from wholestep.nn.annotations import BUFFER
 from wholestep.nn.module import Module
 from wholestep.nn.parameters import by_path, ordered
 from wholestep.nn.traversal import ModelWalk, Rebuilt, Reread
+from wholestep.words import first_few
 
 SAME: Any = object()
 """The default of options that keep the present value."""
@@ -35,7 +38,9 @@ class ModelStructure:
         kept = ordered(self.kept, buffers or {}, "buffers")
         return Rebuilt(self.structure, ordered(self.parameters, params, "parameters"), kept).root
 
-    def assigned(self, model: Any, given: Mapping[str, Any]) -> dict[str, Any] | None:
+    def assigned(
+        self, model: Any, given: Mapping[str, Any], seen: Sequence[FieldAssignment] = ()
+    ) -> dict[str, Any] | None:
         """The buffers of a model after a forward pass; raises UnsupportedError where it has changed anything else."""
         now = Reread(self.structure, model)
         if not now.same:
@@ -44,6 +49,7 @@ class ModelStructure:
             for i, place in enumerate(places):
                 if place.kind != BUFFER and values[i] is not given[place.path]:
                     raise changed_error(place.path)
+                check_stays(place.path, values[i], seen)
         return {place.path: now.kept[i] for i, place in enumerate(self.kept)} or None
 
     def loss(self, f: Callable[..., Any]) -> Callable[..., Any]:
@@ -52,11 +58,13 @@ class ModelStructure:
         @functools.wraps(f)
         def loss(params: Any, buffers: Any, batch: Any, **keys: Any) -> Any:
             model, given = self.filled(params, buffers), {**params, **(buffers or {})}
-            with self.bound(model):
+            with self.bound(model), watching_assignments() as seen:
                 out = f(model, batch, **keys)
                 around = self.assigned(self.around(model), given) if self.ambient else None
-            own = self.assigned(model, given)
-            return out, own and {path: around[path] if around and x is given[path] else x for path, x in own.items()}
+            own = self.assigned(model, given, seen) or {}
+            own = {path: around[path] if around and x is given[path] else x for path, x in own.items()}
+            warn_of_lost({path: x for path, x in own.items() if x is given[path]}, seen)
+            return out, own or None
 
         return loss
 
@@ -75,14 +83,14 @@ class ModelStructure:
         return tree.unflatten(structure, [next(waiting) if isinstance(x, Weights) else x for x in leaves])
 
     def function(self, f: Callable[..., Any], training: bool) -> Callable[..., Any]:
-        """`f(model, batch)` as a function of params, buffers where there are any, and batch, to look at the model."""
+        """`f(model, batch)`, with a key or without, as a function of params, buffers where there are any, and batch."""
 
         @functools.wraps(f)
-        def function(params: Any, *given: Any) -> Any:
+        def function(params: Any, *given: Any, **keys: Any) -> Any:
             buffers, batch = given if self.kept else ({}, *given)
             model = in_mode(self.filled(params, buffers), training)
             with self.bound(model):
-                return f(model, batch)
+                return f(model, batch, **keys)
 
         return function
 
@@ -142,6 +150,32 @@ def in_mode(model: Any, training: bool) -> Any:
     """A model, or a tree with modules in it, in training mode or in evaluation."""
     parts, structure = tree.flatten(model, lambda x: isinstance(x, Module))
     return tree.unflatten(structure, [x.train(training) if isinstance(x, Module) else x for x in parts])
+
+
+def check_stays(path: str, x: Any, seen: Sequence[FieldAssignment]) -> None:
+    """Raise UnsupportedError for an array that belongs to a loop or another function that has ended."""
+    builder = x.value.builder if isinstance(x, Array) else None
+    if builder is not None and builder.closed:
+        raise UnsupportedError(
+            f"compile: {path} is assigned inside of {builder.reason}, and its value does not leave it",
+            where=next((one.where for one in reversed(seen) if vars(one.module).get(one.field) is x), None),
+            hint="return the value from there and assign it outside; ws.checkpoint, ws.autocast and nn.Stack do that",
+        )
+
+
+def warn_of_lost(unchanged: Mapping[str, Any], seen: Sequence[FieldAssignment]) -> None:
+    """Give a LostAssignmentWarning for buffers that a copy of the model has assigned, and the model itself has not."""
+    by_value = {id(x): path for path, x in unchanged.items()}
+    lost = {by_value[id(one.before)]: one.where for one in seen if id(one.before) in by_value}
+    if lost:
+        warn(
+            f"compile: the loss assigns {first_few(list(lost), 3)} in a copy of the model, and the step keeps the old "
+            f"value{'s' * (len(lost) > 1)}",
+            LostAssignmentWarning,
+            where=next(iter(lost.values())),
+            hint="transforms such as ws.vmap work on copies of their arguments: return the value from there and assign "
+            "it to the model, or call the copy in evaluation mode",
+        )
 
 
 def changed_error(what: str) -> UnsupportedError:

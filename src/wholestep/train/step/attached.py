@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from wholestep import tree
 from wholestep.boundary.public import bounded
 from wholestep.compiler import devices
 from wholestep.compiler.dynamic_shapes import SymbolicProgram
-from wholestep.errors import UnsupportedError
+from wholestep.errors import ParameterError, UnsupportedError
 from wholestep.exits import UNBROKEN
 from wholestep.frontend import outside
-from wholestep.frontend.array_watches import ArrayWatch
 from wholestep.frontend.jit import own_copy
 from wholestep.frontend.printing import without_said
 from wholestep.frontend.recompilation import Sizes
+from wholestep.frontend.shapes import ShapeDtype
 from wholestep.frontend.traced_function import TracedFunction as Traced
 from wholestep.ir.graph import NDArray
+from wholestep.nn.keys import takes_key
 from wholestep.runtime.executable import Executable
 from wholestep.train.program.engine import Engine
 from wholestep.train.program.traced_step import trace_step
 from wholestep.train.state.batch_signature import BatchSignature
-from wholestep.train.state.captured_arrays import TreeWatch, check_unchanged, watch_captures
+from wholestep.train.state.captured_arrays import Watch, check_unchanged, watch_captures
+from wholestep.train.step.held_state import base_key
 
 MAX_ATTACHED = 8
 """The number of programs that an attached function keeps, those used last."""
@@ -43,7 +49,14 @@ class AttachedProgram(NamedTuple):
     signature: BatchSignature
     traced: Traced
     program: Executable
-    watches: list[ArrayWatch | TreeWatch]
+    watches: list[Watch]
+    draws: bool
+    """True if it takes a random key after the batch."""
+
+    @property
+    def inputs(self) -> list[str]:
+        """The paths of what it is called with, the parts of the state apart."""
+        return [*[leaf.path for leaf in self.signature.leaves], *["key"] * self.draws]
 
 
 @bounded
@@ -52,7 +65,8 @@ class Attached:
 
     Batches may have any structure, shapes and dtypes; there is a program for each kind, of which the last eight are
     kept. One for symbolic sizes takes every batch that is like it but for these. It follows the step through `replace`.
-    Results are arrays of the caller's own.
+    Results are arrays of the caller's own. An f with a keyword-only parameter `key` is called with `key=` too, a seed
+    or a key.
     """
 
     def __init__(
@@ -69,9 +83,10 @@ class Attached:
         self.entries: OrderedDict[Any, AttachedProgram] = OrderedDict()
         self.sizes = Sizes(self.name, GROWING_SIZE_HINT)
 
-    def __call__(self, batch: Any) -> Any:
+    def __call__(self, batch: Any, *, key: Any = None) -> Any:
+        key = self.checked_key(key)
         with self.lock():
-            entry, arrays = self.found(batch)
+            entry, arrays = self.found(batch, key)
             check_unchanged(entry.watches, self.name, whole=True)
             outs = entry.program([*tree.leaves(self.given(self.current.state.tree)), *arrays])
         made = [own_copy(out, s) for out, s in zip(outs, entry.traced.scalars, strict=True)]
@@ -81,53 +96,83 @@ class Attached:
         """The parts of the state that the function takes."""
         return (parts["params"], parts["buffers"]) if self.current.step_function.with_buffers else (parts["params"],)
 
-    def found(self, batch: Any) -> tuple[AttachedProgram, tuple[NDArray, ...]]:
-        """The program for this batch, and its arrays; most batches are known at a glance."""
-        if self.engine() is self.current:
-            for key, entry in self.entries.items():
-                arrays = entry.signature.glance(batch)
-                if arrays is not None:
-                    self.entries.move_to_end(key)
-                    return entry, arrays
-        batch = outside.taken_over(batch, "batch", self.name)
-        entry = self.entry(batch)
-        return entry, entry.signature.checked(batch)
+    @property
+    def needs_key(self) -> bool:
+        """True if f cannot be called without a key."""
+        return takes_key(self.f) and inspect.signature(self.f).parameters["key"].default is inspect.Parameter.empty
 
-    def entry(self, batch: Any) -> AttachedProgram:
-        """The program for this kind of batch, made if it must be."""
+    def checked_key(self, key: Any) -> Any:
+        """A key from a seed or a key, None where f goes without; raises ParameterError for one that does not fit."""
+        if key is not None and not takes_key(self.f):
+            raise ParameterError(f"{self.name}: it takes no key", hint=f"def {self.name}(model, batch, *, key)")
+        if key is None and self.needs_key:
+            raise ParameterError(f"{self.name}: no key to draw from", hint=f"{self.name}(batch, key=ws.random.key(0))")
+        given = None if key is None else np.asarray(base_key(key))
+        if given is not None and not (given.shape == (2,) and given.dtype == np.uint32):
+            raise ParameterError(f"{self.name}: key is {key!r:.40}", hint="a seed, or a key: key=ws.random.key(0)")
+        return given
+
+    def found(self, batch: Any, key: Any) -> tuple[AttachedProgram, tuple[NDArray, ...]]:
+        """The program for this batch and key, and its arrays; most batches are known at a glance."""
+        drawn = () if key is None else (key,)
+        if self.engine() is self.current:
+            for kind, entry in self.entries.items():
+                arrays = entry.signature.glance(batch) if entry.draws is (key is not None) else None
+                if arrays is not None:
+                    self.entries.move_to_end(kind)
+                    return entry, (*arrays, *drawn)
+        batch = outside.taken_over(batch, "batch", self.name)
+        entry = self.entry(batch, key is not None)
+        return entry, (*entry.signature.checked(batch), *drawn)
+
+    def entry(self, batch: Any, draws: bool = False) -> AttachedProgram:
+        """The program for this kind of batch, with a key or without one, made if it must be."""
         engine = self.engine()
         if engine is not self.current:
             self.current = engine
             self.entries.clear()
         feed = BatchSignature(batch, "batch", self.name)
-        key = (feed.structure, *[(leaf.type, leaf.number) for leaf in feed.leaves])
-        if key not in self.entries:
-            open_ = [k for k, known in self.entries.items() if known.signature.symbolic and known.signature.takes(feed)]
-            key = open_[-1] if open_ else key
-        found = self.entries.get(key)
+        kind = (draws, feed.structure, *[(leaf.type, leaf.number) for leaf in feed.leaves])
+        if kind not in self.entries:
+            known = [(k, entry) for k, entry in self.entries.items() if entry.draws is draws]
+            open_ = [k for k, entry in known if entry.signature.symbolic and entry.signature.takes(feed)]
+            kind = open_[-1] if open_ else kind
+        found = self.entries.get(kind)
         if found is None:
             with UNBROKEN:
-                found = self.entries[key] = self.made(feed)
+                found = self.entries[kind] = self.made(feed, draws)
             self.sizes.made([(leaf.path, leaf.type.shape) for leaf in feed.leaves])
             if len(self.entries) > MAX_ATTACHED:
                 self.entries.popitem(last=False)
-        self.entries.move_to_end(key)
+        self.entries.move_to_end(kind)
         return found
 
-    def made(self, feed: BatchSignature) -> AttachedProgram:
+    def made(self, feed: BatchSignature, draws: bool) -> AttachedProgram:
         """Trace and compile for one kind of batch."""
         before = time.perf_counter()
         state, model = self.current.state, self.current.step_function.model
-        args = (*self.given(state.abstract()), feed.abstract())
+        given = (*self.given(state.abstract()), feed.abstract())
+        roots = ("params", "buffers", "batch") if len(given) == 3 else ("params", "batch")
         f = self.f if model is None else model.function(self.f, self.training)
-        roots = ("params", "buffers", "batch") if len(args) == 3 else ("params", "batch")
-        traced = trace_step(self.current.one.alike(f), args, self.name, roots)
+        if draws:
+            f, given, roots = with_key_last(f), (*given, ShapeDtype((2,), "uint32")), (*roots, "key")
+        traced = trace_step(self.current.one.alike(f), given, self.name, roots)
         streams = state.streams(self.given(state.tree))
         program = devices.compile_for_device(traced.graph, (), self.current.device, None, streams)
         self.current.note(f"attached {self.name} on {feed}", before)
         if isinstance(program, SymbolicProgram):
             self.current.log_specializations(program, f"attached {self.name}")
-        return AttachedProgram(feed, traced.function, program, watch_captures([traced.function], [self.f]))
+        return AttachedProgram(feed, traced.function, program, watch_captures([traced.function], [self.f]), draws)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise UnsupportedError(f"{self.name}: a function attached to a step cannot be copied or pickled")
+
+
+def with_key_last(f: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose last argument is its `key`."""
+
+    @functools.wraps(f)
+    def keyed(*args: Any) -> Any:
+        return f(*args[:-1], key=args[-1])
+
+    return keyed

@@ -44,6 +44,8 @@ PAGE_FILES = "wholestep.train.step.page_export:page_files"
 class ExportedStep:
     """A step that can be written for other systems."""
 
+    __slots__ = ()
+
     _engine: Engine
     _lock: AbstractContextManager[Any]
 
@@ -194,7 +196,7 @@ def attached_to(step: Any, f: Callable[..., Any]) -> tuple[Attached, AttachedPro
     engine: Engine = step._engine
     if not isinstance(f, Attached):
         found = Attached(f, lambda: engine, lambda: step._lock, training=False)
-        return found, found.entry(engine.signature.abstract())
+        return found, found.entry(engine.signature.abstract(), found.needs_key)
     if f.engine() is not engine:
         raise ParameterError(f"export: {f.name} is attached to another step")
     if f.current is not engine or not f.entries:
@@ -211,7 +213,7 @@ def attached_program(name: str, found: tuple[Attached, AttachedProgram]) -> Expo
     check_unchanged(entry.watches, "export", whole=True)
     parts = ("params", "buffers") if engine.step_function.with_buffers else ("params",)
     state = [path for part in parts for path in tree.paths(engine.state.tree[part], part)]
-    inputs = (*state, *[leaf.path for leaf in entry.signature.leaves])
+    inputs = (*state, *entry.inputs)
     known = state_values(engine)
     outputs = tuple(result_paths(entry.traced))
     return ExportedProgram(name, entry.traced.graph, inputs, outputs, state={path: known[path] for path in state})

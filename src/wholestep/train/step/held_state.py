@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any
@@ -17,17 +17,30 @@ from wholestep.train.program.engine import Engine
 from wholestep.train.program.hyperparameters import flush_accumulation, hyper_changes, with_averaged_parameters
 from wholestep.train.state.loss_scaling import scale_of
 from wholestep.train.state.model_state import given_parts
-from wholestep.train.state.result import Result
 from wholestep.train.state.state import STATE_PARTS
+
+
+class HyperParameters(dict[str, float]):
+    """The hyper-parameters of a step: a copy, in which none can be set."""
+
+    def __setitem__(self, name: str, value: float) -> None:
+        raise UnsupportedError(
+            f"step.hyper: {name} is set in a copy, which the step does not read",
+            hint=f"step.set({name}={value!r})" if name.isidentifier() else f"step.set(**{{{name!r}: {value!r}}})",
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
 
 
 @bounded
 class HeldState(ABC):
     """A state that can be read, set and brought back to its beginning."""
 
+    __slots__ = ()
+
     _engine: Engine
     _lock: AbstractContextManager[Any]
-    _last: Result | None
 
     @property
     def model(self) -> Any:
@@ -64,8 +77,8 @@ class HeldState(ABC):
 
     @property
     def hyper(self) -> dict[str, float]:
-        """The hyper-parameters as they are now."""
-        return {name: float(x) for name, x in self._engine.hyper.items()}
+        """The hyper-parameters as they are now, in a dictionary that says where they are set."""
+        return HyperParameters({name: float(x) for name, x in self._engine.hyper.items()})
 
     @property
     def steps(self) -> int:
@@ -104,11 +117,9 @@ class HeldState(ABC):
             self._write(state)
             self._engine.unfinished = None
 
+    @abstractmethod
     def _write(self, parts: dict[str, Any], hyper: Mapping[str, Any] | None = None) -> None:
-        self._last = None if parts else self._last
-        self._engine.state.write(parts)
-        for name, value in (hyper or {}).items():
-            self._engine.hyper[name][...] = value
+        """Set parts of the state and hyper-parameters, or raise and set nothing."""
 
     def set(self, **changes: Any) -> None:
         """Set hyper-parameters by name, `key` (a key or a seed), `params`, `buffers` or `loss_scale`.

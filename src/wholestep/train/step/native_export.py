@@ -119,7 +119,7 @@ def attached_plan(engine: Engine, name: str, entry: AttachedProgram, kind: str, 
     state = [numbers[id(x)] for part in parts for x in tree.leaves(engine.state.tree[part])]
     function = entry.traced
     outputs = tree.paths(tree.unflatten(function.structure, range(len(function.scalars))), "output")
-    inputs: tuple[int | str, ...] = (*state, *[leaf.path for leaf in entry.signature.leaves])
+    inputs: tuple[int | str, ...] = (*state, *entry.inputs)
     plan = native_plan(unit, machine)
     return NativeFunction(name, plan.program, inputs, tuple(outputs), plan.formulas)
 

@@ -16,6 +16,8 @@ from wholestep.train.program.engine import Engine
 class SavedState(ABC):
     """A state that can be written to files and read from them."""
 
+    __slots__ = ()
+
     _engine: Engine
     _lock: AbstractContextManager[Any]
 

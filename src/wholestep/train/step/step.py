@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from wholestep import forks
@@ -46,6 +46,9 @@ class Step(ExclusiveAccess, HeldState, SavedState, ExportedStep, Inspected):
     It owns its state: parameters, buffers, the optimizer's state and counters. Calls from several threads take turns.
     """
 
+    # Without a `__dict__`: `step.lr = 0.1` would be an attribute that nobody reads.
+    __slots__ = ("__weakref__", "_course", "_engine", "_kinds", "_last", "_log", "_predictor", "strict")
+
     def __init__(
         self,
         step_function: StepFunction,
@@ -68,6 +71,12 @@ class Step(ExclusiveAccess, HeldState, SavedState, ExportedStep, Inspected):
         self._kinds = ProgramsByShape(engine)
         self._last: Result | None = None
         self._course: Course | None = None
+
+    def _write(self, parts: dict[str, Any], hyper: Mapping[str, Any] | None = None) -> None:
+        self._last = None if parts else self._last
+        self._engine.state.write(parts)
+        for name, value in (hyper or {}).items():
+            self._engine.hyper[name][...] = value
 
     def __call__(self, batch: Any, *more: Any) -> Result:
         """Run one step, or K, and say what came of it.
@@ -205,10 +214,12 @@ class Step(ExclusiveAccess, HeldState, SavedState, ExportedStep, Inspected):
 
         With a module it is `f(model, batch)`, in evaluation mode unless `training`; what it assigns is not kept. The
         result is called with a batch of any kind and compiles for each; with `batch` it compiles for that one now. One
-        with symbolic sizes does for all of them.
+        with symbolic sizes does for all of them. Where f has a keyword-only parameter `key`, as what draws samples has,
+        the call is given one: `attached(batch, key=ws.random.key(0))`, or a seed.
 
         Shapes: a batch of any structure, shapes and dtypes that f takes; what f returns, a tree of arrays.
-        Raises: in the call, whatever f raises, and DtypeError for a result that is no array.
+        Raises: in the call, whatever f raises, DtypeError for a result that is no array, and ParameterError for a key
+        that f does not take or is not given.
 
         >>> import numpy as np, wholestep as ws
         >>> step = ws.compile(lambda p, x: np.mean((x @ p) ** 2), np.ones(3), batch=np.ones((4, 3)))
@@ -218,7 +229,7 @@ class Step(ExclusiveAccess, HeldState, SavedState, ExportedStep, Inspected):
         attached = Attached(f, lambda: self._engine, lambda: self._lock, training)
         if batch is not None:
             with self._lock:
-                attached.entry(outside.taken_over(batch, "batch", attached.name))
+                attached.entry(outside.taken_over(batch, "batch", attached.name), attached.needs_key)
         return attached
 
     def predict(self, x: Any) -> Any:

@@ -14,6 +14,7 @@ from wholestep.compiler.devices import compile_for_device
 from wholestep.errors import Where, here, show
 from wholestep.frontend.array import Array
 from wholestep.frontend.jit import jit
+from wholestep.frontend.printing import take_prints
 from wholestep.ir.analysis import part
 from wholestep.ir.graph import Graph, NDArray, Node
 from wholestep.passes.reroll.emit import stacked_places
@@ -105,7 +106,9 @@ class Subject:
         )
 
         def loss(state: Any, hyper: Any, batch: Any) -> Any:
-            return plain.gradient(state, batch)[0]
+            value = plain.gradient(state, batch)[0]
+            take_prints()
+            return value
 
         return self.engine.trace(self.engine.one.alike(loss), self.first).graph
 
