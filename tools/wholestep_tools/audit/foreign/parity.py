@@ -263,14 +263,15 @@ AUDIT = Audit(
     """\
 Steps of all kinds, the workloads of `wholestep bench` and one for each optimizer among them, are written for NumPy,
 JAX, PyTorch, TensorFlow, ONNX Runtime, Core ML, LiteRT, C, objects and WebAssembly, as far as these are here, and
-trained there for twenty calls on one batch. Core ML is the evaluator of MIL in NumPy, which needs coremltools; Core ML
-itself runs on machines of Apple alone. LiteRT is the interpreter that comes with TensorFlow. Losses must be ours to 1e-5 of the largest, and those of C and of objects, and their
-state, to the bit, unless our program calls a library, in whose place they have formulas. `step.load` takes the state
-back, and the loss of the call after that must be ours to 1e-5, too. The state is to be ours to 1e-5 of the largest
-element of each array, and to 3e-5 for Core ML and LiteRT, where `narrow=True` rounds hyper-parameters to float32; where it is further off, as where a maximum falls to another one of two nearly equal
-numbers, it may be no further than four times what a rounding up or down of each parameter, at the beginning, makes of
-our own training. SOAP is trained on square weights under dropout, whose gradients have full rank and differ from one
-call to the next: of a gradient of lower rank the eigenvectors are each library's own choice. What a target refuses is
-counted. The table has the largest distances.""",
+trained there for twenty calls on one batch. Core ML is the evaluator of MIL in NumPy, which needs coremltools; Core
+ML itself runs on machines of Apple alone. LiteRT is the interpreter that comes with TensorFlow. Losses must be ours
+to 1e-5 of the largest, and those of C and of objects, and their state, to the bit, unless our program calls a
+library, in whose place they have formulas. `step.load` takes the state back, and the loss of the call after that must
+be ours to 1e-5, too. The state is to be ours to 1e-5 of the largest element of each array, and to 3e-5 for Core ML
+and LiteRT, where `narrow=True` rounds hyper-parameters to float32; where it is further off, as where a maximum falls
+to another one of two nearly equal numbers, it may be no further than four times what a rounding up or down of each
+parameter, at the beginning, makes of our own training. SOAP is trained on square weights under dropout, whose
+gradients have full rank and differ from one call to the next: of a gradient of lower rank the eigenvectors are each
+library's own choice. What a target refuses is counted. The table has the largest distances.""",
     shared=True,
 )
