@@ -7,8 +7,8 @@ from typing import NamedTuple
 MOST_VECTORS = 6
 LEAST_ROWS = 32
 """The fewest rows of a matrix: the widest tile is 24 numbers, and LAPACK is as quick on smaller ones."""
-LEAST_COLUMNS = 16
-"""The fewest columns of a right-hand side, the lanes of the widest vector."""
+LEAST_COLUMNS = 2
+"""The fewest columns of a right-hand side: LAPACK is as quick with one."""
 
 
 class RegisterTile(NamedTuple):
@@ -42,6 +42,6 @@ def factor_tile(vector: int, registers: int) -> RegisterTile:
 
 
 def substitution_tile(bits: int, columns: int, vector: int, registers: int) -> RegisterTile:
-    """The tile of a substitution with so many columns."""
-    lanes, rows = 8 * vector // bits, 8 if registers >= 32 else 4
+    """The tile of a substitution with so many columns, which one vector at least fits into."""
+    lanes, rows = min(8 * vector // bits, 1 << columns.bit_length() - 1), 8 if registers >= 32 else 4
     return RegisterTile(bits, lanes, rows, min((registers - 1) // (rows + 1), columns // lanes))
