@@ -143,8 +143,9 @@ class ProgramInterpreter:
         try:
             for i in range(count):
                 if how:
-                    forward, unit = how
-                    x[i] = scipy.linalg.solve_triangular(a[i], b[i], lower=forward, unit_diagonal=unit)
+                    forward, unit, turned = how[0]
+                    whole = a[i].T if turned else a[i]
+                    x[i] = scipy.linalg.solve_triangular(whole, b[i], lower=forward, unit_diagonal=unit)
                 else:
                     x[i] = scipy.linalg.cholesky(a[i])
         except np.linalg.LinAlgError:

@@ -107,11 +107,14 @@ class TriangularRootOp(InternalOp):
 
 
 class SubstitutionOp(InternalOp):
-    """The solutions x of a x = b for triangular matrices, from the first row on (`forward`) or from the last one."""
+    """The solutions x of a x = b for triangular matrices, from the first row on (`forward`) or from the last one.
+
+    The matrices of the operand are those, or `turned` ones.
+    """
 
     kind = "linalg"
 
-    def type(self, a: Type, b: Type, *, forward: bool, unit: bool) -> Type:
+    def type(self, a: Type, b: Type, *, forward: bool, unit: bool, turned: bool) -> Type:
         return b
 
 

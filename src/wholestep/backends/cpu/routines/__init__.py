@@ -9,7 +9,12 @@ from wholestep.backends.cpu.host_function import HostFunction
 from wholestep.backends.cpu.routines.lapack import lapack_text
 from wholestep.backends.cpu.routines.radix_sort import argsort_text
 from wholestep.backends.cpu.routines.row_sort import row_sort_declarations, row_sort_text
-from wholestep.backends.cpu.routines.substitution import factor_text, substitution_declarations, substitution_text
+from wholestep.backends.cpu.routines.substitution import (
+    Substitution,
+    factor_text,
+    substitution_declarations,
+    substitution_text,
+)
 from wholestep.backends.cpu.target.register_tiles import RegisterTile
 from wholestep.backends.cpu.target.row_sort import RowSort
 from wholestep.lower.program.steps import PREFETCH_NOW, RELEASE, RoutineCall
@@ -72,9 +77,9 @@ def call_lapack(caller: HostFunction, step: RoutineCall, pointers: Sequence[str]
 
 def call_substitution(caller: HostFunction, step: RoutineCall, pointers: Sequence[str]) -> None:
     """Solve triangular systems: matrices, right-hand sides, solutions."""
-    tile, forward, unit, sizes, site = step.params
-    write = partial(substitution_text, tile=RegisterTile(*tile), forward=forward, unit=unit)
-    call_of_tiles(caller, RegisterTile(*tile), f"substitution {tile} {forward} {unit}", write, (pointers, sizes, site))
+    tile, how, sizes, site = step.params
+    write = partial(substitution_text, tile=RegisterTile(*tile), how=Substitution(*how))
+    call_of_tiles(caller, RegisterTile(*tile), f"substitution {tile} {how}", write, (pointers, sizes, site))
 
 
 def call_factor(caller: HostFunction, step: RoutineCall, pointers: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ tile of rows or columns overlaps the one before, and computes the same bits agai
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from wholestep.backends.cpu.llvm_builder import FunctionBuilder
 from wholestep.backends.cpu.target.register_tiles import RegisterTile
@@ -27,12 +28,21 @@ def substitution_declarations(tile: RegisterTile) -> tuple[str, ...]:
     )
 
 
-def substitution_text(name: str, tile: RegisterTile, forward: bool, unit: bool) -> str:
+class Substitution(NamedTuple):
+    """A kind of substitution: from the first row on or from the last one, with 1 on the diagonal or without, and by the
+    matrices as they lie or by turned ones."""
+
+    forward: bool
+    unit: bool
+    turned: bool
+
+
+def substitution_text(name: str, tile: RegisterTile, how: Substitution) -> str:
     """Return `i64 name(context, a, b, x, n, columns, count)`: solve a x = b for triangular matrices, from the first row
     or from the last one on; the number of the first 0 on a diagonal, from 1, or 0."""
     words = [("ptr", "context"), ("ptr", "a"), ("ptr", "b"), ("ptr", "x")]
     f = FunctionBuilder("i64", name, [*words, *[("i64", size) for size in ("n", "columns", "count")]], exported=True)
-    if not unit:
+    if not how.unit:
         f.count_to("%count", lambda matrix: return_if_singular(f, tile, matrix))
     args = f.let("alloca [6 x i64]")
     for i, (kind, word) in enumerate((*[("ptr", w) for w in "abx"], ("i64", "n"), ("i64", "columns"))):
@@ -41,7 +51,7 @@ def substitution_text(name: str, tile: RegisterTile, forward: bool, unit: bool) 
     f.store("i64", strips, args, "5")
     items = f.let(f"mul i64 {strips}, %count")
     f.do(f"call void @ws_parallel(ptr %context, ptr @{name}.strips, ptr {args}, i64 {items})")
-    return SubstitutionWriter(name, tile, forward, unit).strips() + f.text("ret i64 0")
+    return SubstitutionWriter(name, tile, how).strips() + f.text("ret i64 0")
 
 
 def return_if_singular(f: FunctionBuilder, tile: RegisterTile, matrix: str) -> None:
@@ -144,9 +154,9 @@ class TileWriter:
 class SubstitutionWriter:
     """The function that solves strips of columns, under emission."""
 
-    def __init__(self, name: str, tile: RegisterTile, forward: bool, unit: bool) -> None:
+    def __init__(self, name: str, tile: RegisterTile, how: Substitution) -> None:
         self.f = FunctionBuilder("void", f"{name}.strips", (("ptr", "args"), ("i64", "low"), ("i64", "high")))
-        self.tile, self.forward, self.unit = tile, forward, unit
+        self.tile, self.how = tile, how
         self.writer = TileWriter(self.f, tile)
 
     def strips(self) -> str:
@@ -180,20 +190,27 @@ class SubstitutionWriter:
 
     def number(self, i: str) -> str:
         """The number of a row that is counted in the direction of the solve."""
-        return i if self.forward else self.f.let(f"sub i64 {self.f.let(f'sub i64 {self.n}, 1')}, {i}")
+        return i if self.how.forward else self.f.let(f"sub i64 {self.f.let(f'sub i64 {self.n}, 1')}, {i}")
 
     def rows(self, first: str, a: str, b: str, x: str) -> None:
         """Solve the rows of a tile."""
         f, t, writer = self.f, self.tile, self.writer
         rows = [self.number(f.let(f"add i64 {first}, {r}")) for r in range(t.rows)]
         lines = [writer.place(a, row, self.n, "0") for row in rows]
+        turned = self.how.turned
         sums = [writer.load_vectors(writer.place(b, row, self.columns, "0"), t.vectors) for row in rows]
 
         def lefts(at: str) -> list[str]:
+            if turned:
+                line = writer.place(a, self.number(at), self.n, "0")
+                return [f.load(t.kind, line, row) for row in rows]
             return [f.load(t.kind, line, self.number(at)) for line in lines]
 
+        def left(r: int, s: int) -> str:
+            return f.load(t.kind, lines[s], rows[r]) if turned else f.load(t.kind, lines[r], rows[s])
+
         sums = writer.minus_products(sums, first, lefts, lambda at: writer.place(x, self.number(at), self.columns, "0"))
-        found = writer.end_rows(sums, lambda r, s: f.load(t.kind, lines[r], rows[s]), divided=not self.unit)
+        found = writer.end_rows(sums, left, divided=not self.how.unit)
         for row, vectors in zip(rows, found, strict=True):
             writer.store_vectors(vectors, writer.place(x, row, self.columns, "0"))
 

@@ -81,7 +81,8 @@ def expand_triangular_solve(a: Value, b: Value, *, lower: bool, unit: bool, tran
         return (conj(found),)
     n, columns = b.shape[-2:]
     if in_tiles(a) and isinstance(columns, int) and columns >= LEAST_COLUMNS:
-        return (substitution(mt(a) if trans else a, b, forward=lower != bool(trans), unit=unit),)
+        turned = bool(trans)
+        return (substitution(a, b, forward=lower != turned, unit=unit, turned=turned),)
     letters = "UL"[not lower], "NT"[not trans], "NU"[unit]
     given = (*letters, n, columns, InArg(0), max(n, 1), OutArg(mt(b).type, 1), max(n, 1))
     (found,) = lapack_call(

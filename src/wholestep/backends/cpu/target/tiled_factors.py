@@ -26,7 +26,8 @@ def substitution_tasks(low: Materializer, node: Node) -> list[Task]:
     (a, b), machine = node.inputs, low.context.target
     (n, columns), count = b.shape[-2:], math.prod(a.shape[:-2])
     tile = substitution_tile(8 * a.dtype.itemsize, columns, machine.vector, machine.registers)
-    facts = (tuple(tile), node.params["forward"], node.params["unit"], (n, columns, count))
+    how = tuple([node.params[name] for name in ("forward", "unit", "turned")])
+    facts = (tuple(tile), how, (n, columns, count))
     message = "singular matrix: resolution failed at diagonal {value}"
     return [routine_task(low, node, "substitution", facts, (message, float(count * n * n * columns)))]
 
