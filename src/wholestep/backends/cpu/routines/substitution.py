@@ -269,16 +269,22 @@ class FactorWriter:
         f.count_to("%count", matrix)
         return f.text("ret i64 0")
 
+    def factors_above(self, writer: TileWriter, u: str, n: str, first: str) -> Callable[[str], list[str]]:
+        """The numbers of a row of u, above, by which it takes part in the rows of the tile from `first` on."""
+        f, t = writer.f, self.tile
+
+        def numbers(at: str) -> list[str]:
+            line = writer.place(u, at, n, first)
+            return [f.load(t.kind, line, str(r)) for r in range(t.rows)]
+
+        return numbers
+
     def diagonal(self, writer: TileWriter, first: str, a: str, u: str, square: str) -> None:
         """Factor the tile on the diagonal, which is as wide as a vector, into a square of its own and into u."""
         f, t = writer.f, self.tile
         rows = [f.let(f"add i64 {first}, {r}") for r in range(t.rows)]
         sums = [writer.load_vectors(writer.place(a, row, "%n", first), 1) for row in rows]
-
-        def lefts(at: str) -> list[str]:
-            line = writer.place(u, at, "%n", first)
-            return [f.load(t.kind, line, str(r)) for r in range(t.rows)]
-
+        lefts = self.factors_above(writer, u, "%n", first)
         sums = writer.minus_products(sums, first, lefts, lambda at: writer.place(u, at, "%n", first))
         held = [row[0] for row in sums]
         for r, row in enumerate(rows):
@@ -304,9 +310,7 @@ class FactorWriter:
         beyond, last = f.let(f"add i64 {first}, {t.rows}"), f.let(f"sub i64 {n}, {t.width}")
         rows = [f.let(f"add i64 {first}, {r}") for r in range(t.rows)]
 
-        def lefts(at: str) -> list[str]:
-            line = writer.place(u, at, n, first)
-            return [f.load(t.kind, line, str(r)) for r in range(t.rows)]
+        lefts = self.factors_above(writer, u, n, first)
 
         def one(k: str) -> None:
             start = f.let(f"add i64 {beyond}, {f.let(f'mul i64 {k}, {t.width}')}")
