@@ -165,3 +165,11 @@ def test_solve_ivp_is_that_of_scipy():
         ws.grad(lambda k: scipy.integrate.solve_ivp(lambda t, y: -k * y, (0, 1), [1.0]).y[0, -1])(1.0)
     with pytest.raises(ws.errors.ShapeError, match="are vectors"):
         solve_ivp(lambda t, y: y, (0, 1), np.eye(2), t_eval=TIMES)
+
+
+@pytest.mark.parametrize(("state", "times"), [("f4", "f8"), ("f8", "f4"), ("f4", "f4"), ("c8", "f8")])
+def test_states_have_the_dtype_of_a_sum_of_the_first_and_the_times(state: str, times: str) -> None:
+    y0, t = np.array([1, 2], state), np.linspace(0, 1, 5, dtype=times)
+    turned = ws.jit(lambda y0: odeint(lambda y, t: -2 * y * np.cos(t), y0, t))(y0)
+    assert turned.dtype == (y0[0] + t[0]).dtype
+    np.testing.assert_allclose(turned, y0 * np.exp(-2 * np.sin(t))[:, None], rtol=1e-6)

@@ -217,7 +217,8 @@ def odeint(
     f(t, y, *args). The tolerances are 1.4e-8 each, and `mxstep` is 100,000, where they are not given. SciPy's other
     options are refused by an UnsupportedError.
 
-    y0 is an array or a tree of them, args are trees of arrays; the times rise or fall. Differentiable in y0, t, args
+    y0 is an array or a tree of them, args are trees of arrays; the times rise or fall. States have the dtype that NumPy
+    gives a sum of y0 and the times. Differentiable in y0, t, args
     and the arrays that f closes over, to any order in reverse mode. Where more than `mxstep` steps are needed from one
     time to the next, the states from there on are NaN.
 
@@ -242,6 +243,8 @@ def odeint(
             raise ShapeError(f"odeint: t is a vector of times, not {times.type}")
         relative, absolute = [1.4e-8 if x is None else x for x in (rtol, atol)]
         ys = [inexact_array(y) for y in leaves]
+        ys = [y.astype(np.result_type(y.dtype, times.dtype), copy=False) for y in ys]
+        times = times.astype(np.result_type(times.dtype, *[dtypes.real_of(y.dtype) for y in ys]), copy=False)
         whole, closed = hoisted(slope, "odeint", tree.unflatten(structure, ys), times[0], *given)
         problem = Problem(whole, structure, relative, absolute, mxstep or 100_000)
         made = solved(problem, ys, times, (*given, *closed))
