@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.fft
 
 import wholestep as ws
 import wholestep.numpy as wnp
@@ -114,3 +115,11 @@ def test_the_derivative_of_xlogy_at_zero_is_the_logarithm():
 def test_inverse_box_cox_at_zero_has_its_limit():
     np.testing.assert_allclose(ws.grad(lambda p: special.inv_boxcox(0.7, p))(0.0), -(0.7**2) / 2 * np.exp(0.7))
     np.testing.assert_allclose(ws.grad(lambda p: special.boxcox(0.7, p))(0.0), np.log(0.7) ** 2 / 2)
+
+
+def test_an_operand_that_may_be_overwritten_stays():
+    x = np.random.default_rng(0).normal(size=(3, 8)) + 1j
+    before = x.copy()
+    found = ws.jit(lambda x: scipy.fft.fft(x, overwrite_x=True))(x)
+    np.testing.assert_array_equal(x, before)
+    np.testing.assert_allclose(found, np.fft.fft(x), rtol=1e-12)
