@@ -258,7 +258,7 @@ RESUMPTION = (
 HOSTILE = (
     Promise("whatever a checkpoint holds, loading ends in one error", "200,000 files", "files", ("files",)),
     Promise("whatever a header holds, parsing ends in one error", "5,000,000 headers", "headers", ("headers",)),
-    Promise("whatever an ONNX file holds, reading ends in one error", "10,000 files", "onnxfiles", ("damaged files",)),
+    Promise("whatever an ONNX file holds, reading ends in one error", "500,000 files", "onnxfiles", ("damaged files",)),
     Promise(
         "whatever a file of an exported program holds, reading it ends in one refusal",
         "2,000 files",
