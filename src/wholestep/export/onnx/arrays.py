@@ -12,7 +12,7 @@ from wholestep.dims import Dim
 from wholestep.export.onnx.convolutions import onnx_convolved
 from wholestep.export.onnx.kernels import wider
 from wholestep.export.onnx.products import onnx_product
-from wholestep.export.onnx.tiles import onnx_pooled, tiles_of_value
+from wholestep.export.onnx.tiles import onnx_pooled, tiles_of
 from wholestep.export.onnx.writer import OnnxWriter, Word
 from wholestep.ir.graph import Node
 
@@ -120,7 +120,7 @@ def onnx_reduced(kind: str) -> Word:
 
     def word(w: OnnxWriter, node: Node, xs: list[str]) -> str:
         axes = node.params["axes"]
-        tiles = tiles_of_value(node.inputs[0], axes) if kind == "ReduceMax" else None
+        tiles = tiles_of(node.types[0].shape, node.types[0].dtype, axes) if kind == "ReduceMax" else None
         if tiles is not None:
             return w.reshape(onnx_pooled(w, "MaxPool", w.reshape(xs[0], tiles.whole), tiles), node.outputs[0].shape)
         return onnx_reduce_axes(w, kind, xs[0], node.types[0].dtype, axes) if axes else xs[0]

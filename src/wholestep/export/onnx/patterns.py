@@ -119,20 +119,6 @@ def onnx_bounded_maximum(w: OnnxWriter, node: Node, found: BoundedMaximum, xs: S
     return w.reshape(w.op("Max", largest, bound), node.outputs[0].shape)
 
 
-def onnx_split_gradient(w: OnnxWriter, node: Node, found: SplitGradient, xs: Sequence[str]) -> str:
-    """A gradient split among the largest elements of tiles."""
-    tiles = tiles_in(found)
-    assert tiles is not None
-    return onnx_split_over_tiles(w, found, xs, tiles, node.outputs[0].type)
-
-
-def onnx_first_gradient(w: OnnxWriter, node: Node, found: FirstGradient, xs: Sequence[str]) -> str:
-    """A gradient handed to the first of the largest elements of tiles."""
-    tiles = tiles_in(found)
-    assert tiles is not None
-    return onnx_first_over_tiles(w, found, xs, tiles, node.outputs[0].type)
-
-
 def onnx_biased_product(w: OnnxWriter, node: Node, found: BiasedProduct, xs: Sequence[str]) -> str:
     """A product of two matrices and a row that is added to its rows."""
     bias, x, y = xs
@@ -160,9 +146,9 @@ SEARCHES: tuple[Search, ...] = (
     (high_bits_in, onnx_high_bits),
     (rectified_products_in, onnx_rectified_product),
     (bounded_tiles, onnx_bounded_maximum),
-    (split_tiles, onnx_split_gradient),
+    (split_tiles, onnx_split_over_tiles),
     (first_maxima_in, lambda w, node, found, xs: xs[0]),
-    (first_tiles, onnx_first_gradient),
+    (first_tiles, onnx_first_over_tiles),
     (biased_products_in, onnx_biased_product),
     (softmaxes_in, lambda w, node, found, xs: w.op("Softmax", xs[0], axis=-1)),
 )

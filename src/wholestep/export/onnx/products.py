@@ -23,15 +23,18 @@ class StoredMatrices(NamedTuple):
     columns: Letters
     turned: bool
 
+    @property
+    def groups(self) -> tuple[Letters, Letters]:
+        """The letters of its rows and its columns, as they lie."""
+        return (self.columns, self.rows) if self.turned else (self.rows, self.columns)
+
     def shape(self, sizes: Mapping[str, Any]) -> list[Any]:
         """The shape that it has."""
-        groups = (self.columns, self.rows) if self.turned else (self.rows, self.columns)
-        return [sizes[c] for group in (self.batch, *groups) for c in group]
+        return [sizes[c] for group in (self.batch, *self.groups) for c in group]
 
     def matrix(self, w: OnnxWriter, sizes: Mapping[str, Any]) -> str:
         """The operand with one axis for the rows and one for the columns, as it lies."""
-        groups = (self.columns, self.rows) if self.turned else (self.rows, self.columns)
-        wanted = [*[sizes[c] for c in self.batch], *[math.prod([sizes[c] for c in group]) for group in groups]]
+        wanted = [*[sizes[c] for c in self.batch], *[math.prod([sizes[c] for c in group]) for group in self.groups]]
         return w.reshaped(self.name, self.shape(sizes), wanted)
 
 

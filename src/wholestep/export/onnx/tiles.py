@@ -15,8 +15,7 @@ import numpy as np
 from wholestep.export.first_maxima import FirstGradient
 from wholestep.export.onnx.writer import OnnxWriter
 from wholestep.export.split_gradients import SplitGradient
-from wholestep.ir.graph import Value
-from wholestep.ir.types import Type
+from wholestep.ir.graph import Node
 
 LONGEST = 8
 """The longest side of a tile; longer axes are reduced and broadcast fast enough."""
@@ -72,39 +71,44 @@ def onnx_hits(w: OnnxWriter, x: str, y: str, tiles: Tiles) -> str:
     return w.cast(w.op("Equal", x, onnx_repeated(w, y, tiles)), np.float32)
 
 
-def onnx_split_over_tiles(w: OnnxWriter, found: SplitGradient, xs: Sequence[str], tiles: Tiles, out: Type) -> str:
-    """A gradient split evenly among the largest elements of each tile.
-
-    Where the array is rectified and y is 0 all its elements are largest, and of the gradient that 0 is half goes on.
-    """
-    x, y, gy = [w.reshape(v, s) for v, s in zip(xs, (tiles.whole, tiles.small, tiles.small), strict=True)]
-    hit = onnx_hits(w, x, y, tiles)
-    share = onnx_pooled(w, "AveragePool", hit, tiles)
-    if found.rectified:
-        zero = w.cast(w.op("LessOrEqual", y, w.constant(np.float32(0))), np.float32)
-        share = w.op("Max", share, w.op("Mul", zero, w.constant(np.float32(2))))
-    part = w.op("Div", w.op("Mul", gy, w.constant(np.float32(1 / (tiles.a * tiles.b)))), share)
-    return w.reshape(w.op("Mul", hit, onnx_repeated(w, part, tiles)), out.shape)
-
-
-def onnx_first_over_tiles(w: OnnxWriter, found: FirstGradient, xs: Sequence[str], tiles: Tiles, out: Type) -> str:
-    """A gradient handed to the first of the largest elements of each tile: among those, that of the largest number."""
-    x, y, gy = [w.reshape(v, s) for v, s in zip(xs, (tiles.whole, tiles.small, tiles.small), strict=True)]
-    order = np.arange(tiles.a * tiles.b, 0, -1).astype(np.float32).reshape(tiles.a, tiles.b)
-    hit = onnx_hits(w, x, y, tiles)
-    numbered = w.op("Mul", hit, w.op("Tile", w.constant(order), w.ints([tiles.h, tiles.w])))
-    first = onnx_hits(w, numbered, onnx_pooled(w, "MaxPool", numbered, tiles), tiles)
-    if found.rectified:
-        gy = w.op("Mul", gy, w.cast(w.op("Greater", y, w.constant(np.float32(0))), np.float32))
-    return w.reshape(w.op("Mul", first, onnx_repeated(w, gy, tiles)), out.shape)
-
-
 def tiles_in(found: SplitGradient | FirstGradient) -> Tiles | None:
     """The tiles that a gradient is handed back over."""
     shape = found.shape if isinstance(found, SplitGradient) else found.x.shape
     return tiles_of(shape, found.x.dtype, found.axes)
 
 
-def tiles_of_value(v: Value, axes: Sequence[int]) -> Tiles | None:
-    """The tiles that some axes of a value go through."""
-    return tiles_of(v.shape, v.dtype, axes)
+def onnx_tiled(
+    w: OnnxWriter, found: SplitGradient | FirstGradient, xs: Sequence[str]
+) -> tuple[Tiles, tuple[str, str, str]]:
+    """The tiles that a gradient is handed back over, and the array, its largest elements and theirs as images."""
+    tiles = tiles_in(found)
+    assert tiles is not None
+    x, y, gy = xs
+    return tiles, (w.reshape(x, tiles.whole), w.reshape(y, tiles.small), w.reshape(gy, tiles.small))
+
+
+def onnx_split_over_tiles(w: OnnxWriter, node: Node, found: SplitGradient, xs: Sequence[str]) -> str:
+    """A gradient split evenly among the largest elements of each tile.
+
+    Where the array is rectified and y is 0 all its elements are largest, and of the gradient that 0 is half goes on.
+    """
+    tiles, (x, y, gy) = onnx_tiled(w, found, xs)
+    hit = onnx_hits(w, x, y, tiles)
+    share = onnx_pooled(w, "AveragePool", hit, tiles)
+    if found.rectified:
+        zero = w.cast(w.op("LessOrEqual", y, w.constant(np.float32(0))), np.float32)
+        share = w.op("Max", share, w.op("Mul", zero, w.constant(np.float32(2))))
+    part = w.op("Div", w.op("Mul", gy, w.constant(np.float32(1 / (tiles.a * tiles.b)))), share)
+    return w.reshape(w.op("Mul", hit, onnx_repeated(w, part, tiles)), node.outputs[0].shape)
+
+
+def onnx_first_over_tiles(w: OnnxWriter, node: Node, found: FirstGradient, xs: Sequence[str]) -> str:
+    """A gradient handed to the first of the largest elements of each tile: among those, that of the largest number."""
+    tiles, (x, y, gy) = onnx_tiled(w, found, xs)
+    order = np.arange(tiles.a * tiles.b, 0, -1).astype(np.float32).reshape(tiles.a, tiles.b)
+    hit = onnx_hits(w, x, y, tiles)
+    numbered = w.op("Mul", hit, w.op("Tile", w.constant(order), w.ints([tiles.h, tiles.w])))
+    first = onnx_hits(w, numbered, onnx_pooled(w, "MaxPool", numbered, tiles), tiles)
+    if found.rectified:
+        gy = w.op("Mul", gy, w.cast(w.op("Greater", y, w.constant(np.float32(0))), np.float32))
+    return w.reshape(w.op("Mul", first, onnx_repeated(w, gy, tiles)), node.outputs[0].shape)

@@ -10,7 +10,6 @@ from wholestep.backends.cpu.routines.lapack import lapack_text
 from wholestep.backends.cpu.routines.radix_sort import argsort_text
 from wholestep.backends.cpu.routines.row_sort import row_sort_declarations, row_sort_text
 from wholestep.backends.cpu.routines.substitution import (
-    Substitution,
     factor_text,
     substitution_declarations,
     substitution_text,
@@ -78,15 +77,15 @@ def call_lapack(caller: HostFunction, step: RoutineCall, pointers: Sequence[str]
 def call_substitution(caller: HostFunction, step: RoutineCall, pointers: Sequence[str]) -> None:
     """Solve triangular systems: matrices, right-hand sides, solutions."""
     tile, how, sizes, site = step.params
-    write = partial(substitution_text, tile=RegisterTile(*tile), how=Substitution(*how))
-    call_of_tiles(caller, RegisterTile(*tile), f"substitution {tile} {how}", write, (pointers, sizes, site))
+    write = partial(substitution_text, tile=tile, how=how)
+    call_of_tiles(caller, tile, f"substitution {tile} {how}", write, (pointers, sizes, site))
 
 
 def call_factor(caller: HostFunction, step: RoutineCall, pointers: Sequence[str]) -> None:
     """Factor symmetric matrices: these, and their factors."""
     tile, sizes, site = step.params
-    write = partial(factor_text, tile=RegisterTile(*tile))
-    call_of_tiles(caller, RegisterTile(*tile), f"factor {tile}", write, (pointers, sizes, site))
+    write = partial(factor_text, tile=tile)
+    call_of_tiles(caller, tile, f"factor {tile}", write, (pointers, sizes, site))
 
 
 def call_of_tiles(

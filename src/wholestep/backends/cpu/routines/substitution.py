@@ -9,10 +9,9 @@ tile of rows or columns overlaps the one before, and computes the same bits agai
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from wholestep.backends.cpu.llvm_builder import FunctionBuilder
-from wholestep.backends.cpu.target.register_tiles import RegisterTile
+from wholestep.backends.cpu.target.register_tiles import RegisterTile, Substitution
 
 WORTH_SHARING = 1 << 15
 """The multiply-adds of a strip of rows of a factor below which one thread is quicker. Measured."""
@@ -26,15 +25,6 @@ def substitution_declarations(tile: RegisterTile) -> tuple[str, ...]:
         f"declare {tile.kind} @llvm.sqrt.f{tile.bits}({tile.kind})",
         "declare i64 @llvm.smin.i64(i64, i64)",
     )
-
-
-class Substitution(NamedTuple):
-    """A kind of substitution: from the first row on or from the last one, with 1 on the diagonal or without, and by the
-    matrices as they lie or by turned ones."""
-
-    forward: bool
-    unit: bool
-    turned: bool
 
 
 def substitution_text(name: str, tile: RegisterTile, how: Substitution) -> str:

@@ -35,6 +35,15 @@ class RegisterTile(NamedTuple):
         return self.lanes * self.vectors
 
 
+class Substitution(NamedTuple):
+    """A kind of substitution: from the first row on or from the last one, with 1 on the diagonal or without, and by the
+    matrices as they lie or by turned ones."""
+
+    forward: bool
+    unit: bool
+    turned: bool
+
+
 def factor_tile(vector: int, registers: int) -> RegisterTile:
     """The tile of a factor in float64, as high as a vector is wide: the square on the diagonal is one vector wide."""
     lanes = vector // 8

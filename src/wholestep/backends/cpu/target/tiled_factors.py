@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from wholestep.backends.cpu.target.register_tiles import factor_tile, substitution_tile
+from wholestep.backends.cpu.target.register_tiles import Substitution, factor_tile, substitution_tile
 from wholestep.ir.graph import Node
 from wholestep.lower.buffers.materialize import Materializer
 from wholestep.lower.buffers.tasks import Assignment, Task
@@ -26,8 +26,7 @@ def substitution_tasks(low: Materializer, node: Node) -> list[Task]:
     (a, b), machine = node.inputs, low.context.target
     (n, columns), count = b.shape[-2:], math.prod(a.shape[:-2])
     tile = substitution_tile(8 * a.dtype.itemsize, columns, machine.vector, machine.registers)
-    how = tuple([node.params[name] for name in ("forward", "unit", "turned")])
-    facts = (tuple(tile), how, (n, columns, count))
+    facts = (tile, Substitution(**node.params), (n, columns, count))
     message = "singular matrix: resolution failed at diagonal {value}"
     return [routine_task(low, node, "substitution", facts, (message, float(count * n * n * columns)))]
 
@@ -36,7 +35,7 @@ def factor_tasks(low: Materializer, node: Node) -> list[Task]:
     """The call that factors all matrices of a stack; a pivot that is not positive is an error."""
     (a,), machine = node.inputs, low.context.target
     n, count = a.shape[-1], math.prod(a.shape[:-2])
-    facts = (tuple(factor_tile(machine.vector, machine.registers)), (n, count))
+    facts = (factor_tile(machine.vector, machine.registers), (n, count))
     return [routine_task(low, node, "factor", facts, ("Matrix is not positive definite", count * n**3 / 3))]
 
 

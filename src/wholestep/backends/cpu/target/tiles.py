@@ -156,9 +156,7 @@ def turned_terms(kernel: Kernel, lane: Axis | None, machine: Target) -> Axis | N
     """The terms of sums of products along which an operand is contiguous that is strided along an axis, all other
     accesses being even along it: squares of such an operand are turned in registers, and sums stay chains."""
     loops = [loop for loop in kernel_loops(kernel) if loop.folds]
-    if lane is None or lane.extent < machine.operands.lane:
-        return None
-    if any(fold.op != "fma" for loop in loops for fold in loop.folds):
+    if lane is None or lane.extent < machine.operands.lane or not sums_products(kernel):
         return None
     lanes, terms = preferred_lanes(kernel, lane, machine), [loop.axis for loop in loops]
     found: Axis | None = None
