@@ -130,6 +130,8 @@ class ProgramInterpreter:
             self.lapack(step)
         elif family in ("factor", "substitution"):
             self.in_tiles(step)
+        elif family == "elimination":
+            self.eliminate(step)
         elif family != "advise":
             raise KernelError(f"run: {self.program.name} calls {step.routine!r}, which is not known here")
 
@@ -150,6 +152,16 @@ class ProgramInterpreter:
                     x[i] = scipy.linalg.cholesky(a[i])
         except np.linalg.LinAlgError:
             self.fail(site, 0)
+
+    def eliminate(self, step: RoutineCall) -> None:
+        """Eliminate matrices by SciPy."""
+        (bits, *_), _, (m, n, _, _, count, _) = step.params
+        dtype, least = np.dtype(f"f{bits // 8}"), min(m, n)
+        a, packed = (self.at(ref, count * m * n, dtype).reshape(count, m, n) for ref in step.refs[:2])
+        pivots = self.at(step.refs[2], count * least, np.dtype(np.int32)).reshape(count, least)
+        (getrf,) = scipy.linalg.get_lapack_funcs(("getrf",), dtype=dtype)
+        for i in range(count):
+            packed[i], pivots[i], _ = getrf(a[i])
 
     def lapack(self, step: RoutineCall) -> None:
         """Call a LAPACK routine of SciPy for each matrix of a stack, every argument by its address."""

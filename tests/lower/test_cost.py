@@ -295,14 +295,13 @@ def test_routines_are_priced():
     assert 0 < microseconds(copy) < microseconds(longer)
     for routine, speed in ((SPILL_COPY, DEFAULT_RATES.disk_write), (RELOAD_COPY, DEFAULT_RATES.disk_read)):
         assert microseconds(RoutineCall(routine, (), (n,))) == pytest.approx(microseconds(copy) + 1e6 * n / speed)
-    (solve,) = [
-        s for s in planned(np.linalg.inv, np.eye(k)).steps if isinstance(s, RoutineCall) and "lapack" in s.routine
+    (eigen,) = [
+        s for s in planned(np.linalg.eigh, np.eye(k)).steps if isinstance(s, RoutineCall) and "lapack" in s.routine
     ]
-    assert microseconds(solve) > 10
-    small, large = [
-        next(s for s in planned(np.linalg.cholesky, np.eye(m)).steps if isinstance(s, RoutineCall)) for m in (k, 4 * k)
-    ]
-    assert 0 < 10 * microseconds(small) < microseconds(large) < 64 * microseconds(small)
+    assert microseconds(eigen) > 10
+    for f in (np.linalg.cholesky, np.linalg.slogdet):
+        small, large = [next(s for s in planned(f, np.eye(m)).steps if isinstance(s, RoutineCall)) for m in (k, 4 * k)]
+        assert 0 < 10 * microseconds(small) < microseconds(large) < 64 * microseconds(small)
     for length, each in ((n, 1e-2 * 40 / 300), (4 * n, 1e-2)):  # by a network, and by the digits of keys
         sort = next(s for s in planned(np.sort, np.ones((8, length))).steps if isinstance(s, RoutineCall))
         assert microseconds(sort) == pytest.approx(each * 8 * length, rel=0.01)

@@ -9,7 +9,7 @@ from wholestep import dtypes
 from wholestep.ir.types import Type, array_type
 from wholestep.kernel.lang import I32, I64, DType, Var
 from wholestep.primitives.contraction import Contract
-from wholestep.primitives.family import Loops, Primitive
+from wholestep.primitives.family import Loops, Primitive, Several
 
 
 class InternalOp(Primitive):
@@ -109,12 +109,12 @@ class TriangularRootOp(InternalOp):
 class SubstitutionOp(InternalOp):
     """The solutions x of a x = b for triangular matrices, from the first row on (`forward`) or from the last one.
 
-    The matrices of the operand are those, or `turned` ones.
+    The matrices of the operand are those, or `turned` ones; `message` is the error where a diagonal has a 0.
     """
 
     kind = "linalg"
 
-    def type(self, a: Type, b: Type, *, forward: bool, unit: bool, turned: bool) -> Type:
+    def type(self, a: Type, b: Type, *, forward: bool, unit: bool, turned: bool, message: str) -> Type:
         return b
 
 
@@ -126,6 +126,15 @@ class UpperFactorOp(InternalOp):
 
     def type(self, a: Type) -> Type:
         return a
+
+
+class PackedFactorsOp(Several, InternalOp):
+    """L and U of elimination with partial pivoting in one matrix, and the row exchanges, counted from 0."""
+
+    kind = "linalg"
+
+    def type(self, a: Type) -> tuple[Type, Type]:
+        return a, array_type((*a.shape[:-2], min(a.shape[-2:])), I32)
 
 
 class WideContractOp(Contract, InternalOp):
@@ -149,3 +158,4 @@ pivot_permutation = PivotPermutationOp("exchanged")
 triangular_root = TriangularRootOp("triangular_root")
 substitution = SubstitutionOp("substitution")
 upper_factor = UpperFactorOp("upper_factor")
+packed_factors = PackedFactorsOp("packed_factors")

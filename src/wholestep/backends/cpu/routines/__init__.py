@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from wholestep.backends.cpu.host_function import HostFunction
+from wholestep.backends.cpu.routines.elimination import elimination_text
 from wholestep.backends.cpu.routines.lapack import lapack_text
 from wholestep.backends.cpu.routines.radix_sort import argsort_text
 from wholestep.backends.cpu.routines.row_sort import row_sort_declarations, row_sort_text
+from wholestep.backends.cpu.routines.strips import strip_declarations
 from wholestep.backends.cpu.routines.substitution import (
     factor_text,
     substitution_declarations,
@@ -88,6 +90,16 @@ def call_factor(caller: HostFunction, step: RoutineCall, pointers: Sequence[str]
     call_of_tiles(caller, tile, f"factor {tile}", write, (pointers, sizes, site))
 
 
+def call_elimination(caller: HostFunction, step: RoutineCall, pointers: Sequence[str]) -> None:
+    """Eliminate matrices: these, L and U of each, the rows that were exchanged, and work memory."""
+    tile, panel, sizes = step.params
+    write = partial(elimination_text, tile=tile, panel=panel)
+    caller.declared.update((*substitution_declarations(tile), *strip_declarations(tile)))
+    name = caller.routine(f"elimination {tile} {panel}", write)
+    passed = ", ".join(["ptr %context", *[f"ptr {p}" for p in pointers], *[f"i64 {size}" for size in sizes]])
+    caller.do(f"call void @{name}({passed})")
+
+
 def call_of_tiles(
     caller: HostFunction,
     tile: RegisterTile,
@@ -140,6 +152,7 @@ ROUTINE_CALLS = {
     "lapack": call_lapack,
     "substitution": call_substitution,
     "factor": call_factor,
+    "elimination": call_elimination,
     "advise": call_advise,
     "collective": call_collective,
 }

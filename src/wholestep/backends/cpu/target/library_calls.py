@@ -5,7 +5,12 @@ from __future__ import annotations
 from wholestep.backends.cpu.target.argsort import argsort_operands, argsort_tasks, sorted_rows_tasks
 from wholestep.backends.cpu.target.collective_calls import collective_operands, collective_tasks
 from wholestep.backends.cpu.target.lapack import InArg, LapackArgument, OutArg, ScratchArg, StatusArg
-from wholestep.backends.cpu.target.tiled_factors import factor_tasks, matrices_in_rows, substitution_tasks
+from wholestep.backends.cpu.target.tiled_factors import (
+    elimination_tasks,
+    factor_tasks,
+    matrices_in_rows,
+    substitution_tasks,
+)
 from wholestep.ir.graph import Node
 from wholestep.lower.buffers.materialize import Materializer
 from wholestep.lower.buffers.tasks import Assignment, Task, row_major_location
@@ -98,6 +103,7 @@ LIBRARY_RULES = {
     "sorted_rows": OpaqueRule(argsort_operands, sorted_rows_tasks),
     "lapack": OpaqueRule(demand_operands, library_tasks),
     "substitution": OpaqueRule(matrices_in_rows, substitution_tasks),
+    "packed_factors": OpaqueRule(matrices_in_rows, elimination_tasks),
     "upper_factor": OpaqueRule(matrices_in_rows, factor_tasks),
     "psum": OpaqueRule(collective_operands, collective_tasks),
     "all_gather": OpaqueRule(collective_operands, collective_tasks),

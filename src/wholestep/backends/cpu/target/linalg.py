@@ -9,7 +9,7 @@ from wholestep.backends.cpu.target.lapack import InArg, LapackArgument, OutArg, 
 from wholestep.backends.cpu.target.register_tiles import LEAST_COLUMNS, LEAST_ROWS
 from wholestep.ir.graph import OPS, Value
 from wholestep.ir.types import Type, array_type
-from wholestep.lower.legalize.internal_ops import pivot_permutation, require, substitution, upper_factor
+from wholestep.lower.legalize.internal_ops import packed_factors, pivot_permutation, require, substitution, upper_factor
 from wholestep.lower.legalize.matrix_functions import (
     INT,
     INTEGER,
@@ -21,6 +21,7 @@ from wholestep.lower.legalize.matrix_functions import (
 )
 from wholestep.lower.target import Expansion
 from wholestep.primitives.family import conj, zeros
+from wholestep.primitives.indexing import take_along
 from wholestep.primitives.matrices import (
     along_columns,
     as_dtype,
@@ -75,24 +76,38 @@ def expand_cholesky(a: Value) -> Values:
 
 
 def expand_triangular_solve(a: Value, b: Value, *, lower: bool, unit: bool, trans: int) -> Values:
-    """The matrix is transposed in memory, so the flags are flipped."""
     if trans == 2:
-        (found,) = expand_triangular_solve(a, conj(b), lower=lower, unit=unit, trans=1)
-        return (conj(found),)
+        return (conj(triangular_solution(a, conj(b), lower=lower, unit=unit, trans=1)),)
+    return (triangular_solution(a, b, lower=lower, unit=unit, trans=trans),)
+
+
+def triangular_solution(
+    a: Value,
+    b: Value,
+    *,
+    lower: bool,
+    unit: bool = False,
+    trans: int = 0,
+    message: str = "singular matrix: resolution failed at diagonal {value}",
+) -> Value:
+    """The solution with one triangle of a matrix. It is transposed in LAPACK's memory, so the flags are flipped."""
     n, columns = b.shape[-2:]
     if in_tiles(a) and isinstance(columns, int) and columns >= LEAST_COLUMNS:
         turned = bool(trans)
-        return (substitution(a, b, forward=lower != turned, unit=unit, turned=turned),)
+        return substitution(a, b, forward=lower != turned, unit=unit, turned=turned, message=message)
     letters = "UL"[not lower], "NT"[not trans], "NU"[unit]
     given = (*letters, n, columns, InArg(0), max(n, 1), OutArg(mt(b).type, 1), max(n, 1))
-    (found,) = lapack_call(
-        "{}trtrs", *given, StatusArg("singular matrix: resolution failed at diagonal {value}"), of=[a, mt(b)]
-    )
-    return (mt(found),)
+    (found,) = lapack_call("{}trtrs", *given, StatusArg(message), of=[a, mt(b)])
+    return mt(found)
 
 
 def expand_solve(a: Value, b: Value) -> Values:
     n, columns = b.shape[-2:]
+    if in_tiles(a):
+        packed, _, order = expand_lu(a)
+        b = take_along(b, along_columns(order, b.shape), b.ndim - 2)
+        y = triangular_solution(packed, b, lower=True, unit=True)
+        return (triangular_solution(packed, y, lower=False, message="Singular matrix"),)
     given = (n, columns, OutArg(a.type, 0), max(n, 1), ScratchArg(4 * max(n, 1)), OutArg(mt(b).type, 1), max(n, 1))
     _, found = lapack_call("{}gesv", *given, StatusArg("Singular matrix"), of=[mt(a), mt(b)])
     return (mt(found),)
@@ -100,6 +115,9 @@ def expand_solve(a: Value, b: Value) -> Values:
 
 def packed_lu(a: Value) -> tuple[Value, Value]:
     """L and U in one matrix, and the row exchanges, counted from 0."""
+    if in_tiles(a) and a.shape[-2] >= LEAST_ROWS:
+        packed, pivots = packed_factors(a)
+        return packed, pivots
     m, n = a.shape[-2:]
     given = (m, n, OutArg(mt(a).type, 0), max(m, 1), OutArg(vector_type(a, min(m, n), INT)), StatusArg())
     packed, pivots = lapack_call("{}getrf", *given, of=[mt(a)])

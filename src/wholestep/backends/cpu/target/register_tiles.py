@@ -1,4 +1,5 @@
-"""Register tiles of substitutions and of Cholesky factors: how many rows and vectors of sums a processor holds."""
+"""Register tiles of substitutions, Cholesky factors and eliminations: how many rows and vectors of sums a processor
+holds."""
 
 from __future__ import annotations
 
@@ -54,3 +55,13 @@ def substitution_tile(bits: int, columns: int, vector: int, registers: int) -> R
     """The tile of a substitution with so many columns, which one vector at least fits into."""
     lanes, rows = min(8 * vector // bits, 1 << columns.bit_length() - 1), 8 if registers >= 32 else 4
     return RegisterTile(bits, lanes, rows, min((registers - 1) // (rows + 1), columns // lanes))
+
+
+def elimination_tile(bits: int, vector: int, registers: int) -> RegisterTile:
+    """The tile of an elimination: that with the most sums whose width is a multiple of its height."""
+    lanes, fits = 8 * vector // bits, []
+    for rows in (8, 4) if registers >= 32 else (4,):
+        for vectors in range(1, min((registers - 1) // (rows + 1), MOST_VECTORS) + 1):
+            if lanes * vectors % rows == 0:
+                fits.append(RegisterTile(bits, lanes, rows, vectors))
+    return max(fits, key=lambda tile: tile.rows * tile.vectors)
