@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import wholestep as ws
-from wholestep.errors import DerivativeError, DtypeError, ShapeError, TreeError
+from wholestep.errors import DerivativeError, DtypeError, EscapedError, ShapeError, TreeError
 
 RNG = np.random.default_rng(0)
 A, B = RNG.normal(size=(4, 4)) * 0.2, RNG.normal(size=4)
@@ -171,6 +171,13 @@ def test_the_loop_of_a_solver_is_not_differentiated():
             lambda: ws.grad(lambda a: ws.custom_linear_solve(lambda x: a * x, B, lambda g, b: b / 2).sum())(2.0),
             DerivativeError,
             "closes over",
+        ),
+        (
+            lambda: ws.grad(
+                lambda a: ws.vmap(lambda b: ws.custom_root(lambda x, a: x - a * b, 1.0, newton1, a))(B).sum()
+            )(2.0),
+            EscapedError,
+            r"(?s)reads a traced array that is not among its arguments, inside of ws.vmap.*\*args",
         ),
         (lambda: ws.custom_root(lambda x: x, np.arange(3), newton), DtypeError, "custom_root: the guess is i64"),
         (lambda: ws.custom_linear_solve(lambda x: x, 1, relaxed), DtypeError, "custom_linear_solve: b is i64"),

@@ -205,3 +205,33 @@ def test_hyper_parameters_are_the_fields_with_floats():
 def test_what_is_no_hyper_parameter_is_refused(make, error):
     with pytest.raises(error, match=r"^(sgd|adam): "):
         make()
+
+
+TRACED = {
+    "adamw": lambda x: optim.adamw(x, weight_decay=x),
+    "sgd": lambda x: optim.sgd(x, momentum=x),
+    "rmsprop": lambda x: optim.rmsprop(x, keep=x, momentum=x),
+    "lion": lambda x: optim.lion(x, x),
+    "chain": lambda x: optim.chain(optim.clip_by_global_norm(x), optim.adam(optim.warmup(optim.cosine(x, 3), 2))),
+    "one_cycle": lambda x: optim.sgd(optim.one_cycle(x, 10)),
+    "ema": lambda x: optim.ema(optim.lookahead(optim.nadam(x), 2, x), x),
+}
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_numbers_may_be_traced_swept_and_differentiated(name):
+    def trained(x):
+        return updated(TRACED[name](x), PARAMS, GRADS)[0]
+
+    rates = np.array([0.3, 0.05])
+    swept = ws.jit(ws.vmap(trained))(rates)
+    apart = [trained(np.array(rate)) for rate in rates]  # an array without axes is a number too
+    tree.map(lambda a, *b: np.testing.assert_allclose(a, np.stack(b), rtol=1e-12), swept, *apart)
+    slope = ws.grad(lambda x: np.sum(trained(x)["w"]))(0.3)
+    up, down = [np.sum(trained(x)["w"]) for x in (0.3 + 1e-6, 0.3 - 1e-6)]
+    np.testing.assert_allclose(slope, (up - down) / 2e-6, rtol=1e-5)
+
+
+def test_a_traced_array_with_axes_is_no_number():
+    with pytest.raises(ws.errors.DtypeError, match=r"^adam: lr is f64\[2\], not a number"):
+        ws.grad(lambda x: updated(optim.adam(x), PARAMS, GRADS)[0]["w"].sum())(np.ones(2))

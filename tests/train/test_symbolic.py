@@ -161,3 +161,38 @@ def test_an_attached_function_of_any_size():
     sorting = step.attach(lambda p, b: np.sort(b["x"], axis=0), batch=symbolic(data))
     np.testing.assert_array_equal(sorting({name: x[:5] for name, x in data.items()}), np.sort(data["x"][:5], axis=0))
     assert "for each size by itself" in step.reasons[-2] and step.reasons[-1].startswith("attached <lambda> at B=5")
+
+
+def causal(params, ids):
+    """A loss over texts of any length, with a mask, rotations and an identity of its size."""
+    x = params["e"][ids[:, :-1]]
+    n = x.shape[1]
+    scores = ws.nn.rope(x @ params["q"]) @ np.swapaxes(ws.nn.rope(x), -1, -2) + np.eye(n) + np.full(n, 0.5)
+    scores = np.where(np.tril(np.ones((n, n), bool)) & ~np.tri(n, k=-3, dtype=bool), scores, -1e9)
+    return ws.nn.cross_entropy((x + ws.nn.softmax(scores) @ x) @ params["e"].T, ids[:, 1:])
+
+
+def test_a_mask_of_a_symbolic_size_is_that_of_the_size():
+    rng = np.random.default_rng(0)
+    params = {"e": rng.normal(size=(9, 4)), "q": rng.normal(size=(4, 4))}
+    step = ws.compile(params=params, loss=causal, optimizer=None, batch=ws.ShapeDtype((2, ws.Dim("T")), np.int64))
+    for n in (2, 3, 9, 40):
+        ids = rng.integers(0, 9, (2, n))
+        np.testing.assert_allclose(step(ids).loss, causal(params, ids), rtol=1e-12)
+    assert all("not traced" in reason for reason in step.reasons[1:]), step.reasons
+
+
+@pytest.mark.parametrize("k", [-1, 0, 2])
+def test_triangles_and_identities_of_symbolic_sizes(k):
+    def f(x):
+        square = np.exp(x[:, :1]) * x[:, 1]
+        made = np.tril(square, k), np.triu(square, k), np.tri(x.shape[0], 4, k), np.eye(x.shape[0], 3, k, dtype=int)
+        return (*made, np.identity(x.shape[0]))
+
+    run = ws.jit(f)
+    run.any_size(ws.ShapeDtype((ws.Dim("N"), 2), np.float64))
+    for n in (1, 3, 6):
+        x = np.random.default_rng(n).normal(size=(n, 2))
+        for ours, plain in zip(run(x), f(x), strict=True):
+            assert ours.dtype == plain.dtype
+            np.testing.assert_allclose(ours, plain, rtol=1e-14)

@@ -10,7 +10,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import numpy as np
 
 from wholestep import tree
-from wholestep.errors import DerivativeError, DtypeError, ShapeError, TreeError
+from wholestep.errors import DerivativeError, DtypeError, EscapedError, ShapeError, TreeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.assignments import with_assigned, without_assigned
 from wholestep.frontend.printing import with_said, without_said
@@ -105,13 +105,25 @@ class Batched:
     def __init__(self, rule: Any, batching: Any, on: Sequence[bool]) -> None:
         self.rule, self.batching, self.on = rule, batching, list(on)
 
+    @property
+    def name(self) -> str:
+        """The function whose rule it is."""
+        return str(self.rule.name)
+
     def batched(self, batching: Any, on: Sequence[bool]) -> Any:
         return type(self)(self, batching, on)
 
     def over(self, one: Callable[..., Any], values: Sequence[Value], on: Sequence[bool]) -> Any:
         """`one` over the batch; returns results and which of them vary."""
         types = [array_type(v.shape[1:], v.dtype) if o else v.type for v, o in zip(values, on, strict=True)]
-        graph, captured = build(one, types, name="rule", reason="vmap")
+        try:
+            graph, captured = build(one, types, name="rule", reason="vmap")
+        except EscapedError as error:
+            raise EscapedError(
+                f"{self.name}: its derivative reads a traced array that is not among its arguments, inside of ws.vmap",
+                where=error.where,
+                hint="make it an argument: for ws.custom_root and ws.custom_linear_solve after the solver (*args)",
+            ) from error
         return self.batching.inline(graph, [*values, *captured], [*on, *[False] * len(captured)])
 
     def wide(self, outs: Sequence[Value], marks: Sequence[bool]) -> list[Value]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes, numpy as wnp
+from wholestep.dims import Dim
 from wholestep.errors import ParameterError, ShapeError
 from wholestep.ir.graph import NDArray
 from wholestep.nn.exponentials import in_single
@@ -34,7 +35,11 @@ def rope(x: Any, positions: Any = None, base: float = 10000.0, *, interleaved: b
     if not base > 0:
         raise ParameterError(f"rope: base is {base}; it must be positive")
     half = a.shape[-1] // 2
-    places = np.arange(a.shape[-2]) if positions is None else wnp.asarray(positions)
+    if positions is None:
+        time = a.shape[-2]
+        places = wnp.arange(time) if isinstance(time, Dim) else np.arange(time)  # a constant where it can be one
+    else:
+        places = wnp.asarray(positions)
     angles = places[..., None].astype(np.float64) * frequencies(half, base)
 
     def of(v: Any) -> Any:

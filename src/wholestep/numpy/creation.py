@@ -100,7 +100,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None) -> Array:
     """numpy.full: inside a trace an array that takes traced values."""
     value = lift(fill_value).value
     wanted = value.dtype if dtype is None else checked(dtype)
-    sizes = tuple(shape) if np.iterable(shape) else (operator.index(shape),)
+    sizes = tuple(shape) if np.iterable(shape) else (shape if isinstance(shape, Dim) else operator.index(shape),)
     value = assignable(value, len(sizes))
     if value.ndim > len(sizes):
         raise ShapeError(
@@ -113,7 +113,10 @@ def full(shape: Any, fill_value: Any, dtype: Any = None) -> Array:
 @binds(np.eye, creates=True, ignored="order device like")
 def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = float) -> Array:
     """numpy.eye: inside a trace an array that takes traced values."""
-    return Array(value_of(np.eye(N, M, k, checked(float if dtype is None else dtype))))
+    wanted, columns = checked(float if dtype is None else dtype), N if M is None else M
+    if isinstance(N, Dim) or isinstance(columns, Dim):
+        return (_places(N)[:, None] + k == _places(columns)).astype(wanted)  # type: ignore[no-any-return]
+    return Array(value_of(np.eye(N, M, k, wanted)))
 
 
 @covers(np.identity, creates=True)
@@ -125,7 +128,15 @@ def identity(n: Any, dtype: Any = None, *, like: Any = None) -> Array:
 @covers(np.tri, creates=True)
 def tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = float, *, like: Any = None) -> Array:
     """numpy.tri: inside a trace an array that takes traced values."""
+    columns = N if M is None else M
+    if isinstance(N, Dim) or isinstance(columns, Dim):
+        return (_places(N)[:, None] + k >= _places(columns)).astype(checked(dtype))  # type: ignore[no-any-return]
     return Array(value_of(np.tri(N, M, k, checked(dtype))))
+
+
+def _places(size: Any) -> Array:
+    """The numbers 0, 1, ... up to a size, which may be symbolic."""
+    return wrap(iota(shape=(size,), axis=0, dtype=np.dtype(np.int64)))
 
 
 def _like(a: Any, number: Any, dtype: Any, shape: Any) -> Array:
@@ -304,7 +315,7 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, 
     if stop is None:
         start, stop = 0, start
     if isinstance(stop, Dim) and (start, step) == (0, 1):
-        made: Array = wrap(iota(shape=(stop,), axis=0, dtype=np.dtype(np.int64)))
+        made: Array = _places(stop)
         return made if dtype is None else made.astype(dtype)
     plain = [x.known("arange")[()] if isinstance(x, Array) else x for x in (start, stop, step)]
     count = len(np.arange(*plain))

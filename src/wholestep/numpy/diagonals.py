@@ -5,10 +5,12 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+from wholestep.dims import Dim
 from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import binds, bound, covers
 from wholestep.ir.graph import Value
+from wholestep.numpy.creation import tri
 from wholestep.numpy.movement import flat_view, normalized_axes, ravel, traced_array, view
 from wholestep.numpy.outside import np
 from wholestep.numpy.reductions import sum as sum_of
@@ -76,14 +78,21 @@ def trace(a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1, dtype: Any = 
 def tril(m: Any, k: int = 0) -> Array:
     """numpy.tril."""
     x = _matrix_of(m, "tril")
-    return where(np.tri(*x.shape[-2:], k=k, dtype=bool), x, np.zeros((), x.dtype))  # type: ignore[no-any-return]
+    return where(_below(x, k), x, np.zeros((), x.dtype))  # type: ignore[no-any-return]
 
 
 @covers(np.triu)
 def triu(m: Any, k: int = 0) -> Array:
     """numpy.triu."""
     x = _matrix_of(m, "triu")
-    return where(np.tri(*x.shape[-2:], k=k - 1, dtype=bool), np.zeros((), x.dtype), x)  # type: ignore[no-any-return]
+    return where(_below(x, k - 1), np.zeros((), x.dtype), x)  # type: ignore[no-any-return]
+
+
+def _below(x: Array, k: int) -> Any:
+    """The mask of what lies on the diagonal number k of matrices and below it: a constant where their sizes are."""
+    rows, columns = x.shape[-2:]
+    symbolic = isinstance(rows, Dim) or isinstance(columns, Dim)
+    return (tri if symbolic else np.tri)(rows, columns, k, bool)
 
 
 def _matrix_of(m: Any, name: str) -> Array:

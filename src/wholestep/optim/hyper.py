@@ -10,14 +10,17 @@ from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar, dataclass_tra
 
 import numpy as np
 
+from wholestep import dtypes
 from wholestep.boundary.answers import call_error
 from wholestep.errors import DtypeError, ParameterError
+from wholestep.frontend.array import Array
+from wholestep.frontend.tracing import type_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 Rate: TypeAlias = Any
-"""A number, or a function of the number of updates made so far, which may be traced."""
+"""A number, which may be traced, or a function of the number of updates made so far, which may be traced too."""
 
 Path: TypeAlias = tuple[str, ...]
 
@@ -166,14 +169,27 @@ def check_numbers(x: T) -> T:
     return made
 
 
-def checked_number(name: str, field: str, value: Any, allowed: Range) -> float:
-    """A number as a float; raises DtypeError for what is none, ParameterError for one outside of the range."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise DtypeError(f"{name}: {field} is a {type(value).__name__}, not a number")
+def checked_number(name: str, field: str, value: Any, allowed: Range) -> Any:
+    """A number as a float; raises DtypeError for what is none, ParameterError for one outside of the range.
+
+    A traced number stays as it is: its value differs from call to call, and is not looked at.
+    """
+    if not is_one_number(value):
+        what = type_of(value) if isinstance(value, Array | np.ndarray) else f"a {type(value).__name__}"
+        raise DtypeError(f"{name}: {field} is {what}, not a number")
+    if isinstance(value, Array):
+        return value
     found = float(value)
     if found not in allowed:
         raise ParameterError(f"{name}: {field} is {found:g}; it must be {allowed}")
     return found
+
+
+def is_one_number(x: Any) -> bool:
+    """Test whether something is one real number: Python's, NumPy's, an array without axes, or a traced one."""
+    if isinstance(x, Array | np.ndarray):
+        return x.shape == () and (dtypes.is_float(x.dtype) or dtypes.is_integer(x.dtype))
+    return isinstance(x, int | float | np.integer | np.floating) and not isinstance(x, bool)
 
 
 def has_hyperparameters(x: Any) -> bool:

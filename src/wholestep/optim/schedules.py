@@ -11,7 +11,7 @@ import numpy as np
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError
 from wholestep.ir.graph import NDArray
-from wholestep.optim.hyper import Fields, Spelled, number_in
+from wholestep.optim.hyper import Fields, Spelled, is_one_number, number_in
 
 
 class Schedule(Spelled):
@@ -288,8 +288,8 @@ class OneCycle(Formula):
 
     def resolved(self) -> OneCycle:
         """The same with both ends."""
-        start = self.peak / 25 if self.start is None and isinstance(self.peak, int | float) else self.start
-        end = start / 1e4 if self.end is None and isinstance(start, int | float) else self.end
+        start = self.peak / 25 if self.start is None and is_one_number(self.peak) else self.start
+        end = start / 1e4 if self.end is None and start is not None and is_one_number(start) else self.end
         return replace(self, start=start, end=end)
 
     def __call__(self, count: Any) -> NDArray:
