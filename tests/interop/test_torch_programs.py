@@ -168,6 +168,36 @@ def test_operators_that_are_not_covered_are_listed_at_once():
         ws.from_torch_export(Odd(), np.eye(3, dtype=np.float32))
 
 
+FACTORED = {
+    "solve": lambda x: torch.linalg.solve(x, x @ x + 1),
+    "inv": lambda x: torch.linalg.inv(x),
+    "cholesky": lambda x: torch.linalg.inv(torch.linalg.cholesky(x)),
+    "cholesky_solve": lambda x: torch.cholesky_solve(x @ x + 1, torch.linalg.cholesky(x)),
+    "cholesky_solve of upper ones": lambda x: torch.cholesky_solve(x @ x, torch.linalg.cholesky(x, upper=True), True),
+}
+
+
+@pytest.mark.parametrize("name", FACTORED)
+def test_checks_of_factorizations_leave_the_program_as_it_is(name):
+    """PyTorch writes them as effects in order, with a token that goes in and comes out."""
+
+    class Factored(tn.Module):
+        def forward(self, x):
+            return FACTORED[name](x)
+
+    x = np.random.default_rng(0).normal(size=(3, 3))
+    x = x @ x.T + np.eye(3)
+    f, params, buffers = ws.from_torch_export(Factored(), x)
+    given = torch.tensor(x, requires_grad=True)
+    expected = Factored()(given)
+    (expected**2).sum().backward()
+    np.testing.assert_allclose(f(params, buffers, x)[0], expected.detach().numpy(), rtol=1e-9)
+    slope = ws.grad(lambda x: np.sum(f(params, buffers, x)[0] ** 2))(x)
+    np.testing.assert_allclose(slope, given.grad.numpy(), rtol=1e-8)
+    with pytest.raises(np.linalg.LinAlgError):
+        f(params, buffers, np.zeros((3, 3)))
+
+
 def test_inputs_that_do_not_fit_are_refused():
     f, params, buffers = ws.from_torch_export(tn.Linear(3, 2), np.ones((4, 3), np.float32))
     with pytest.raises(ShapeError, match=r"f32\[5, 3\], and was exported as \[4, 3\]"):

@@ -285,6 +285,7 @@ sample("linalg_cholesky_ex", of(spd(3)))
 sample("linalg_inv_ex linalg_matrix_exp", of(regular(3)))
 sample("_linalg_det _linalg_slogdet", of(regular(3)))
 sample("_linalg_solve_ex", of(regular(3), f(3, 2)), of(regular(3), f(3)), of(regular(3), f(2, 3), left=False))
+sample("linalg_pinv", of(f(4, 3)), of(regular(3)))
 sample("linalg_solve_triangular", of(regular(3), f(3, 2), upper=True), of(regular(3), f(2, 3), upper=False, left=False))
 sample("linalg_qr", of(regular(3)), of(f(4, 3)))
 sample("_linalg_svd", of(f(3, 2)))
@@ -369,9 +370,11 @@ sample("upsample_nearest2d", of(IMAGES, [14, 12], 2.0, 2.0), of(IMAGES, [5, 9], 
 sample("upsample_nearest3d", of(f(1, 1, 3, 4, 3), [6, 5, 4], None, None, None))
 sample("upsample_bicubic2d", of(IMAGES, [9, 13], False, None, None), of(IMAGES, [9, 13], True, None, None))
 sample(
-    "grid_sampler_2d", *[of(IMAGES, f(2, 4, 3, 2, low=-1.3, high=1.3), 0, p, k) for p in (0, 1) for k in (False, True)]
+    "grid_sampler_2d",
+    *[of(IMAGES, f(2, 4, 3, 2, low=-1.3, high=1.3), m, p, k) for m in (0, 2) for p in range(3) for k in (False, True)],
 )
-S["grid_sampler_2d"] += [of(IMAGES, f(2, 4, 3, 2), 1, 0, False)]
+S["grid_sampler_2d"] += [of(IMAGES, f(2, 4, 3, 2, low=-1.3, high=1.3), 1, p, False) for p in range(3)]
+sample("grid_sampler_3d", *[of(f(2, 2, 3, 4, 5), f(2, 4, 3, 2, 3, low=-1.3, high=1.3), 0, p, False) for p in range(3)])
 sample("grid_sampler", of(IMAGES, f(2, 4, 3, 2), 0, 0, False))
 sample("im2col", of(IMAGES, [3, 2], [1, 2], [1, 0], [2, 1]))
 sample("col2im", of(f(2, 12, 12), [4, 5], [2, 2], [1, 1], [0, 0], [1, 1]))

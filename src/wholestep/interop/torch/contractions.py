@@ -163,6 +163,21 @@ def solve_triangular(x: Any, y: Any, *, upper: bool, left: bool = True, unitrian
     return wnp.swapaxes(solve(wnp.swapaxes(x, -1, -2), wnp.swapaxes(y, -1, -2), lower=upper), -1, -2)
 
 
+@entry("cholesky_solve")
+def cholesky_solve(y: Any, factor: Any, upper: bool = False) -> Any:
+    other = wnp.conj(wnp.swapaxes(factor, -1, -2))
+    lower, higher = (other, factor) if upper else (factor, other)
+    return solve_triangular(higher, solve_triangular(lower, y, upper=False), upper=True)
+
+
+@entry("linalg_pinv")
+def pinv(x: Any, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Any:
+    if atol is not None or rtol is not None:
+        raise UnsupportedError("linalg_pinv: a tolerance that is given is not covered")
+    least = max(x.shape[-2:]) * float(np.finfo(x.dtype).eps)
+    return wnp.linalg.pinv(x, rcond=least, hermitian=hermitian)
+
+
 @entry("linalg_qr")
 def qr(x: Any, mode: str = "reduced") -> tuple[Any, Any]:
     if mode == "r":

@@ -15,6 +15,8 @@ from wholestep.interop.torch.operators import KEEP, OPERATORS, SIZES
 
 MANY = 12
 """The most operators that an error lists."""
+CHECK = "aten._linalg_check_errors.default"
+"""The operator that raises what a factorization has reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,8 @@ def read_program(program: Any) -> TorchProgram:
     outputs = []
     for spec in signature.output_specs:
         kind = spec.kind.name
+        if kind == "TOKEN":
+            continue
         if kind not in ("USER_OUTPUT", "BUFFER_MUTATION", "LOSS_OUTPUT"):
             raise UnsupportedError(
                 f"from_torch_export: the program changes {spec.target} ({kind.lower().replace('_', ' ')})",
@@ -166,6 +170,7 @@ class GraphReader:
     def __init__(self, module: Any, specs: Mapping[str, Any], missing: dict[str, str]) -> None:
         self.module, self.specs, self.missing = module, specs, missing
         self.numbers: dict[Any, Any] = {}
+        self.tokens: set[Any] = set()
         self.count = 0
 
     def number(self, node: Any) -> None:
@@ -179,7 +184,9 @@ class GraphReader:
         calls: list[OperatorCall] = []
         results: tuple[Any, ...] = ()
         for node in self.module.graph.nodes:
-            if node.op == "placeholder":
+            if self.is_token(node):
+                self.tokens.add(node)
+            elif node.op == "placeholder":
                 self.number(node)
                 inputs.append(self.input(node))
             elif node.op == "get_attr":
@@ -188,8 +195,18 @@ class GraphReader:
                 self.number(node)
                 calls.append(self.call(node))
             elif node.op == "output":
-                results = tuple(self.argument(x) for x in node.args[0])
+                results = tuple(self.argument(x) for x in node.args[0] if x not in self.tokens)
         return tuple(inputs), tuple(calls), results
+
+    def is_token(self, node: Any) -> bool:
+        """Test whether a node only orders checks of factorizations, of which each of ours has its own."""
+        if node.op == "placeholder":
+            spec = self.specs.get(node.name)
+            return spec is not None and spec.kind.name == "TOKEN"
+        effect = effect_of(node)
+        if effect is not None:
+            return str(effect) == CHECK
+        return takes_first(node) and node.args[0] in self.tokens
 
     def input(self, node: Any) -> ProgramInput:
         """An input as what the signature says it is."""
@@ -234,7 +251,7 @@ class GraphReader:
             if name.endswith("_with_indices") and all(map(takes_first, node.users)):
                 handler = alone(OPERATORS[name.removesuffix("_with_indices")])
         if handler is None:
-            self.missing.setdefault(str(target), line)
+            self.missing.setdefault(str(effect_of(node) or target), line)
             handler = OPERATORS["clone"]
         args = tuple(self.argument(x) for x in node.args)
         options = {key: self.argument(x) for key, x in node.kwargs.items()}
@@ -253,13 +270,18 @@ class GraphReader:
         if type(x).__name__ == "dtype":
             return dtype_of(x)
         if hasattr(x, "op") and hasattr(x, "graph"):
-            return self.numbers[x]
+            return None if x in self.tokens else self.numbers[x]
         return str(x)
 
 
 def alone(f: Callable[..., Any]) -> Callable[..., Any]:
     """A handler of the first of several results, of which nobody takes another."""
     return lambda *args, **options: (f(*args, **options),)
+
+
+def effect_of(node: Any) -> Any:
+    """The operator that a node calls for what it does, and not for its result; None elsewhere."""
+    return node.args[1] if getattr(node.target, "__name__", "") == "with_effects" else None
 
 
 def takes_first(user: Any) -> bool:

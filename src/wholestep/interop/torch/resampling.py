@@ -10,6 +10,7 @@ import numpy as np
 
 from wholestep import nn, numpy as wnp
 from wholestep.errors import UnsupportedError
+from wholestep.interop.grids import sampled
 from wholestep.interop.handlers import Handlers
 from wholestep.interop.torch.contractions import filled
 from wholestep.nn.pooling import placed
@@ -187,35 +188,9 @@ def cubic(t: Any) -> Any:
     return np.where(t <= 1, inner, np.where(t < 2, ((a * t - 5 * a) * t + 8 * a) * t - 4 * a, 0))
 
 
-@entry("grid_sampler_2d", "grid_sampler")
+@entry("grid_sampler_2d", "grid_sampler_3d", "grid_sampler")
 def grid_sampler(x: Any, grid: Any, mode: int, padding: int, corners: bool) -> Any:
-    if mode not in (0, 1) or padding not in (0, 1):
-        raise UnsupportedError("grid_sampler: bilinear and nearest, with zeros or the border outside, are covered")
-    h, w = x.shape[-2:]
-    half = np.asarray(0.5, x.dtype)
-    u, v = [
-        (grid[..., i] + 1) * half * (n - 1) if corners else ((grid[..., i] + 1) * n - 1) * half
-        for i, n in ((0, w), (1, h))
-    ]
-    if padding == 1:
-        u, v = wnp.clip(u, 0, w - 1), wnp.clip(v, 0, h - 1)
-    if mode == 1:
-        return pixels(x, wnp.rint(u), wnp.rint(v))
-    left, top = wnp.floor(u), wnp.floor(v)
-    a, b = (u - left)[:, None], (v - top)[:, None]
-    upper = pixels(x, left, top) * (1 - a) + pixels(x, left + 1, top) * a
-    lower = pixels(x, left, top + 1) * (1 - a) + pixels(x, left + 1, top + 1) * a
-    return upper * (1 - b) + lower * b
-
-
-def pixels(x: Any, u: Any, v: Any) -> Any:
-    """Pixels of images [n, channels, h, w] at columns u and rows v [n, ...]; 0 outside."""
-    h, w = x.shape[-2:]
-    inside = (u >= 0) & (u < w) & (v >= 0) & (v < h)
-    column, row = [wnp.clip(a, 0, n - 1).astype(np.int64) for a, n in ((u, w), (v, h))]
-    which = np.arange(x.shape[0]).reshape(-1, 1, 1)
-    taken = wnp.moveaxis(x[which, :, row, column], -1, 1)
-    return wnp.where(inside[:, None], taken, 0)
+    return sampled(x, grid, ("linear", "nearest", "cubic")[mode], ("zeros", "border", "reflection")[padding], corners)
 
 
 def patches(lengths: Sequence[int], size: Any, dilation: Any, padding: Any, stride: Any) -> tuple[Any, Any]:
