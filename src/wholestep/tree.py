@@ -52,7 +52,7 @@ def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Tree:
     """The tree of a structure, `treedef`, and its leaves.
 
     Shapes: leaves are anything, in the order of `tree.leaves`.
-    Raises: ValueError where there are too few or too many.
+    Raises: ValueError where there are too few or too many, TreeError for what is no structure.
 
     >>> import wholestep as ws
     >>> ws.tree.unflatten(ws.tree.structure({"a": 0, "b": [0]}), [1, 2])
@@ -61,6 +61,8 @@ def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Tree:
     if treedef is _LEAF:
         (leaf,) = leaves
         return leaf
+    if not isinstance(treedef, optree.PyTreeSpec):
+        raise TreeError(f"unflatten: a {type(treedef).__name__} is no structure", hint="tree.structure gives one")
     with UNBROKEN:
         return treedef.unflatten(leaves)
 

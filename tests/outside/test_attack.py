@@ -16,7 +16,7 @@ import pytest
 from tests.runtime.test_forks import START, script
 
 import wholestep as ws
-from wholestep.errors import CheckpointError, DtypeError, LogWarning, ParameterError, TreeError
+from wholestep.errors import CheckpointError, DtypeError, LogWarning, ParameterError, ShapeError, TreeError
 from wholestep.optim import sgd
 from wholestep.runtime.cache import code_cache
 from wholestep.train.loop.callbacks import Callback
@@ -321,3 +321,49 @@ def test_a_large_constant_is_in_memory_twice_and_no_more(monkeypatch: pytest.Mon
     finally:
         tracemalloc.stop()
     assert peak < 2.5
+
+
+ONE = np.ones((1, 2, 4), np.float32)
+WRONG: dict[str, tuple[Any, type[Exception], str]] = {
+    "a device that is no text": (lambda: ws.jit(np.sin, device=0)(1.0), ParameterError, "no device is called 0"),
+    "no predicate": (lambda: ws.cond(None, abs, abs, 1), DtypeError, "dtype object is not supported"),
+    "a model that is a number": (lambda: ws.update_batch_norm(3, [ONE]), DtypeError, "a int is no nn.Module"),
+    "no structure": (lambda: ws.tree.unflatten(3, [1]), TreeError, "a int is no structure"),
+    "a kernel of one axis": (lambda: ws.nn.streaming_conv1d_init(2, np.ones(3)), ShapeError, "must have 3 axes"),
+    "weights of no elements": (lambda: ws.nn.init.xavier_uniform(0, (0, 0)), ShapeError, "has no elements"),
+    "queries of no axes": (lambda: ws.nn.multi_head_attention(1.0, ONE, ONE, 2), ShapeError, "q is f64; it must be"),
+    "groups of nothing": (lambda: ws.optim.groups(3, None), DtypeError, "no dictionary of patterns"),
+    "a state of one array": (
+        lambda: ws.nn.LSTMCell(4, 3, key=0)(ONE[0], np.ones((2, 3))),
+        TreeError,
+        r"must be \(h, c\)",
+    ),
+    "a cache that is a number": (
+        lambda: ws.nn.MultiHeadAttention(4, 2, key=0)(ONE, cache=3),
+        TreeError,
+        "the cache is 3, not one of init_cache",
+    ),
+    "entries of no axes": (
+        lambda: ws.nn.MultiHeadAttention(4, 2, key=0)(ONE, cache={"k": 1.0, "v": 1.0}),
+        ShapeError,
+        "the cache is f64",
+    ),
+    "a depth below 0": (lambda: ws.nn.models.GPT2(depth=-1, key=0), ParameterError, "depth is -1"),
+    "patches of no size": (lambda: ws.nn.models.ViT(patch=0, key=0), ParameterError, "patch is 0"),
+    "stages of no blocks": (lambda: ws.nn.models.ResNet((-1, 1), key=0), ParameterError, r"blocks\[0\] is -1"),
+    "stages of fewer": (lambda: ws.nn.models.ConvNeXt((-3, 1), key=0), ParameterError, r"blocks\[0\] is -3"),
+}
+"""Calls that ended in an exception from within, the error that each gives now, and its words."""
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_argument_is_told_in_words(name: str) -> None:
+    call, error, words = WRONG[name]
+    with pytest.raises(error, match=words):
+        call()
+
+
+def test_an_integer_beyond_int64_is_one_of_uint64() -> None:
+    following = ws.jit(lambda x: x + 1)
+    assert [following(x) for x in (5, 2**63, 7)] == [6, np.uint64(2**63) + 1, 8]
+    assert following(2**63).dtype == np.uint64 and following(5).dtype == np.int64

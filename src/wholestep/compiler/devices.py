@@ -57,7 +57,7 @@ REFERENCE = "reference"
 
 def check_device(name: str) -> None:
     """Raise ParameterError where no device has this name."""
-    if not is_lowered(name) and name != REFERENCE and not is_delegate(name):
+    if not isinstance(name, str) or not (is_lowered(name) or name == REFERENCE or is_delegate(name)):
         known = ", ".join(map(repr, (*BACKENDS, REFERENCE, *LIBRARIES)))
         raise ParameterError(
             f"compile: no device is called {name!r}",

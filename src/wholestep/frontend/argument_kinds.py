@@ -11,7 +11,7 @@ import numpy as np
 from wholestep.errors import StaticArgumentError, TreeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.axis_names import surrounding_axes
-from wholestep.frontend.promotion import WEAK
+from wholestep.frontend.promotion import promotes_weakly
 from wholestep.frontend.shapes import ShapeDtype
 from wholestep.frontend.tracing import LEAVES, entry_hint, type_of
 from wholestep.ir.types import Type
@@ -34,7 +34,7 @@ def number_kind(x: Any) -> tuple[bool, bool]:
     """Two flags: an argument is a number and no array, and it is a Python number, which promotes weakly."""
     if isinstance(x, Array):
         return x._scalar, x._weak
-    return not isinstance(x, np.ndarray | ShapeDtype), type(x) in WEAK
+    return not isinstance(x, np.ndarray | ShapeDtype), promotes_weakly(x)
 
 
 def kind_change(old: tuple[Type, bool, bool], new: tuple[Type, bool, bool]) -> str:

@@ -41,10 +41,9 @@ def cond(pred: Any, true_fn: Callable[..., T], false_fn: Callable[..., T], *oper
     >>> ws.jit(lambda x: ws.cond(x > 0, lambda x: x, lambda x: -2 * x, x))(-3.0)
     np.float64(6.0)
     """
-    if np.shape(pred) if not isinstance(pred, Array) else pred.shape:
-        raise ShapeError(
-            f"cond: the predicate is {type_of(pred)}, not a scalar", hint="use np.where for a choice by element"
-        )
+    given = type_of(pred)
+    if given.shape:
+        raise ShapeError(f"cond: the predicate is {given}, not a scalar", hint="use np.where for a choice by element")
     known = pred if not isinstance(pred, Array) else pred.value.data
     if known is not None:
         return ordinary(true_fn if bool(known) else false_fn)(*operands)

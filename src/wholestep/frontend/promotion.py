@@ -25,6 +25,11 @@ WEAK = (int, float, complex)
 """Python scalars: their kind promotes, their precision does not (NEP 50)."""
 
 
+def promotes_weakly(x: Any) -> bool:
+    """Test whether a number promotes by its kind alone; an integer beyond int64 is one of uint64, as in NumPy."""
+    return type(x) in WEAK and not (type(x) is int and x >= 2**63)
+
+
 def wrap(value: Value) -> Array:
     """A value as an array; a value without axes is a NumPy scalar."""
     return Array(value, value.type.ndim == 0)

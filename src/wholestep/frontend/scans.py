@@ -112,6 +112,6 @@ def rows_of(name: str, xs: Any) -> int:
     for leaf in leaves:
         if not np.ndim(leaf):
             raise ShapeError(f"{name}: xs holds a {type_of(leaf)}, which has no axis to go along")
-        if leaf.shape[0] != leaves[0].shape[0]:
+        if np.shape(leaf)[0] != np.shape(leaves[0])[0]:
             raise ShapeError(f"{name}: lengths differ: {type_of(leaves[0])} and {type_of(leaf)}")
-    return int(leaves[0].shape[0])
+    return int(np.shape(leaves[0])[0])

@@ -18,7 +18,7 @@ from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import late_types
 from wholestep.frontend.einops import register_backend
 from wholestep.frontend.memory import in_order_of, may_be_transposed
-from wholestep.frontend.promotion import WEAK, checked, constant_of, refuse_subclass
+from wholestep.frontend.promotion import checked, constant_of, promotes_weakly, refuse_subclass
 from wholestep.ir.build import GraphBuilder, build, building, current
 from wholestep.ir.graph import Graph, Value
 from wholestep.ir.types import Type, array_type
@@ -151,7 +151,7 @@ def enter(x: Any) -> Array:
         return Array(identity(x.value), x._scalar, x._weak)
     refuse_subclass(x)
     scalar = not isinstance(x, np.ndarray)
-    weak = type(x) in WEAK
+    weak = promotes_weakly(x)
     data = np.asarray(x)
     dtype = checked(data.dtype)
     if builder.evaluate is None or builder.parent is not None:
@@ -320,4 +320,4 @@ def as_array(leaf: Any, what: str) -> Array:
 def entered(leaf: Any, what: str) -> Array:
     """An argument as a traced array; a Python number stays as weak as it was."""
     made = as_array(leaf, what)
-    return made if isinstance(leaf, Array) else Array(made.value, made._scalar, type(leaf) in WEAK)
+    return made if isinstance(leaf, Array) else Array(made.value, made._scalar, promotes_weakly(leaf))

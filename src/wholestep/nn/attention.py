@@ -98,6 +98,9 @@ def multi_head_attention(
     (5, 7, 8)
     """
     q, k, v = wnp.asarray(q), wnp.asarray(k), wnp.asarray(v)
+    for what, x in (("q", q), ("k", k), ("v", v)):
+        if x.ndim < 2:
+            raise ShapeError(f"multi_head_attention: {what} is {type_text(x)}; it must be [..., time, heads * width]")
     width = q.shape[-1] // heads if heads > 0 and q.shape[-1] % heads == 0 else 0
     if width == 0 or k.shape[-1] % width:
         raise ShapeError(f"multi_head_attention: {heads} heads do not fit q {type_text(q)} and k {type_text(k)}")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
 
 from wholestep import dtypes, numpy as wnp
-from wholestep.errors import BoundsError, ParameterError, ShapeError
+from wholestep.errors import BoundsError, ParameterError, ShapeError, TreeError
 from wholestep.frontend.control import cond
 from wholestep.ir.graph import NDArray
 from wholestep.nn.attention import merge_heads, scaled_dot_product_attention, split_heads
@@ -128,6 +128,8 @@ class MultiHeadAttention(Module):
         if cache is None:
             mixed = scaled_dot_product_attention(q, k, v, mask=mask, causal=self.causal, **options)
         else:
+            if not isinstance(cache, Mapping) or set(cache) != {"k", "v"}:
+                raise TreeError(f"MultiHeadAttention: the cache is {cache!r:.60}, not one of init_cache")
             cache = {"k": write_cache(cache["k"], k, position), "v": write_cache(cache["v"], v, position)}
             k, v = cache["k"], cache["v"]
             mask = self.visible(mask, position, x.shape[1], k.shape[2], q.dtype)
@@ -202,7 +204,8 @@ def attention_to_cache(q: Any, k: Any, v: Any, mask: Any, written: Any, options:
 
 def write_cache(held: Any, new: Any, position: Any) -> Any:
     """A cache [batch, heads, length, width] with new entries from a position on; raises IndexError beyond its end."""
-    time, length = new.shape[2], held.shape[2]
+    held = wnp.asarray(held)
+    time, length = new.shape[2], held.shape[2] if held.ndim == 4 else 0
     if held.shape != (*new.shape[:2], length, new.shape[3]):
         raise ShapeError(f"MultiHeadAttention: the cache is {type_text(held)} and new entries are {type_text(new)}")
     made = wnp.array(held)  # which takes traced entries, also where the cache is plain

@@ -31,7 +31,7 @@ def fans(shape: Sequence[int], layout: str | None = None) -> tuple[int, int]:
     group reads.
 
     Shapes: a shape of two sizes or more; two integers.
-    Raises: ShapeError for less than two axes, ParameterError for another layout.
+    Raises: ShapeError for less than two axes and for no elements, ParameterError for another layout.
     Source: Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010.
 
     >>> import wholestep as ws
@@ -45,6 +45,8 @@ def fans(shape: Sequence[int], layout: str | None = None) -> tuple[int, int]:
         raise ShapeError(f"fans: a weight of shape {shape} has no fan-in and fan-out in layout {layout}")
     inputs, outputs = shape[:2] if layout == "io" or (layout is None and len(shape) == 2) else (shape[1], shape[0])
     inside = math.prod(shape[2:])
+    if not inputs * inside or not outputs:
+        raise ShapeError(f"fans: a weight of shape {shape} has no elements, and what is drawn is divided by its fans")
     return inputs * inside, outputs * inside
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from wholestep import dtypes, numpy as wnp, tree
-from wholestep.errors import DtypeError, ParameterError, ShapeError
+from wholestep.errors import DtypeError, ParameterError, ShapeError, TreeError
 from wholestep.frontend.control import scan
 from wholestep.nn import init
 from wholestep.nn.activations import relu, sigmoid, tanh
@@ -126,6 +126,8 @@ class LSTMCell(Cell):
     gates, states = 4, 2
 
     def advance(self, from_x: Any, state: Any) -> Any:
+        if not isinstance(state, list | tuple) or len(state) != 2:
+            raise TreeError(f"{type(self).__name__}: the state is a {type(state).__name__}; it must be (h, c)")
         h, c = state
         i, f, g, o = wnp.split(from_x + linear(h, self.weight_hh, self.bias_hh), 4, axis=-1)
         c = sigmoid(f) * c + sigmoid(i) * tanh(g)

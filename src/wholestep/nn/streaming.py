@@ -42,7 +42,8 @@ def streaming_conv1d_init(batch: int, w: Any, *, dilation: int = 1, groups: int 
     (2, 3, 8)
     """
     w = wnp.asarray(w)
-    return np.zeros((batch, w.shape[1] * groups, kernel_reach("streaming_conv1d", w, 1, dilation)), w.dtype)
+    past = kernel_reach("streaming_conv1d", w, 1, dilation)
+    return np.zeros((batch, w.shape[1] * groups, past), w.dtype)
 
 
 def streaming_conv1d(
@@ -80,7 +81,8 @@ def streaming_conv2d_init(batch: int, w: Any, width: int, *, dilation: Ints = 1,
     (2, 3, 4, 7)
     """
     w = wnp.asarray(w)
-    return np.zeros((batch, w.shape[1] * groups, kernel_reach("streaming_conv2d", w, 2, dilation), width), w.dtype)
+    past = kernel_reach("streaming_conv2d", w, 2, dilation)
+    return np.zeros((batch, w.shape[1] * groups, past, width), w.dtype)
 
 
 def streaming_conv2d(

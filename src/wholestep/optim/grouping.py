@@ -116,6 +116,8 @@ def groups(patterns: Mapping[str, Any], default: Optimizer | None) -> Groups:
     >>> optimizer.update(grads, optimizer.init(params), params)[0]
     {'head': array([-1.]), 'body': {'w': array([-0.1]), 'b': array([0.])}}
     """
+    if not isinstance(patterns, Mapping):
+        raise DtypeError(f"groups: a {type(patterns).__name__}, and no dictionary of patterns of paths and optimizers")
     members: list[tuple[str, Any]] = []
     for pattern, given in patterns.items():
         if not isinstance(pattern, str):

@@ -10,6 +10,7 @@ from wholestep.errors import ModelError
 from wholestep.ir.graph import NDArray
 from wholestep.nn.dropouts import Dropout
 from wholestep.nn.keys import keys_from
+from wholestep.nn.linears import sized
 from wholestep.nn.models.configurations import activation_named, activation_word, refuse_parts
 from wholestep.nn.models.transformer_parts import AssembledBlock, SeparateAttention, check_places, dense, table
 from wholestep.nn.module import Module
@@ -69,6 +70,7 @@ class Encoder(Module):
         dropout: float = 0.0,
         padding: int | None = 0,
     ) -> None:
+        sized("BERT", depth=depth)
         first, second, *others = keys_from(key, 2 + depth)
         self.tokens, self.places = table(vocabulary, width, first, padding), table(places, width, second)
         self.dropout, self.norm = Dropout(dropout), LayerNorm(width, eps=eps)
@@ -107,7 +109,8 @@ class BERT(Encoder):
     arguments as those of `GPT2`.
 
     Shapes: tokens, mask and kinds integers [batch, time]; float32 [batch, time, width], of `pooled` [batch, width].
-    Raises: ShapeError for more tokens than places, IndexError for a token that the vocabulary does not have.
+    Raises: ShapeError for more tokens than places, IndexError for a token that the vocabulary does not have,
+    ParameterError for no blocks.
     Source: Devlin et al., "BERT: pre-training of deep bidirectional transformers", 2019.
 
     >>> import numpy as np, wholestep as ws
@@ -188,7 +191,8 @@ class DistilBERT(Encoder):
     Arguments are those of `GPT2`.
 
     Shapes: tokens and mask integers [batch, time]; float32 [batch, time, width].
-    Raises: ShapeError for more tokens than places, IndexError for a token that the vocabulary does not have.
+    Raises: ShapeError for more tokens than places, IndexError for a token that the vocabulary does not have,
+    ParameterError for no blocks.
     Source: Sanh et al., "DistilBERT, a distilled version of BERT", 2019.
 
     >>> import numpy as np, wholestep as ws

@@ -13,7 +13,7 @@ from wholestep.nn.activations import gelu
 from wholestep.nn.containers import Sequential
 from wholestep.nn.conv_layers import Conv2d
 from wholestep.nn.keys import keys_from
-from wholestep.nn.linears import Linear
+from wholestep.nn.linears import Linear, sized
 from wholestep.nn.module import Module
 from wholestep.nn.norm_layers import LayerNorm
 from wholestep.nn.pooling import global_avg_pool
@@ -58,7 +58,7 @@ class ConvNeXt(Module):
     depth. `key` draws the weights.
 
     Shapes: x floats [n, channels, height, width]; [n, classes].
-    Raises: ShapeError for images with another number of channels.
+    Raises: ShapeError for images with another number of channels, ParameterError for stages without blocks.
     Source: Liu et al., "A ConvNet for the 2020s", 2022.
 
     >>> import numpy as np, wholestep as ws
@@ -84,6 +84,7 @@ class ConvNeXt(Module):
         classes: int = 1000,
         channels: int = 3,
     ) -> None:
+        sized("ConvNeXt", **{f"blocks[{i}]": count for i, count in enumerate(blocks)})
         last, *keys = keys_from(key, 1 + len(blocks) + sum(blocks))
         rest = iter(keys)
         self.features = Sequential()

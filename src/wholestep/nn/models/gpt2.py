@@ -13,7 +13,7 @@ from wholestep.nn.annotations import tied
 from wholestep.nn.attention_layer import MultiHeadAttention
 from wholestep.nn.dropouts import Dropout
 from wholestep.nn.keys import keys_from
-from wholestep.nn.linears import Linear
+from wholestep.nn.linears import Linear, sized
 from wholestep.nn.models.configurations import activation_named, activation_word, refuse_parts
 from wholestep.nn.models.transformer_parts import AssembledBlock, check_places, dense, table
 from wholestep.nn.module import Module
@@ -51,7 +51,8 @@ class GPT2(Module):
     published configuration for what lies there, `eps` is that of `nn.LayerNorm`, and `dropout` a probability.
 
     Shapes: tokens integers [batch, time]; float32 [batch, time, vocabulary].
-    Raises: ShapeError for more tokens than places, IndexError for a token that the vocabulary does not have.
+    Raises: ShapeError for more tokens than places, IndexError for a token that the vocabulary does not have,
+    ParameterError for no blocks.
     Source: Radford et al., "Language models are unsupervised multitask learners", 2019.
 
     >>> import numpy as np, wholestep as ws
@@ -84,6 +85,7 @@ class GPT2(Module):
         eps: float = 1e-5,
         dropout: float = 0.0,
     ) -> None:
+        sized("GPT2", depth=depth)
         first, second, *others = keys_from(key, 2 + depth)
         self.tokens, self.places = table(vocabulary, width, first), table(places, width, second)
         self.head = tied(self.tokens.weight)

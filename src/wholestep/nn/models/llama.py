@@ -11,7 +11,7 @@ from wholestep.ir.graph import NDArray
 from wholestep.nn.activations import silu
 from wholestep.nn.annotations import tied
 from wholestep.nn.keys import keys_from
-from wholestep.nn.linears import linear
+from wholestep.nn.linears import linear, sized
 from wholestep.nn.models.configurations import refuse_parts
 from wholestep.nn.models.transformer_parts import AssembledBlock, SeparateAttention, check_places, dense, table
 from wholestep.nn.module import Module
@@ -59,7 +59,8 @@ class Llama(Module):
     weights. `places`, `width`, `depth` and `hidden` are those of `GPT2`, and `eps` is that of `nn.RMSNorm`.
 
     Shapes: tokens integers [batch, time]; float32 [batch, time, vocabulary].
-    Raises: ShapeError for more tokens than places, IndexError for a token that the vocabulary does not have.
+    Raises: ShapeError for more tokens than places, IndexError for a token that the vocabulary does not have,
+    ParameterError for no blocks.
     Source: Touvron et al., "LLaMA: open and efficient foundation language models", 2023.
 
     >>> import numpy as np, wholestep as ws
@@ -93,6 +94,7 @@ class Llama(Module):
         tie: bool = False,
         padding: int | None = None,
     ) -> None:
+        sized("Llama", depth=depth)
         first, last, *others = keys_from(key, 2 + depth)
         self.tokens, self.norm = table(vocabulary, width, first, padding), RMSNorm(width, eps=eps)
         self.head = tied(self.tokens.weight) if tie else table(vocabulary, width, last).weight

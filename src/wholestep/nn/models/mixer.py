@@ -11,7 +11,7 @@ from wholestep.errors import ModelError, ParameterError, ShapeError
 from wholestep.ir.graph import NDArray
 from wholestep.nn.conv_layers import Conv2d
 from wholestep.nn.keys import keys_from
-from wholestep.nn.linears import Linear
+from wholestep.nn.linears import Linear, sized
 from wholestep.nn.models.configurations import hidden_ratio, refuse_parts, square_side
 from wholestep.nn.module import Module
 from wholestep.nn.norm_layers import LayerNorm
@@ -55,7 +55,8 @@ class MLPMixer(Module):
     sizes that are preset are those of Mixer-S/16. `key` draws the weights.
 
     Shapes: x floats [n, channels, size, size]; [n, classes].
-    Raises: ParameterError for patches that do not divide an image, ShapeError for images of another size.
+    Raises: ParameterError for patches that do not divide an image and for no blocks, ShapeError for images of another
+    size.
     Source: Tolstikhin et al., "MLP-Mixer: an all-MLP architecture for vision", 2021.
 
     >>> import numpy as np, wholestep as ws
@@ -80,6 +81,7 @@ class MLPMixer(Module):
         classes: int = 1000,
         channels: int = 3,
     ) -> None:
+        sized("MLPMixer", size=size, patch=patch, depth=depth)
         if size % patch:
             raise ParameterError(f"MLPMixer: patches of {patch} do not divide images of {size}")
         first, last, *others = keys_from(key, 2 + depth)

@@ -11,7 +11,7 @@ from wholestep.nn.activations import relu
 from wholestep.nn.containers import Sequential
 from wholestep.nn.conv_layers import Conv2d
 from wholestep.nn.keys import keys_from
-from wholestep.nn.linears import Linear
+from wholestep.nn.linears import Linear, sized
 from wholestep.nn.models.configurations import check_layout, label_count, refuse_parts
 from wholestep.nn.module import Module
 from wholestep.nn.norm_layers import BatchNorm
@@ -68,7 +68,7 @@ class ResNet(Module):
     writes those of the one that it is. `key` draws the weights.
 
     Shapes: x floats [n, channels, height, width]; [n, classes].
-    Raises: ShapeError for images with another number of channels.
+    Raises: ShapeError for images with another number of channels, ParameterError for stages without blocks.
     Source: He et al., "Deep residual learning for image recognition", 2016.
 
     >>> import numpy as np, wholestep as ws
@@ -110,6 +110,7 @@ class ResNet(Module):
         layout: str = "timm",
     ) -> None:
         check_layout(type(self), layout)
+        sized("ResNet", **{f"blocks[{i}]": count for i, count in enumerate(blocks)})
         first, last, *keys = keys_from(key, 2 + sum(blocks))
         self.stem = Conv2d(channels, width, 7, key=first, stride=2, padding=3, bias=False)
         self.norm, self.stages, inputs = BatchNorm(width), [], width

@@ -14,7 +14,7 @@ from wholestep.nn.activations import gelu
 from wholestep.nn.conv_layers import Conv2d
 from wholestep.nn.dropouts import Dropout
 from wholestep.nn.keys import keys_from
-from wholestep.nn.linears import Linear
+from wholestep.nn.linears import Linear, sized
 from wholestep.nn.models.configurations import (
     activation_named,
     activation_word,
@@ -69,7 +69,8 @@ class ViT(Module):
     and `dropout` are as in `GPT2`.
 
     Shapes: x floats [n, channels, size, size]; [n, classes], of `encoded` [n, 1 + patches, width].
-    Raises: ParameterError for patches that do not divide an image, ShapeError for images of another size.
+    Raises: ParameterError for patches that do not divide an image and for no blocks, ShapeError for images of another
+    size.
     Source: Dosovitskiy et al., "An image is worth 16x16 words", 2021.
 
     >>> import numpy as np, wholestep as ws
@@ -143,6 +144,7 @@ class ViT(Module):
         eps: float = 1e-6,
         layout: str = "timm",
     ) -> None:
+        sized("ViT", size=size, patch=patch, depth=depth)
         if size % patch:
             raise ParameterError(f"ViT: patches of {patch} do not divide images of {size}")
         check_layout(type(self), layout)

@@ -15,6 +15,7 @@ from wholestep.nn.annotations import frozen
 from wholestep.nn.conv_layers import Conv1d
 from wholestep.nn.dropouts import Dropout
 from wholestep.nn.keys import keys_from
+from wholestep.nn.linears import sized
 from wholestep.nn.models.configurations import activation_named, activation_word, refuse_parts
 from wholestep.nn.models.transformer_parts import AssembledBlock, SeparateAttention, dense
 from wholestep.nn.module import Module
@@ -48,7 +49,7 @@ class WhisperEncoder(Module):
     needs a `key` in training; `key` draws the weights. Other arguments are those of `GPT2`.
 
     Shapes: x floats [n, bins, 2 * places], a mel spectrogram; [n, places, width].
-    Raises: ParameterError for a width that is odd, ShapeError for a spectrogram of another size.
+    Raises: ParameterError for a width that is odd and for no blocks, ShapeError for a spectrogram of another size.
     Source: Radford et al., "Robust speech recognition via large-scale weak supervision", 2022.
 
     >>> import numpy as np, wholestep as ws
@@ -82,6 +83,7 @@ class WhisperEncoder(Module):
     ) -> None:
         if width % 2:
             raise ParameterError(f"WhisperEncoder: the width {width} is odd, and half of it are sines")
+        sized("WhisperEncoder", depth=depth)
         one, two, *others = keys_from(key, 2 + depth)
         self.first = Conv1d(bins, width, 3, key=one, padding=1)
         self.second = Conv1d(width, width, 3, key=two, stride=2, padding=1)

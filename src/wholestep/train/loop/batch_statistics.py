@@ -35,7 +35,7 @@ def update_batch_norm(
 
     Shapes: batches of arrays that `forward` takes; the model's arrays keep their shapes and dtypes.
     Raises: ParameterError for a model without batch norms, for no batches, and where a `key` is missing; DtypeError for
-    batches that are no iterable.
+    a model that is no module and batches that are no iterable.
     Source: `torch.optim.swa_utils.update_bn`; Izmailov et al., "Averaging weights leads to wider optima", 2018.
 
     >>> import numpy as np, wholestep as ws
@@ -44,6 +44,8 @@ def update_batch_norm(
     >>> norm.mean.tolist(), norm.var.tolist()
     ([3.5], [5.0])
     """
+    if not isinstance(model, Module):
+        raise DtypeError(f"update_batch_norm: a {type(model).__name__} is no nn.Module")
     probe = copy_of(model).train()
     norms = {path: part for path, part in named_modules(probe).items() if isinstance(part, BatchNorm)}
     if not norms:
