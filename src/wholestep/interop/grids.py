@@ -9,6 +9,9 @@ import numpy as np
 
 from wholestep import numpy as wnp
 
+CUBIC = -0.75
+"""The free number of Keys' kernel, as PyTorch has it, and ONNX where a file names no other."""
+
 
 def sampled(x: Any, grid: Any, mode: str, padding: str, corners: bool) -> Any:
     """[n, c, ...] read at the places of a grid [n, ..., axes], last axis first, whose ends are -1 and 1.
@@ -48,10 +51,23 @@ def near_weight(part: Any, offset: int) -> Any:
 
 def cubic_weight(part: Any, offset: int) -> Any:
     """The weight of one of four elements around, by Keys' kernel."""
-    a = -0.75
     d = part + 1 if offset == -1 else part if offset == 0 else 1 - part if offset == 1 else 2 - part
-    if offset in (0, 1):
-        return ((a + 2) * d - (a + 3)) * d * d + 1
+    return inner_cubic(d) if offset in (0, 1) else outer_cubic(d)
+
+
+def cubic(distance: Any, a: float = CUBIC) -> Any:
+    """Keys' kernel of cubic convolution at known distances."""
+    d = np.abs(distance)
+    return np.where(d <= 1, inner_cubic(d, a), np.where(d < 2, outer_cubic(d, a), 0))
+
+
+def inner_cubic(d: Any, a: float = CUBIC) -> Any:
+    """Keys' kernel at distances up to 1."""
+    return ((a + 2) * d - (a + 3)) * d * d + 1
+
+
+def outer_cubic(d: Any, a: float = CUBIC) -> Any:
+    """Keys' kernel at distances from 1 to 2."""
     return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
 
 

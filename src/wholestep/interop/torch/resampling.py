@@ -10,7 +10,7 @@ import numpy as np
 
 from wholestep import nn, numpy as wnp
 from wholestep.errors import UnsupportedError
-from wholestep.interop.grids import sampled
+from wholestep.interop.grids import cubic, sampled
 from wholestep.interop.handlers import Handlers
 from wholestep.interop.torch.contractions import filled
 from wholestep.nn.pooling import placed
@@ -176,16 +176,9 @@ def upsample_bicubic(x: Any, size: Any, corners: bool, *scales: Any) -> Any:
         weights, low = np.zeros((length, new)), np.floor(places).astype(np.int64)
         for k in range(-1, 3):
             at = np.clip(low + k, 0, length - 1)
-            np.add.at(weights, (at, np.arange(new)), cubic(np.abs(places - low - k)))
+            np.add.at(weights, (at, np.arange(new)), cubic(places - low - k))
         x = resampled(x, axis, weights)
     return x
-
-
-def cubic(t: Any) -> Any:
-    """The kernel of cubic convolution, with PyTorch's -0.75."""
-    a = -0.75
-    inner = ((a + 2) * t - (a + 3)) * t * t + 1
-    return np.where(t <= 1, inner, np.where(t < 2, ((a * t - 5 * a) * t + 8 * a) * t - 4 * a, 0))
 
 
 @entry("grid_sampler_2d", "grid_sampler_3d", "grid_sampler")

@@ -11,7 +11,7 @@ import numpy as np
 
 from wholestep import dtypes, numpy as wnp
 from wholestep.errors import ModelError
-from wholestep.interop.grids import near_weight, read_at, sampled
+from wholestep.interop.grids import CUBIC, cubic, near_weight, read_at, sampled
 from wholestep.interop.onnx.operators.node import Handler, OnnxNode, axes_of, integers, known, within_limits
 
 
@@ -105,14 +105,6 @@ def nearest(how: str, at: Any) -> Any:
     return (np.floor if how == "floor" else np.ceil)(at).astype(np.int64)
 
 
-def cubic(distance: Any, a: float) -> Any:
-    """Keys' cubic kernel."""
-    d = np.abs(distance)
-    near = ((a + 2) * d - (a + 3)) * d * d + 1
-    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-    return np.where(d <= 1, near, np.where(d < 2, far, 0))
-
-
 def weight_matrix(node: OnnxNode, n: int, factor: float, at: Any, mode: str) -> Any:
     """The weight of each old element in each new one; elements beyond the ends are those at the ends, or none."""
     stretch = max(1.0, 1 / factor) if node.get("antialias", 0) else 1.0
@@ -124,7 +116,7 @@ def weight_matrix(node: OnnxNode, n: int, factor: float, at: Any, mode: str) -> 
         index = first + step
         distance = (at - index) / stretch
         weight = (
-            cubic(distance, node.get("cubic_coeff_a", -0.75))
+            cubic(distance, node.get("cubic_coeff_a", CUBIC))
             if mode == "cubic"
             else np.maximum(1 - np.abs(distance), 0)
         )
