@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import weakref
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -14,6 +15,10 @@ from wholestep.backends.cpu.cpu_features import CpuTarget, architecture, host_ta
 from wholestep.backends.cpu.gate import GATE
 from wholestep.errors import WholestepError
 from wholestep.exits import UNBROKEN
+from wholestep.forks import Gate
+
+LANES = tuple(Gate() for _ in range(4))
+"""A lock for each thread that may be in LLVM's code generator at a time; a fork waits for all of them."""
 
 
 class CodeError(WholestepError, RuntimeError):
@@ -50,8 +55,9 @@ def _initialized(own: bool) -> None:
 
 
 @cache
-def target_machine(target: CpuTarget, opt: int = 3) -> Any:
-    """LLVM's code generator for a target, in the small code model, and position independent where there is a loader."""
+def target_machine(target: CpuTarget, opt: int = 3, lane: int = 0) -> Any:
+    """LLVM's code generator for a target, in the small code model, and position independent where there is a loader;
+    one for each lane, since two threads may not be in the same."""
     import llvmlite.binding as llvm
 
     _initialized(target.arch == architecture(llvm.get_process_triple()))
@@ -65,14 +71,14 @@ def target_machine(target: CpuTarget, opt: int = 3) -> Any:
     return llvm.Target.from_triple(target.triple).create_target_machine(**options)
 
 
-def object_code(text: str, target: CpuTarget, *, opt: int = 3) -> bytes:
+def object_code(text: str, target: CpuTarget, *, opt: int = 3, lane: int = 0) -> bytes:
     """A relocatable object for LLVM text that names neither a triple nor a data layout.
 
     LLVM's passes before code generation do not run: the text is explicit about vectors and unrolling, so that none
     pays. The module is always verified; raises CodeError, with the function at fault, for text that LLVM refuses.
+    Threads in different lanes generate code at the same time.
     """
-    made: bytes = _emit(text, target, opt, assembly=False)
-    return made
+    return _generated(text, target, opt, lane, assembly=False)
 
 
 def linked_object(programs: Iterable[tuple[Sequence[str], Container[str]]], target: CpuTarget) -> bytes:
@@ -114,31 +120,67 @@ def linked_object(programs: Iterable[tuple[Sequence[str], Container[str]]], targ
 
 def assembly(text: str, target: CpuTarget, *, opt: int = 3) -> str:
     """The same code for a person to read; raises CodeError as `object_code` does."""
-    made: str = _emit(text, target, opt, assembly=True)
-    return made
+    return _generated(text, target, opt, 0, assembly=True).decode()
 
 
-def _emit(text: str, target: CpuTarget, opt: int, *, assembly: bool) -> Any:
-    with UNBROKEN, GATE:
-        import llvmlite.binding as llvm
+def _generated(text: str, target: CpuTarget, opt: int, lane: int, *, assembly: bool) -> bytes:
+    # A fork takes the lanes before the gate, as this does.
+    with UNBROKEN, LANES[lane]:
+        with GATE:
+            import llvmlite.binding as llvm
 
-        maker = target_machine(target, opt)
-        head = f'target datalayout = "{maker.target_data}"\ntarget triple = "{target.triple}"\n'
-        # A context of its own, so that types and constants go with the module.
-        context = llvm.create_context()
+            maker = target_machine(target, opt, lane)
+            head = f'target datalayout = "{maker.target_data}"\ntarget triple = "{target.triple}"\n'
+            # A context of its own, so that types and constants go with the module, and no other thread has it.
+            context = llvm.create_context()
+            try:
+                module = llvm.parse_assembly(head + text, context)
+            except RuntimeError as error:
+                context.close()
+                raise _refused(text, str(error), head.count("\n")) from None
         try:
-            module = llvm.parse_assembly(head + text, context)
-        except RuntimeError as error:
-            context.close()
-            raise _refused(text, str(error), head.count("\n")) from None
-        try:
-            module.verify()
-            return maker.emit_assembly(module) if assembly else maker.emit_object(module)
+            with GATE:
+                module.verify()
+            return _machine_code(maker, module, assembly=assembly)
         except RuntimeError as error:
             raise _refused(text, str(error), head.count("\n")) from None
         finally:
-            module.close()
-            context.close()
+            with GATE:
+                module.close()
+                context.close()
+
+
+def _machine_code(maker: Any, module: Any, *, assembly: bool) -> bytes:
+    """The object or assembly of a module; RuntimeError, with LLVM's message, for one that it refuses."""
+    library, message = _library(), ctypes.c_void_p()
+    made = library.LLVMPY_TargetMachineEmitToMemory(maker, module, int(not assembly), ctypes.byref(message))
+    if not made:
+        words = ctypes.string_at(message.value or b"").decode(errors="replace")
+        library.LLVMPY_DisposeString(message)
+        raise RuntimeError(words)
+    try:
+        return ctypes.string_at(library.LLVMPY_GetBufferStart(made), library.LLVMPY_GetBufferSize(made))
+    finally:
+        library.LLVMPY_DisposeMemoryBuffer(made)
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    """llvmlite's library without the lock that it holds around each call: LLVM asks for none where threads share
+    neither a context nor a target machine (LLVM Programmer's Manual, "Threads and LLVM")."""
+    import llvmlite.binding as llvm
+
+    library, pointer = ctypes.CDLL(llvm.ffi.lib._name), ctypes.c_void_p
+    for name, result, *arguments in (
+        ("TargetMachineEmitToMemory", pointer, pointer, pointer, ctypes.c_int, ctypes.POINTER(pointer)),
+        ("GetBufferStart", pointer, pointer),
+        ("GetBufferSize", ctypes.c_size_t, pointer),
+        ("DisposeMemoryBuffer", None, pointer),
+        ("DisposeString", None, pointer),
+    ):
+        function = getattr(library, f"LLVMPY_{name}")
+        function.restype, function.argtypes = result, arguments
+    return library
 
 
 def _refused(text: str, message: str, shift: int) -> CodeError:

@@ -1,4 +1,4 @@
-"""A compiler thread: modules of LLVM text become objects while their writer goes on to the next ones."""
+"""Compiler threads: modules of LLVM text become objects while their writer goes on to the next ones."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ import threading
 
 from wholestep import forks
 from wholestep.backends.cpu.cpu_features import CpuTarget
-from wholestep.backends.cpu.llvm_jit import object_code
+from wholestep.backends.cpu.llvm_jit import LANES, object_code
 from wholestep.exits import UNBROKEN
 
 
 class ObjectCompiler:
     """`with ObjectCompiler(target) as compiler:` around the writing of modules, each of which is given to `add`.
 
-    LLVM leaves the interpreter to others while it runs, so that a thread of its own takes none of the writer's time. It
-    compiles one module after the other, stops at the first that LLVM refuses, and is gone when the block ends, however
-    it ends. What it cannot do, since the process ends or is a forked child, is done by the caller of `objects`.
+    LLVM leaves the interpreter to others while it runs, so that threads of its own take none of the writer's time where
+    there are processors for them. Each takes the next module that is left; none begins another one once LLVM has
+    refused one, and all are gone when the block ends, however it ends. What they cannot do, since the process ends or
+    is a forked child, is done by the caller of `objects`.
     """
 
-    def __init__(self, target: CpuTarget) -> None:
-        self.target = target
+    def __init__(self, target: CpuTarget, most_threads: int = 1) -> None:
+        self.target, self.most_threads = target, min(most_threads, len(LANES))
         self.texts: list[tuple[str, int]] = []
-        self.made: list[bytes] = []
-        self.error: BaseException | None = None
+        self.made: dict[int, bytes] = {}
+        self.errors: dict[int, BaseException] = {}
         self.closing = False
-        self.given, self.ended = threading.Semaphore(0), threading.Event()
-        self.thread: threading.Thread | None = None
+        self.workers: list[Worker] = []
+        self.given, self.taking, self.taken = threading.Semaphore(0), threading.Lock(), 0
         forks.heir(self)
 
     def __enter__(self) -> ObjectCompiler:
@@ -39,54 +40,75 @@ class ObjectCompiler:
         """Have a module compiled; `opt` is as for `object_code`."""
         self.texts.append((text, opt))
         self.given.release()
-        if len(self.texts) == 1:
-            self.thread = threading.Thread(target=self.work, name="wholestep compiler", daemon=True)
+        if len(self.workers) < self.most_threads:
+            self.workers.append(Worker(self, len(self.workers)))
             try:
-                self.thread.start()
+                self.workers[-1].thread.start()
             except RuntimeError:  # the interpreter ends, or there may be no more threads
-                self.thread = None
+                self.workers.pop()
+                self.most_threads = len(self.workers)
 
     def objects(self) -> list[bytes]:
         """The objects of all modules, in their order; raises CodeError for the first module that LLVM refuses."""
         self.finish()
-        if self.error is not None:
-            raise self.error
-        while len(self.made) < len(self.texts):
-            self.compile_next()
-        return self.made
+        if self.errors:
+            raise self.errors[min(self.errors)]
+        for number in range(len(self.texts)):
+            if number not in self.made:
+                self.compile(number, 0)
+        return [self.made[number] for number in range(len(self.texts))]
 
     def finish(self) -> None:
-        """Let the thread come to its end, and wait for that."""
-        self.given.release()
-        if self.thread is None:
-            return
+        """Let the threads come to their end, and wait for that."""
+        for _ in self.workers:
+            self.given.release()
+        for worker in self.workers:
+            worker.wait()
+        self.workers.clear()
+
+    def next_module(self) -> int | None:
+        """The number of the first module that no thread has taken, once there is one; None if no more are to be."""
+        self.given.acquire()
+        with self.taking:
+            number, self.taken = self.taken, self.taken + 1
+        return None if self.closing or self.errors or number >= len(self.texts) else number
+
+    def compile(self, number: int, lane: int) -> None:
+        """Compile a module."""
+        text, opt = self.texts[number]
+        self.made[number] = object_code(text, self.target, opt=opt, lane=lane)
+
+    def _forked(self) -> None:
+        # The threads are not there, and may have left their locks closed.
+        self.workers.clear()
+        self.given, self.most_threads = threading.Semaphore(0), 0
+
+
+class Worker:
+    """A thread of a compiler, and the lane in which it generates code."""
+
+    def __init__(self, compiler: ObjectCompiler, lane: int) -> None:
+        self.compiler, self.lane, self.ended = compiler, lane, threading.Event()
+        self.thread = threading.Thread(target=self.work, name="wholestep compiler", daemon=True)
+
+    def work(self) -> None:
+        """Compile what is given, until no more comes."""
+        number: int | None = 0
+        try:
+            with UNBROKEN:
+                while (number := self.compiler.next_module()) is not None:
+                    self.compiler.compile(number, self.lane)
+        except SystemExit:
+            pass  # the process ends, and waits for the caller alone
+        except BaseException as error:
+            self.compiler.errors[number or 0] = error
+        finally:
+            self.ended.set()
+
+    def wait(self) -> None:
+        """Wait for the thread's end, unless it has never begun."""
         # Unlike a join, this can be interrupted everywhere. A thread whose start was interrupted may never end.
         while not self.ended.wait(0.1) and self.thread.is_alive():
             pass
         if self.ended.is_set():
             self.thread.join()
-        self.thread = None
-
-    def work(self) -> None:
-        """Compile what is given, until no more comes."""
-        try:
-            with UNBROKEN:
-                while True:
-                    self.given.acquire()
-                    if self.closing or len(self.made) == len(self.texts):
-                        return
-                    self.compile_next()
-        except SystemExit:
-            pass  # the process ends, and waits for the caller alone
-        except BaseException as error:
-            self.error = error
-        finally:
-            self.ended.set()
-
-    def compile_next(self) -> None:
-        """Compile the first module that is left."""
-        text, opt = self.texts[len(self.made)]
-        self.made.append(object_code(text, self.target, opt=opt))
-
-    def _forked(self) -> None:
-        self.thread = None

@@ -22,6 +22,7 @@ from wholestep.lower.program.program import LoweredProgram
 from wholestep.lower.program.steps import PREFETCH, PREFETCH_NOW, Launch, RoutineCall, walk_steps
 from wholestep.runtime.cache.private_folder import CacheEntry
 from wholestep.runtime.cpu.artifact import Artifact, TableSlot
+from wholestep.runtime.cpu.thread_pool import thread_count
 from wholestep.runtime.error_sites import pack_sites, unpack_sites
 
 ENTRY_OPT = 0
@@ -33,7 +34,7 @@ def pack_entry(
     unit: CompilationUnit, plan: LoweredProgram, target: CpuTarget, printer: type[EntryFunction] = EntryFunction
 ) -> CacheEntry:
     """Write a plan as LLVM text and compile it, with all that the runtime must know to run it."""
-    with ObjectCompiler(target) as compiler:
+    with ObjectCompiler(target, thread_count()) as compiler:
         text = llvm_source(plan, target, printer, compiler.add)
         compiler.add(text.modules[-1], ENTRY_OPT)
         facts = entry_facts(unit, plan, text)
