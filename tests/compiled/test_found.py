@@ -216,3 +216,22 @@ def test_a_contraction_of_one_term_has_the_sign_of_its_product_and_a_longer_one_
     assert not np.signbit(zeros @ ones).any() and np.signbit(compiled(zeros, ones)).all()
     np.testing.assert_array_equal(compiled(zeros, ones), zeros @ ones)
     assert not np.signbit(compiled(np.zeros((7, 2)), -np.ones((2, 7)))).any()
+
+
+@pytest.mark.parametrize(
+    "product",
+    [
+        np.matmul,
+        np.dot,
+        lambda x, y: np.einsum("ij,jk->ik", x, y),
+        lambda x, y: np.vdot(x, y.T),
+        lambda x, y: np.convolve(x[0], y[:3, 0]),
+    ],
+    ids=["matmul", "dot", "einsum", "vdot", "convolve"],
+)
+def test_products_of_truth_values_say_whether_a_pair_holds(product: Callable[..., Any]) -> None:
+    x, y = np.zeros((3, 256), bool), np.zeros((256, 3), bool)
+    x[0], x[1, 7], y[:, 0], y[7, 1] = True, True, True, True
+    found, wanted = ws.jit(product)(x, y), product(x, y)
+    assert np.asarray(found).dtype == np.asarray(wanted).dtype == bool
+    np.testing.assert_array_equal(found, wanted)

@@ -11,6 +11,7 @@ from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import bound, covers, is_traced
 from wholestep.frontend.promotion import lift, promoted
 from wholestep.numpy import reductions
+from wholestep.numpy.contractions import products_summed
 from wholestep.numpy.movement import (
     axis_of,
     broadcast_to,
@@ -24,7 +25,7 @@ from wholestep.numpy.movement import (
 from wholestep.numpy.outside import NO_VALUE, np
 from wholestep.numpy.sorting import argsort, searchsorted
 from wholestep.primitives.arithmetic import conj
-from wholestep.primitives.contraction import contract, window
+from wholestep.primitives.contraction import window
 from wholestep.primitives.movement import pad
 
 
@@ -246,7 +247,7 @@ def _sliding(a: Any, v: Any, mode: Any, turn: bool, name: str) -> Any:
     second = conj(second) if not turn and dtypes.is_complex(y.dtype) else second
     wide = pad(x.value, before=(m - 1,), after=(m - 1,), interior=(0,))
     windows = window(wide, size=(m,), stride=(1,), dilation=(1,))
-    whole = Array(contract(windows, second, spec="ij,j->i"))
+    whole = Array(products_summed(windows, second, spec="ij,j->i"))
     length, short = max(n, m), min(n, m)
     if kind == "full":
         return whole

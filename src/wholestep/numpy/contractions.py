@@ -10,12 +10,21 @@ import numpy as np
 from wholestep.errors import ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import binds, covers
-from wholestep.frontend.promotion import broadcast_shapes, broadcast_to, lift, promoted, wrap
+from wholestep.frontend.promotion import broadcast_shapes, broadcast_to, cast_to, lift, promoted, wrap
 from wholestep.ir.graph import Value
 from wholestep.numpy.movement import axis_of, moveaxis, normalized_axes, reshape
 from wholestep.primitives.arithmetic import conj
 from wholestep.primitives.contraction import LETTERS, contract
 from wholestep.primitives.reduction import any_, sum_
+
+
+def products_summed(x: Value, y: Value, *, spec: str) -> Value:
+    """A contraction of numbers; of truth values whether any pair holds, which a count of such pairs says."""
+    if x.dtype.kind != "b":
+        made: Value = contract(x, y, spec=spec)
+        return made
+    count: Value = contract(cast_to(x, np.dtype(np.int32)), cast_to(y, np.dtype(np.int32)), spec=spec)
+    return ~count.equals(0)
 
 
 @covers(np.matmul)
@@ -32,7 +41,7 @@ def matmul(x1: Any, x2: Any, /) -> Array:
         )
     if x.ndim <= 2 and y.ndim <= 2:
         a, b = ("j", "ij")[x.ndim - 1], ("j", "jk")[y.ndim - 1]
-        return wrap(contract(x, y, spec=f"{a},{b}->{a[:-1]}{b[1:]}"))
+        return wrap(products_summed(x, y, spec=f"{a},{b}->{a[:-1]}{b[1:]}"))
     head = broadcast_shapes("matmul", [x.shape[:-2], y.shape[:-2]])
     letters = LETTERS[: len(head)]
     a, x = _headed(x, head, letters, "XY")
@@ -40,7 +49,7 @@ def matmul(x1: Any, x2: Any, /) -> Array:
     if x.ndim == len(a) and len(a) == 1:
         a = "Y"
     out = letters + a.replace("Y", "").translate(_no(letters)) + b.replace("Y", "").translate(_no(letters))
-    return wrap(contract(x, y, spec=f"{a},{b}->{out}"))
+    return wrap(products_summed(x, y, spec=f"{a},{b}->{out}"))
 
 
 def _no(letters: str) -> dict[int, None]:
@@ -79,7 +88,7 @@ def dot(a: Any, b: Any) -> Any:
     left = LETTERS[: x.ndim - 1]
     right = LETTERS[x.ndim - 1 : x.ndim + y.ndim - 2]
     spec_y = "Z" if y.ndim == 1 else f"{right[:-1]}Z{right[-1]}"
-    return wrap(contract(x, y, spec=f"{left}Z,{spec_y}->{left}{right}"))
+    return wrap(products_summed(x, y, spec=f"{left}Z,{spec_y}->{left}{right}"))
 
 
 @covers(np.inner)
@@ -91,7 +100,7 @@ def inner(a: Any, b: Any, /) -> Any:
     if x.shape[-1] != y.shape[-1]:
         raise ShapeError(f"inner: last sizes differ: {x.type} and {y.type}")
     left, right = LETTERS[: x.ndim - 1], LETTERS[x.ndim - 1 : x.ndim + y.ndim - 2]
-    return wrap(contract(x, y, spec=f"{left}Z,{right}Z->{left}{right}"))
+    return wrap(products_summed(x, y, spec=f"{left}Z,{right}Z->{left}{right}"))
 
 
 @binds(np.outer, casting="exact")
@@ -106,7 +115,7 @@ def vdot(a: Any, b: Any, /) -> Any:
     x, y = operands(lift(a).ravel(), lift(b).ravel())
     if x.shape != y.shape:
         raise ShapeError(f"vdot: sizes differ: {x.type} and {y.type}")
-    return wrap(contract(conj(x) if x.dtype.kind == "c" else x, y, spec="i,i->"))
+    return wrap(products_summed(conj(x) if x.dtype.kind == "c" else x, y, spec="i,i->"))
 
 
 @covers(np.tensordot)
@@ -124,7 +133,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     for i, j in zip(left, right, strict=True):
         b_labels[j] = a_labels[i]
     out = [c for c in a_labels if c not in b_labels] + [c for c in b_labels if c not in a_labels]
-    return Array(contract(x, y, spec=f"{''.join(a_labels)},{''.join(b_labels)}->{''.join(out)}"))
+    return Array(products_summed(x, y, spec=f"{''.join(a_labels)},{''.join(b_labels)}->{''.join(out)}"))
 
 
 @covers(np.vecdot)
@@ -167,7 +176,7 @@ def stacked_matmul(name: str, x: Value, a: str, y: Value, b: str, out: str) -> A
         labels = letters[len(head) - len(own) :]
         made += [broadcast_to(v, (*head[len(head) - len(own) :], *v.shape[len(own) :])), labels + tail]
     x, a, y, b = made
-    return wrap(contract(x, y, spec=f"{a},{b}->{letters}{out}"))
+    return wrap(products_summed(x, y, spec=f"{a},{b}->{letters}{out}"))
 
 
 @covers(np.kron)
@@ -194,8 +203,7 @@ def contract_pair(x: Value, a: str, y: Value, b: str, out: str) -> Value:
     """One two-operand step of an einsum."""
     x, a = summed_alone(x, a, b + out)
     y, b = summed_alone(y, b, a + out)
-    made: Value = contract(x, y, spec=f"{a},{b}->{out}")
-    return made
+    return products_summed(x, y, spec=f"{a},{b}->{out}")
 
 
 def shapes_of(arrays: Sequence[Array]) -> str:
