@@ -127,6 +127,8 @@ CASES["numpy.multiply"] += [
     Case(lambda x, y: np.multiply.outer(x, y), X[0], Y),
     Case(written(lambda y, z: np.multiply.at(y, [0, 0, 2], z)), X, Y),
     Case(written(lambda y, z: np.multiply.at(y, (slice(0, 2), [1, 1, 0]), z)), X, Y[0, :3]),
+    Case(written(lambda y, i: np.multiply.at(y, i, 1.5)), X, np.array([0, 0, 2])),
+    Case(written(lambda y, i: np.subtract.at(y, i, y[0] * 2)), X, np.array(1)),
     Case(written(lambda y, z: np.multiply(y, z, out=y.T[:, ::-1].T)), X, Y),
 ]
 CASES["numpy.divide"] += [Case(lambda x: np.divide.reduce(x, axis=1), P)]

@@ -197,6 +197,20 @@ def test_branches_and_loops_stay_in_the_program_where_data_decides():
 # Refusals
 
 
+@pytest.mark.parametrize("reduction", ["add", "mul", "max"])
+def test_scatters_of_elements_meet_traced_positions(reduction):
+    put = node("ScatterElements", "x i v", "y", axis=1)
+    put.attribute.append(Proto("Attribute", name="reduction", type=3, s=reduction.encode()))
+    data = model([put], [], [value("x", F, 3, 5), value("i", I64, 3, 2), value("v", F, 3, 2)], [value("y", F, 3, 5)])
+    f, params = ws.from_onnx(data)
+    x, at = np.linspace(1, 2, 15, dtype=np.float32).reshape(3, 5), np.array([[0, 2], [1, 1], [4, -5]])
+    updates = np.array([[3, 2], [1.5, 4], [0.5, 7]], np.float32)
+    wanted = x.copy()
+    {"add": np.add, "mul": np.multiply, "max": np.maximum}[reduction].at(wanted, (np.arange(3)[:, None], at), updates)
+    for found in (f(params, x, at, updates), ws.jit(f)(params, x, at, updates)):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
 def test_all_operators_that_are_missing_are_named_at_once():
     data = model([node("StringSplit", "x", "y"), node("Frobnicate", "x", "z")], [], [value("x", F, 2)], [value("y", F)])
     with pytest.raises(UnsupportedError, match=r"2 operators are not covered: 'StringSplit' .*'Frobnicate'"):

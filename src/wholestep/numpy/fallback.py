@@ -42,6 +42,8 @@ class Ufunc:
         found = getattr(self.outside, name)
         if name not in METHODS:
             return found
+        if name == "at":  # a tuple is an index of several axes there
+            return lambda x, index, *rest: found(stack_traced(x), index, *map(stack_traced, rest))
         return lambda *args, **kwargs: found(*map(stack_traced, args), **kwargs)
 
     def __repr__(self) -> str:

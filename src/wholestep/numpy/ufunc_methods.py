@@ -7,6 +7,7 @@ from typing import Any
 from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend import ufuncs
 from wholestep.frontend.array import Array
+from wholestep.frontend.control import scan
 from wholestep.frontend.dispatch import FUNCTIONS, HOOKS, is_traced, unsupported
 from wholestep.frontend.promotion import broadcast_shapes, checked, lift, wrap
 from wholestep.frontend.ufunc_rules import LOGICAL
@@ -142,17 +143,16 @@ def at(ufunc: np.ufunc, x: Any, index: Any, *operands: Any) -> None:
         (operand,) = operands
         HOOKS.setitem(x, index, -lift(operand) if ufunc is np.subtract else operand, join=AT_ONCE[ufunc])
         return
-    if is_traced(index):
-        raise UnsupportedError(
-            f"{ufunc.__name__}.at: a traced index is not covered, since its repetitions are not known",
-            hint="np.add.at, np.maximum.at and np.minimum.at take one; or make the index a plain array",
-        )
-    places = np.arange(x.size).reshape(x.shape)[index]
+    numbers = np.arange(x.size).reshape(x.shape)
+    places = lift(numbers)[index] if is_traced(index) else numbers[index]
     given = [lift(v) for v in operands]
     for v in given:
         if broadcast_shapes(ufunc.__name__, [v.shape, places.shape]) != places.shape:
             raise ShapeError(f"{ufunc.__name__}.at: {v.type} does not fit a place of shape {places.shape}")
     wide = [broadcast_to(v, places.shape).reshape(-1) for v in given]
+    if is_traced(index):
+        x[...] = one_after_another(ufunc, x, places.reshape(-1), wide)
+        return
     flat = np.ravel(places)
     turn = _turns(flat)
     for k in range(int(turn.max(initial=-1)) + 1):
@@ -160,6 +160,21 @@ def at(ufunc: np.ufunc, x: Any, index: Any, *operands: Any) -> None:
         where = np.unravel_index(flat[chosen], x.shape)
         made = ufunc(x[where], *[v[chosen] for v in wide])
         x[where] = lift(made).astype(x.dtype)
+
+
+def one_after_another(ufunc: np.ufunc, x: Array, places: Array, operands: list[Array]) -> Array:
+    """An array after a ufunc at each of some places, in a loop, since which of them repeat is not known."""
+
+    def step(flat: Array, row: tuple[Array, ...]) -> tuple[Array, None]:
+        place, *given = row
+        made = flat.copy()
+        made[place] = lift(ufunc(flat[place], *given)).astype(x.dtype)
+        return made, None
+
+    flat = x.reshape(-1)
+    if places.size == 1:
+        return step(flat, (places[0], *[v[0] for v in operands]))[0].reshape(x.shape)
+    return lift(scan(step, flat, (places, *operands))[0]).reshape(x.shape)
 
 
 def _turns(flat: Any) -> Any:
