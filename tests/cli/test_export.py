@@ -65,6 +65,15 @@ def test_each_file_is_run_where_something_runs_it(script, capsys, target, file, 
     assert ("Core ML itself was not run" in said) == (target == "coreml")
 
 
+def test_a_step_of_symbolic_rows_runs_in_onnx_runtime(script, capsys):
+    pytest.importorskip("onnxruntime")
+    text = script.read_text(encoding="utf-8")
+    symbolic = text.replace("batch=x)", 'batch=ws.ShapeDtype((ws.Dim("rows"), 4), "float64"))\nbatch = x')
+    script.write_text(symbolic, encoding="utf-8")
+    assert main(["export", "--to", "onnx", "--out", "line.onnx", "--step", "trained", str(script)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("compared: the losses of 3 calls differ by ")
+
+
 @pytest.mark.parametrize(
     ("target", "file", "says"), [("c", "line.c", "no C compiler here"), ("wasm", "line.wasm", "no node here")]
 )

@@ -89,12 +89,19 @@ def onnx_losses(path: Path, given: Given, calls: int, after: Path) -> list[float
         raise NotRun("ONNX Runtime takes no arrays of bfloat16")
     names, found = [o.name for o in session.get_outputs()], []
     for _ in range(calls):
-        known = {i.name: values[i.name].reshape(i.shape) for i in session.get_inputs()}
+        known = {i.name: in_shape(values[i.name], i.shape) for i in session.get_inputs()}
         results = dict(zip(names, session.run(None, known), strict=True))
         values |= {path: results[out] for path, out in pairs.items()}
         found.append(mean_of_losses(results["loss"]))
     write_state(after, values, state, path.with_suffix(STATE_SUFFIX))
     return found
+
+
+def in_shape(x: NDArray, shape: Sequence[Any]) -> NDArray:
+    """An array in the shape that a session takes; a size that has a name is that of the array."""
+    if all([isinstance(n, int) for n in shape]):
+        return x.reshape(shape)
+    return x.reshape([n if isinstance(n, int) else own for n, own in zip(shape, x.shape, strict=True)])
 
 
 def with_parts(x: NDArray) -> NDArray:
