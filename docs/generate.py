@@ -395,9 +395,15 @@ step = ws.compile(loss, params, optimizer=ws.optim.adam(1e-4), batch=batch)
 
 What is computed from shapes is known while the program is being written, and so are branches and loops that depend on
 nothing else; others stay branches and loops of the program. A shape that depends on data is refused under `ws.jit` and
-works on plain arrays. Nothing in a file is believed before it fits: sizes, depths and counts are bounded, tensors in
-other files lie in the model's own folder, and a file that is damaged ends in a `ModelError`. Random operators draw from
-the key of the call, and not from the seed that a node may state, which is that of another generator.
+works on plain arrays.
+
+PyTorch's exporter writes arrays that are equal once, such as the gains of several norms that nothing has trained yet,
+and computes what depends on no input. `torch.onnx.export(..., dynamo=True, optimize=False)` keeps each parameter under
+its own name, which a model to be trained needs.
+
+Nothing in a file is believed before it fits: sizes, depths and counts are bounded, tensors in other files lie in the
+model's own folder, and a file that is damaged ends in a `ModelError`. Random operators draw from the key of the call,
+and not from the seed that a node may state, which is that of another generator.
 
 Operators of opset {oldest} to {newest} are read; from 13 on they are tested. The node cases of the onnx package that
 pass, of those that there are for each operator, are in brackets: {passed:,} of {cases:,} in all, {wrong} with wrong

@@ -218,6 +218,27 @@ CASES = {
         ),
         f(5),
     ),
+    "orders": (
+        lambda a, x: (jnp.searchsorted(a, x), jnp.searchsorted(a, x, side="right")),
+        np.arange(4, dtype=np.float32),
+        np.array([-0.0, 0, 2.5, np.nan], np.float32),
+    ),
+    "words": (
+        lambda x, i: (
+            lax.bitcast_convert_type(x, np.int32),
+            lax.bitcast_convert_type(i, np.float32),
+            lax.population_count(i),
+        ),
+        np.array([0, -0.0, 1, -2.5, np.inf, -np.inf, 3e38, 2**-126], np.float32),
+        np.array([0, 1 << 30, -(1 << 31), 0x7F800000, 0x3F800001], np.int32),
+    ),
+    "draws from a key": (lambda key, x: x * jax.random.normal(key, (4,)), np.array([0, 3], np.uint32), f(4)),
+    "products at": (
+        lambda x, i, v: jnp.asarray(x).at[i].multiply(v),
+        f(5),
+        np.array([1, 1, 3, 9], np.int32),
+        np.array([2, 3, 4, 5], np.float32),
+    ),
     "choices": (
         lambda x: jax.random.categorical(jax.random.key(4), x) + jax.random.randint(jax.random.key(5), (2,), 0, 9),
         f(2, 5),
@@ -232,7 +253,7 @@ ROUGH = {
     "fourier": 3e-5,
     "spectrum": 1e-4,
 }
-WITHOUT_SLOPE = {"zeta", "next", "general", "general windows", "batched by rule"}
+WITHOUT_SLOPE = {"zeta", "next", "general", "general windows", "batched by rule", "products at", "words"}
 """Cases that JAX does not differentiate, or leaves the initial value out where it does."""
 FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
@@ -321,6 +342,31 @@ def test_incomplete_functions_are_those_of_scipy():
     mine = ws.from_jax(lambda x: (lax.igamma(2.0, x), lax.igammac(1.5, x), lax.betainc(2.0, 3.0, x / 3)), x)
     wanted = special.gammainc(2.0, x), special.gammaincc(1.5, x), special.betainc(2.0, 3.0, x / 3)
     agree("incomplete", leaves(mine(x)), [a.astype(np.float32) for a in wanted], 3e-6)
+
+
+@pytest.mark.parametrize("name", ["orders", "words", "draws from a key", "products at"])
+def test_what_is_traced_gives_the_bits_and_orders_of_jax(name):
+    function, *args = CASES[name]
+    agree(name, leaves(ws.jit(ws.from_jax(function, *args))(*args)), leaves(function(*args)), 1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_precision_stays_what_it_is(dtype):
+    x = np.asarray(jnp.array([[0.25, 0.5], [0.75, 1.5]], dtype))
+    of = lambda x: (jax.nn.sigmoid(x), jax.nn.gelu(x, approximate=False), lax.lgamma(x), lax.erf_inv(x / 2), x @ x)  # noqa: E731
+    mine, wanted = ws.from_jax(of, x), leaves(of(jnp.asarray(x)))
+    for found in (leaves(mine(x)), leaves(ws.jit(mine)(x))):
+        for a, b in zip(found, wanted, strict=True):
+            assert a.dtype == b.dtype
+            np.testing.assert_allclose(a.astype(float), b.astype(float), rtol=0.02, atol=0.01)
+
+
+def test_a_loop_in_a_batch_ends_for_each_element_by_itself():
+    function = jax.vmap(lambda x: lax.while_loop(lambda v: v.sum() < 9, lambda v: v * 2, x))
+    x = positive(5, 3)
+    mine = ws.from_jax(function, x)
+    for found in (mine(x), ws.jit(mine)(x)):
+        agree("while", leaves(found), leaves(function(x)), 1e-6)
 
 
 def test_a_loop_without_a_count_stays_one():

@@ -10,6 +10,7 @@ import numpy as np
 
 from wholestep import dtypes, nn, numpy as wnp
 from wholestep.errors import UnsupportedError
+from wholestep.frontend.dispatch import is_traced
 from wholestep.interop.handlers import Handlers
 from wholestep.interop.jax.structure import padded
 from wholestep.scipy import linalg
@@ -33,7 +34,10 @@ def dot_general(x: Any, y: Any, *, dimension_numbers: Any, preferred_element_typ
     out += [name for j, name in enumerate(right) if j not in y_sum and j not in y_batch]
     if preferred_element_type is not None:
         x, y = (a.astype(dtypes.check(preferred_element_type)) for a in (x, y))
-    return wnp.einsum(f"{''.join(left)},{''.join(right)}->{''.join(out)}", x, y)
+    spec, wide = f"{''.join(left)},{''.join(right)}->{''.join(out)}", dtypes.compute_dtype(x.dtype)
+    if wide != x.dtype and not is_traced((x, y)):  # NumPy has no sums of products of bfloat16
+        return np.einsum(spec, x.astype(wide), y.astype(wide)).astype(x.dtype)
+    return wnp.einsum(spec, x, y)
 
 
 @entry("conv_general_dilated")

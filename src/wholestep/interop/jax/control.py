@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wholestep import dtypes
+from wholestep import dtypes, numpy as wnp
 from wholestep.errors import UnsupportedError
 from wholestep.frontend.checkpoint import checkpoint
 from wholestep.frontend.control import cond, scan, while_loop
@@ -54,7 +54,20 @@ def loop(
 ) -> Any:
     test, body = xs[:cond_nconsts], xs[cond_nconsts : cond_nconsts + body_nconsts]
     begin = tuple(xs[cond_nconsts + body_nconsts :])
-    return while_loop(lambda c: cond_jaxpr(*test, *c)[0], lambda c: tuple(body_jaxpr(*body, *c)), begin)
+
+    def advanced(c: Any) -> Any:
+        # Each element of a batch keeps what it has once its own test says so, while others go on.
+        goes, made = cond_jaxpr(*test, *c)[0], tuple(body_jaxpr(*body, *c))
+        if not wnp.ndim(goes):
+            return made
+        return tuple(
+            [
+                wnp.where(goes.reshape(*goes.shape, *[1] * (new.ndim - goes.ndim)), new, old)
+                for new, old in zip(made, c, strict=True)
+            ]
+        )
+
+    return while_loop(lambda c: wnp.any(cond_jaxpr(*test, *c)[0]), advanced, begin)
 
 
 @entry("scan")

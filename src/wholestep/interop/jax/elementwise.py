@@ -10,6 +10,7 @@ import numpy as np
 from wholestep import dtypes, numpy as wnp
 from wholestep.errors import UnsupportedError
 from wholestep.frontend.marks import stop_gradient
+from wholestep.interop.bits import reinterpreted
 from wholestep.interop.handlers import Handlers
 from wholestep.scipy import special
 
@@ -20,6 +21,11 @@ entry = ELEMENTWISE.entry
 def plain(f: Callable[..., Any]) -> Callable[..., Any]:
     """A handler that no parameter of the primitive changes."""
     return lambda *xs, **params: f(*xs)
+
+
+def in_own_dtype(f: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that computes in at least single precision and returns numbers of the dtype that it is given."""
+    return lambda *xs: f(*[x.astype(dtypes.compute_dtype(x.dtype)) for x in xs]).astype(xs[-1].dtype)
 
 
 def is_whole(x: Any) -> bool:
@@ -79,19 +85,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "imag": wnp.imag,
     "conj": lambda x: np.conj(x) if dtypes.is_complex(x.dtype) else x + np.zeros((), dtypes.complex_of(x.dtype)),
     "complex": lambda re, im: re + im * np.asarray(1j, dtypes.complex_of(re.dtype)),
-    "logistic": special.expit,
-    "erf": special.erf,
-    "erfc": special.erfc,
-    "erf_inv": special.erfinv,
-    "lgamma": special.gammaln,
-    "digamma": special.psi,
-    "igamma": special.gammainc,
-    "igammac": special.gammaincc,
-    "regularized_incomplete_beta": special.betainc,
-    "zeta": special.zeta,
-    "polygamma": lambda n, x: special.polygamma(n, x),
-    "bessel_i0e": special.i0e,
-    "bessel_i1e": special.i1e,
     "shift_left": lambda x, y: shifted(wnp.left_shift, x, y),
     "shift_right_logical": lambda x, y: as_signed(shifted(wnp.right_shift, as_unsigned(x), y), x.dtype),
     "shift_right_arithmetic": lambda x, y: np.right_shift(x, np.minimum(y, 8 * x.dtype.itemsize - 1)),
@@ -103,11 +96,31 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "pvary": lambda x: x,
     "sharding_constraint": lambda x: x,
     "layout_constraint": lambda x: x,
-    "population_count": lambda x: np.bitwise_count(x).astype(x.dtype),
+    "population_count": lambda x: bits_set(as_unsigned(x)).astype(x.dtype),
+    "lt_to": lambda x, y: ordered(x) < ordered(y),
+    "le_to": lambda x, y: ordered(x) <= ordered(y),
 }
 """Functions of arrays for primitives without parameters that matter."""
 
+SPECIAL: dict[str, Callable[..., Any]] = {
+    "logistic": special.expit,
+    "erf": special.erf,
+    "erfc": special.erfc,
+    "erf_inv": special.erfinv,
+    "lgamma": special.gammaln,
+    "digamma": special.psi,
+    "igamma": special.gammainc,
+    "igammac": special.gammaincc,
+    "regularized_incomplete_beta": special.betainc,
+    "zeta": special.zeta,
+    "bessel_i0e": special.i0e,
+    "bessel_i1e": special.i1e,
+    "polygamma": special.polygamma,
+}
+"""SciPy's functions, of whose half precision float32 and float64 would come."""
+
 ELEMENTWISE.update({name: plain(f) for name, f in FUNCTIONS.items()})
+ELEMENTWISE.update({name: plain(in_own_dtype(f)) for name, f in SPECIAL.items()})
 ELEMENTWISE.update(
     {
         "and": bits_or_truth(wnp.bitwise_and, wnp.logical_and),
@@ -122,12 +135,31 @@ ELEMENTWISE.update(
 
 def as_unsigned(x: Any) -> Any:
     """Integers as the unsigned ones of the same bits."""
-    return x.view(f"uint{8 * x.dtype.itemsize}") if x.dtype.kind == "i" else x
+    return reinterpreted(x, np.dtype(f"uint{8 * x.dtype.itemsize}")) if x.dtype.kind == "i" else x
 
 
 def as_signed(x: Any, dtype: Any) -> Any:
     """Unsigned integers as a dtype of the same bits."""
-    return x if x.dtype == dtype else x.view(dtype)
+    return x if x.dtype == dtype else reinterpreted(x, dtype)
+
+
+def bits_set(word: Any) -> Any:
+    """The number of bits of unsigned integers that are 1, added up in fields that double."""
+    bits, width = 8 * word.dtype.itemsize, 1
+    while width < bits:
+        mask = word.dtype.type(sum(((1 << width) - 1) << i for i in range(0, bits, 2 * width)))
+        word = (word & mask) + ((word >> word.dtype.type(width)) & mask)
+        width *= 2
+    return word
+
+
+def ordered(x: Any) -> Any:
+    """Integers in the total order of floats, in which -0 is below 0 and NaN at the ends; integers as they are."""
+    if not dtypes.is_float(x.dtype):
+        return x
+    bits = np.dtype(f"int{8 * x.dtype.itemsize}")
+    word = reinterpreted(x, bits)
+    return wnp.where(word < 0, word ^ np.iinfo(bits).max, word)
 
 
 def shifted(f: Callable[..., Any], x: Any, places: Any) -> Any:
@@ -197,7 +229,7 @@ def bitcast_convert_type(x: Any, *, new_dtype: Any, **params: Any) -> Any:
     dtype = dtypes.check(new_dtype)
     if dtype.itemsize != x.dtype.itemsize:
         raise UnsupportedError(f"from_jax: bitcast_convert_type from {x.dtype} to {dtype} is not covered")
-    return x.view(dtype)
+    return reinterpreted(x, dtype)
 
 
 @entry("reduce_precision")
@@ -218,4 +250,4 @@ def clz(x: Any, **params: Any) -> Any:
     while shift < bits:
         word = word | (word >> np.asarray(shift, word.dtype))
         shift *= 2
-    return (bits - wnp.bitwise_count(word)).astype(x.dtype)
+    return (bits - bits_set(word)).astype(x.dtype)

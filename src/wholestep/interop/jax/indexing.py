@@ -82,7 +82,8 @@ def gather(
     made = wnp.transpose(x, (*indexed, *whole))
     if indexed:
         shape = (*starts.shape[:-1], *[slice_sizes[i] for i in own])
-        made = made[tuple(wnp.broadcast_to(i, shape) for i in index)]
+        at = tuple(wnp.broadcast_to(i, shape) for i in index)
+        made = (wnp.array(made) if is_traced(at) else made)[at]
     else:
         made = wnp.broadcast_to(made, (*starts.shape[:-1], *made.shape))
     if valid is not None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from wholestep import dtypes, nn, numpy as wnp
 from wholestep.frontend.marks import stop_gradient
+from wholestep.interop.bits import reinterpreted
 from wholestep.interop.handlers import Handlers
 from wholestep.interop.torch.promotion import alike, cast, common_dtype, inexact, kind_of
 from wholestep.scipy import special
@@ -340,8 +341,8 @@ def copied(x: Any, source: Any, non_blocking: bool = False) -> Any:
 
 
 @entry("view.dtype")
-def reinterpreted(x: Any, dtype: Any) -> Any:
-    return x.view(dtype)
+def view_as_dtype(x: Any, dtype: Any) -> Any:
+    return reinterpreted(x, np.dtype(dtype))
 
 
 @entry("convert_element_type")

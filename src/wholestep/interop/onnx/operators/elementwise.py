@@ -11,6 +11,7 @@ import numpy as np
 
 from wholestep import dtypes, numpy as wnp
 from wholestep.errors import ModelError
+from wholestep.interop.bits import reinterpreted
 from wholestep.interop.onnx.operators.node import Handler, OnnxNode, in_own_dtype, plain
 from wholestep.scipy import special
 
@@ -100,16 +101,12 @@ def converted(x: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def bit_cast(node: OnnxNode, x: Any) -> Any:
-    """The same bits read in another dtype of the same size, of what is known."""
+    """The same bits read in another dtype of the same size."""
     node.need("to")
     dtype = node.dtype("to", np.float32)
     if dtype.itemsize != x.dtype.itemsize:
         raise ModelError(f"bits of {x.dtype.name} read as {dtype.name}")
-    if isinstance(x, np.ndarray | np.generic):
-        return np.asarray(x).view(dtype)
-    if {dtype.kind, x.dtype.kind} <= {"i", "u"}:
-        return x.astype(dtype)
-    return x.view(dtype)
+    return reinterpreted(x, dtype)
 
 
 def is_infinite(node: OnnxNode, x: Any) -> Any:
