@@ -369,6 +369,9 @@ sample("upsample_nearest1d", of(f(1, 2, 5), [8], None))
 sample("upsample_nearest2d", of(IMAGES, [14, 12], 2.0, 2.0), of(IMAGES, [5, 9], None, None))
 sample("upsample_nearest3d", of(f(1, 1, 3, 4, 3), [6, 5, 4], None, None, None))
 sample("upsample_bicubic2d", of(IMAGES, [9, 13], False, None, None), of(IMAGES, [9, 13], True, None, None))
+for name in ("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"):
+    sample(name, *[of(IMAGES, size, c, None, None) for size in ([2, 3], [9, 2], [1, 4]) for c in (False, True)])
+sample("linalg_householder_product", of(f(5, 3), f(3)), of(f(2, 4, 4), f(2, 2)))
 sample(
     "grid_sampler_2d",
     *[of(IMAGES, f(2, 4, 3, 2, low=-1.3, high=1.3), m, p, k) for m in (0, 2) for p in range(3) for k in (False, True)],

@@ -186,6 +186,16 @@ def qr(x: Any, mode: str = "reduced") -> tuple[Any, Any]:
     return q, r
 
 
+@entry("linalg_householder_product")
+def householder_product(v: Any, factors: Any) -> Any:
+    rows = np.arange(v.shape[-2])
+    made = wnp.broadcast_to(np.eye(*v.shape[-2:], dtype=v.dtype), v.shape)
+    for i in reversed(range(factors.shape[-1])):  # the last reflection comes first
+        w = wnp.where(rows > i, v[..., i], (rows == i).astype(v.dtype))[..., None]
+        made = made - factors[..., i, None, None] * (w @ (wnp.conj(wnp.swapaxes(w, -1, -2)) @ made))
+    return made
+
+
 @entry("_linalg_svd")
 def svd(x: Any, full_matrices: bool = False, compute_uv: bool = True, *, driver: Any = None) -> tuple[Any, ...]:
     if not compute_uv:

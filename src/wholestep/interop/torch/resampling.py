@@ -181,6 +181,32 @@ def upsample_bicubic(x: Any, size: Any, corners: bool, *scales: Any) -> Any:
     return x
 
 
+def triangle(distance: Any) -> Any:
+    """The kernel of linear interpolation."""
+    return np.maximum(1 - np.abs(distance), 0)
+
+
+def antialiased(kernel: Callable[[Any], Any]) -> Callable[..., Any]:
+    """The handler of images made smaller by a kernel as wide as the distance of new elements, cut off at the ends."""
+
+    def resized(x: Any, size: Any, corners: bool, *scales: Any) -> Any:
+        made, steps = sizes_of(x, size, scales_of(scales))
+        for axis, (new, step) in enumerate(zip(made, steps, strict=True), 2):
+            length = x.shape[axis]
+            step = ((length - 1) / (new - 1) if new > 1 else 0.0) if corners else step
+            middles = step * (np.arange(new) + 0.5) - 0.5
+            weights = kernel((np.arange(length)[:, None] - middles) / max(step, 1.0))
+            x = resampled(x, axis, weights / weights.sum(axis=0))
+        return x
+
+    return resized
+
+
+RESAMPLING.update(
+    {"_upsample_bilinear2d_aa": antialiased(triangle), "_upsample_bicubic2d_aa": antialiased(lambda d: cubic(d, -0.5))}
+)
+
+
 @entry("grid_sampler_2d", "grid_sampler_3d", "grid_sampler")
 def grid_sampler(x: Any, grid: Any, mode: int, padding: int, corners: bool) -> Any:
     return sampled(x, grid, ("linear", "nearest", "cubic")[mode], ("zeros", "border", "reflection")[padding], corners)
