@@ -214,6 +214,16 @@ def _refusal(what: str) -> str:
     return f"dtype {what} is not supported; the supported ones are {', '.join(_SHORT_NAMES)}"
 
 
+def way_out(dtype_like: Any) -> str | None:
+    """What to write instead of an array of a dtype that is no number; None for other dtypes."""
+    kind = np.dtype(dtype_like).kind
+    if kind in "USOT":
+        return "give numbers in place of words: np.unique(words, return_inverse=True)[1] numbers them, before the call"
+    if kind in "mM":
+        return "x.astype('int64') is the count of its units; (x - x[0]) / np.timedelta64(1, 's') is seconds"
+    return "give its fields as arrays of their own: x['name']" if kind == "V" else None
+
+
 def _bfloat16() -> DType:
     import ml_dtypes
 

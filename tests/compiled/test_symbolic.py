@@ -10,7 +10,7 @@ from wholestep.backends import reference
 from wholestep.compiler import devices
 from wholestep.compiler.dynamic_shapes import AnySizeProgram, PerSizeProgram
 from wholestep.dims import Dim, substitute
-from wholestep.errors import DtypeError, ShapeError
+from wholestep.errors import BoundsError, DtypeError, ShapeError
 from wholestep.ir.sizes import graph_at
 from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.lang import I64, Axis, Index
@@ -217,9 +217,64 @@ def test_a_jitted_function_of_any_size():
         (lambda x: x * (1 / x.shape[0]), "1 / B: a symbolic size has no fractions"),
         (lambda x: x * (0.5 * x.shape[0]), "put together with whole numbers"),
         (lambda x: x if x.shape[0] > 4 else -x, "cannot decide whether B > 4"),
+        (
+            lambda x: x[:, 0][np.tril_indices(x.shape[0])],
+            "numpy.tril_indices: cannot decide .*\n  at .*test_symbolic.py",
+        ),
+        (
+            lambda x: ws.random.choice(ws.random.key(0), x.shape[0], (3,)),
+            "choice: the number of candidates is symbolic",
+        ),
         (lambda x: x[list(range(x.shape[0]))], "the size B is symbolic: it has no value here"),
     ],
 )
 def test_what_numpy_cannot_be_told(f, what):
     with pytest.raises((TypeError, ValueError), match=what):
         ws.trace(f)(shape(B, 2))
+
+
+def test_alignments_of_any_number_of_times():
+    labels, lengths = np.array([[1, 2, 1], [3, 3, 0]]), np.array([3, 2])
+
+    def loss(x, times):
+        return ws.nn.ctc_loss(ws.nn.log_softmax(x), labels, times, lengths)
+
+    f, rng = ws.jit(ws.value_and_grad(loss)), np.random.default_rng(0)
+    f.any_size(shape(B, 2, 5, dtype="float64"), shape(2, dtype="int64"))
+    for n in (4, 7):
+        x = rng.normal(size=(n, 2, 5))
+        for got, want in zip(f(x, np.array([n, 4])), ws.value_and_grad(loss)(x, np.array([n, 4])), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-10)
+    with pytest.raises(BoundsError):
+        f(rng.normal(size=(4, 2, 5)), np.array([4, 5]))
+    assert f.traces == 1
+
+
+def test_a_single_evenly_spaced_number_is_the_first_and_has_no_step():
+    f = ws.jit(lambda x: np.linspace(2.0, 5.0, x.shape[0], retstep=True))
+    f.any_size(shape(B))
+    for n in (1, 4):
+        for got, want in zip(f(np.ones(n, np.float32)), np.linspace(2.0, 5.0, n, retstep=True), strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+NUMPY_OF_ANY_SIZE = {
+    "moments": lambda x: np.append(np.cov(x.T), np.quantile(x, [0.2, 0.9], axis=0)),
+    "correlations": lambda x: np.corrcoef(np.append(x, x[:1] + 1, axis=0), rowvar=False),
+    "rolled": lambda x: np.roll(x, 2, axis=0) * np.roll(x[:, 0], -4)[:, None],
+    "spaced": lambda x: np.linspace(x[0], 5, x.shape[0]) + np.linspace(0, 1, x.shape[0], False)[:, None],
+    "smoothed": lambda x: np.convolve(x[:, 0], [1.0, -2.0, 1.0]),
+    "shuffled": lambda x: x[ws.random.permutation(ws.random.key(3), x.shape[0])] * 2,
+    "drawn": lambda x: x[0, 0] + ws.random.randint(ws.random.key(3), (5,), 0, x.shape[0]),
+}
+
+
+@pytest.mark.parametrize("name", NUMPY_OF_ANY_SIZE)
+def test_functions_of_any_size(name):
+    f = NUMPY_OF_ANY_SIZE[name]
+    compiled = ws.jit(f)
+    compiled.any_size(shape(B, 3, dtype="float64"))
+    for n in (2, 3, 9):
+        x = np.random.default_rng(n).normal(size=(n, 3))
+        np.testing.assert_allclose(compiled(x), f(x), rtol=1e-12, atol=1e-12)
+    assert compiled.traces == 1

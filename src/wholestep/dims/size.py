@@ -29,6 +29,9 @@ from wholestep.dims.spelling import Atom, Least, Quotient, Terms, sum_text, term
 class SymbolicError(TypeError, ValueError):
     """A number was asked of a size that has none yet."""
 
+    told = False
+    """The message names the function that asked, and the user's line."""
+
 
 def _operators(operation: Callable[[Any, Any], Any]) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
     """The methods of an operator for the operand on its left and for the one on its right."""

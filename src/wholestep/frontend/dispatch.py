@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from wholestep.dims import Dim
-from wholestep.errors import ArgumentError, ParameterError, UnsupportedError, is_internal
+from wholestep.dims import Dim, SymbolicError
+from wholestep.errors import ArgumentError, ParameterError, UnsupportedError, here, in_full, is_internal
 from wholestep.frontend.options import check_options, options_among
 from wholestep.ir.build import current
 
@@ -122,6 +122,9 @@ def covers(function: Any, name: str | None = None, *, creates: bool = False) -> 
     return register
 
 
+SYMBOLIC = "write it without that size, or compile for numbers: ws.jit(f) has a program for each shape"
+
+
 def with_documented_errors(implementation: Callable[..., Any], function: Any, args: Any, kwargs: Any) -> Any:
     """The result of a call; an error that Python or NumPy raises in it becomes one that names the function.
 
@@ -129,6 +132,12 @@ def with_documented_errors(implementation: Callable[..., Any], function: Any, ar
     """
     try:
         return implementation(*args, **kwargs)
+    except SymbolicError as error:
+        if error.told:
+            raise
+        told = SymbolicError(in_full(f"{public_name(function)}: {error}", here(), SYMBOLIC))
+        told.told = True
+        raise told from None
     except (TypeError, ValueError) as error:
         if type(error) not in (TypeError, ValueError) or not raised_inside(error):
             raise

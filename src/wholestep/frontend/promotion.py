@@ -40,7 +40,7 @@ def checked(dtype: Any) -> np.dtype[Any]:
     try:
         return dtypes.check(dtype)
     except TypeError as error:
-        raise DtypeError(f"array: {error}") from None
+        raise DtypeError(f"array: {error}", hint=dtypes.way_out(dtype)) from None
 
 
 def refuse_subclass(x: Any) -> None:
@@ -97,6 +97,8 @@ def lift(x: Any) -> Array:
         return x
     if type(x) in late_types:
         return lift(x.__live__())
+    if type(x) is Dim:
+        return Array(full_of(x, (), np.dtype(np.int64)), True, True)
     if is_traced(x):
         return HOOKS.assemble(x)
     if not isinstance(x, np.ndarray | np.generic | bool | int | float | complex | list | tuple):
@@ -105,7 +107,7 @@ def lift(x: Any) -> Array:
             raise DtypeError(f"array: {type(x).__name__} is not an array")
     array = np.asarray(x)
     if array.dtype.kind == "V" and array.dtype.name != "bfloat16":
-        raise DtypeError(f"array: dtype {array.dtype} is not supported")
+        raise DtypeError(f"array: dtype {array.dtype} is not supported", hint=dtypes.way_out(array.dtype))
     return Array(
         constant_of(x if isinstance(x, np.ndarray) else array), not isinstance(x, np.ndarray) and array.ndim == 0
     )

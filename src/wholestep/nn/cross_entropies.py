@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wholestep import dtypes, numpy as wnp
+from wholestep.dims import Dim
 from wholestep.errors import BoundsError, DtypeError, Indexed, ShapeError, here, indexed
 from wholestep.frontend.array import Array
 from wholestep.frontend.tracing import type_of
@@ -229,7 +230,8 @@ def checked_index(name: str, index: Any, size: int, what: str = "label") -> Any:
         wide = index.astype(np.int64, copy=False)
         return wnp.where(wide < 0, wide - size, wide) if dtypes.counts_back(index.dtype) else wide
     values = np.asarray(data)
-    bad = np.argwhere((values < 0) | (values >= size))
+    # What is beyond a symbolic size is found by the read, in the program.
+    bad = np.argwhere((values < 0) | (not isinstance(size, Dim) and values >= size))
     if len(bad):
         at = tuple([int(i) for i in bad[0]])
         found = f"{name}: {what} {values[at]}{f' at {list(at)}' if at else ''}"

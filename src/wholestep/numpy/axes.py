@@ -5,10 +5,12 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+from wholestep.dims import Dim
 from wholestep.errors import AxisError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import bound, covers, is_traced
 from wholestep.frontend.promotion import lift
+from wholestep.numpy.creation import arange
 from wholestep.numpy.movement import (
     axis_of,
     concatenate,
@@ -88,8 +90,8 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
 def rolled(x: Array, step: Any, place: int) -> Array:
     """An array rolled along one axis by a number of places that may be traced."""
     size = x.shape[place]
-    if is_traced(step) and size:
-        return np.take(x, (np.arange(size) - step.astype(np.int64)) % size, place)  # type: ignore[no-any-return]
+    if isinstance(size, Dim) or (is_traced(step) and size):
+        return np.take(x, (arange(size) - step.astype(np.int64)) % size, place)  # type: ignore[no-any-return]
     cut = int(step) % size if size else 0
     if not cut:
         return x

@@ -248,9 +248,9 @@ def _sliding(a: Any, v: Any, mode: Any, turn: bool, name: str) -> Any:
     wide = pad(x.value, before=(m - 1,), after=(m - 1,), interior=(0,))
     windows = window(wide, size=(m,), stride=(1,), dilation=(1,))
     whole = Array(products_summed(windows, second, spec="ij,j->i"))
-    length, short = max(n, m), min(n, m)
     if kind == "full":
         return whole
+    length, short = max(n, m), min(n, m)
     count = length if kind == "same" else length - short + 1
     start = short - 1
     if kind == "same":

@@ -253,6 +253,8 @@ def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = 
 
 def _evenly(start: Any, stop: Any, num: Any, endpoint: bool) -> tuple[Array, Any]:
     """Evenly spaced numbers on a new first axis, and the step between them."""
+    if isinstance(num, Dim):
+        return _evenly_in_symbolic_number(start, stop, num, endpoint)
     count = operator.index(num)
     if count < 0:
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
@@ -267,6 +269,17 @@ def _evenly(start: Any, stop: Any, num: Any, endpoint: bool) -> tuple[Array, Any
         end = np.broadcast_to(last.astype(dtype), made.shape[1:])
         made = concatenate([made[:-1], lift(end)[None]], 0)
     return made, step
+
+
+def _evenly_in_symbolic_number(start: Any, stop: Any, count: Dim, endpoint: bool) -> tuple[Array, Any]:
+    """`_evenly` for a number that the program has when it runs: a single number is the start, and has no step."""
+    first, last = [Array(v) for v in promoted(start, stop, 0.0)[:2]]
+    whole, gaps = last - first, lift(count - 1 if endpoint else count)
+    step = whole / np.maximum(gaps, 1)
+    turn = arange(count, dtype=np.float64).reshape(-1, *[1] * lift(whole).ndim)
+    made = lift(first + turn * step).astype(first.dtype)
+    made = np.where((turn == gaps) & (gaps > 0), last, made) if endpoint else made
+    return lift(made), np.where(gaps > 0, step, np.nan)
 
 
 @binds(np.linspace, ignored="device")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from wholestep import dtypes
+from wholestep.dims import Dim
 from wholestep.errors import DtypeError, ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import bound, is_traced
@@ -142,7 +143,7 @@ def _quantiles(
     if rows.shape[-1] == 0:
         raise ShapeError(f"{name}: no element to choose from in {x.type}")
     nan = np.isnan(rows) if dtypes.is_inexact(x.dtype) else None
-    count: Any = rows.shape[-1]
+    count: Any = lift(rows.shape[-1]) if isinstance(rows.shape[-1], Dim) else rows.shape[-1]
     if skip_nan and nan is not None:
         count = np.sum(~nan, axis=-1, keepdims=True)[None]
     wide = fractions.reshape((-1, *[1] * rows.ndim))

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from wholestep import dtypes
+from wholestep.dims import Dim
 from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import binds, bound, covers
@@ -100,6 +101,7 @@ def cov(
         factor = count - ddof
         if ddof != 0 and aweights is not None:
             factor = count - ddof * np.sum(w * aweights) / count
+    factor = lift(factor) if isinstance(factor, Dim) else factor
     off = x - lift(middle)[:, None]
     right = off.T if w is None else (off * w).T
     made = lift(np.matmul(off, np.conjugate(right)))

@@ -9,7 +9,8 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep.boundary.counts import is_integer
-from wholestep.errors import AxisError, DtypeError, ParameterError, ShapeError
+from wholestep.dims import Dim
+from wholestep.errors import AxisError, DtypeError, ParameterError, ShapeError, UnsupportedError
 from wholestep.frontend.promotion import broadcast_shapes, broadcast_to, cast_to, checked, lift
 from wholestep.ir.graph import NDArray, Value
 from wholestep.ir.types import Shape
@@ -214,6 +215,8 @@ def permutation(key: Any, x: Any, axis: int = 0, *, independent: bool = False) -
     [0, 1, 2, 3]
     """
     k = key_of("permutation", key)
+    if isinstance(x, Dim):
+        return drawn_numbers(shuffled(k, x))
     if is_integer(x):
         if x < 0:
             raise ParameterError(f"permutation: {x} elements, less than none")
@@ -248,9 +251,14 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
     [1, 1]
     """
     k, sizes = key_of("choice", key), shape_of("choice", shape)
-    source = None if is_integer(a) else lift(a).value
+    source = None if is_integer(a) or isinstance(a, Dim) else lift(a).value
     place = 0 if source is None else checked_axis("choice", axis, source)
     n = a if source is None else source.shape[place]
+    if isinstance(n, Dim):
+        raise UnsupportedError(
+            f"choice: the number of candidates is symbolic: {n}",
+            hint="ws.random.randint(key, shape, 0, n) draws with replacement, ws.random.permutation(key, n) without",
+        )
     count = int(np.prod(sizes, dtype=np.int64))
     if isinstance(n, int) and n < 1 and count:
         raise ParameterError(f"choice: there is nothing to choose from among {n} candidates")
