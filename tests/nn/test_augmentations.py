@@ -82,6 +82,8 @@ def test_views_in_a_compiled_step_are_drawn_anew_each_step():
         (lambda: nn.random_crop(X[0], KEY, 2), ShapeError, "random_crop: x is f32"),
         (lambda: nn.random_crop(X, KEY, 5), ShapeError, r"a part of \(5, 5\) is larger"),
         (lambda: nn.random_resized_crop(X, KEY, 2, scale=(0.5, 2)), ParameterError, r"scale is \(0.5, 2\)"),
+        (lambda: nn.random_resized_crop(X, KEY, 2, scale=0.5), ParameterError, "scale is 0.5; it must be two numbers"),
+        (lambda: nn.random_resized_crop(X, KEY, 2, ratio="ab"), ParameterError, "ratio is 'ab'; it must be two"),
         (lambda: nn.random_resized_crop(X, KEY, 2, ratio=(2, 1)), ParameterError, r"ratio is \(2, 1\)"),
     ],
 )

@@ -158,6 +158,11 @@ def test_dropout_acts_between_layers():
             DtypeError,
             "GRU: lengths are of dtype f",
         ),
+        (
+            lambda: nn.GRU(3, 4, key=0)(np.ones((2, 5, 3)), lengths=np.array([6, 2])),
+            ParameterError,
+            r"GRU: lengths are \[6, 2\], and x has 5 times",
+        ),
         (lambda: nn.RNN(3, 4, 0, key=0), ParameterError, "layers is 0"),
         (lambda: nn.RNN(3, 4, key=0, activation="sin"), ParameterError, "activation is 'sin'"),
     ],

@@ -403,3 +403,9 @@ def test_modules_by_path_are_each_there_once_and_before_their_parts():
     ours = nn.Sequential(nn.Linear(2, 2, key=0), nn.Sequential(nn.BatchNorm(2), nn.Identity()))
     names = [path.replace("layers[", "").replace("]", "") for path in nn.named_modules(ours)]
     assert names == [path for path, _ in theirs.named_modules()]
+
+
+@pytest.mark.parametrize("thing", [3, "a", None, [1]])
+def test_a_summary_is_of_parts_or_arrays(thing):
+    with pytest.raises(DtypeError, match=r"summary: a .* has no parts and no arrays"):
+        nn.summary(thing)

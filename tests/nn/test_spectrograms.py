@@ -124,6 +124,8 @@ def test_what_makes_no_spectrogram_is_refused():
         (lambda: nn.mel_spectrogram(SOUND, RATE, power=0), ParameterError, "mel_spectrogram: power is 0"),
         (lambda: nn.mel_spectrogram(SOUND[:, :200], RATE), ShapeError, "mel_spectrogram: x is .* 201 samples or more"),
         (lambda: nn.mel_spectrogram(SOUND, RATE, window=np.ones(3)), ShapeError, "mel_spectrogram: the window is"),
+        (lambda: nn.mel_spectrogram(SOUND, RATE, window=()), ParameterError, r"mel_spectrogram: window is \(\)"),
+        (lambda: nn.mel_spectrogram(SOUND, RATE, window="hat"), ParameterError, "mel_spectrogram: window is 'hat'"),
         (lambda: nn.mel_spectrogram(np.arange(900), RATE), DtypeError, "mel_spectrogram: samples are"),
         (lambda: nn.mfcc(SOUND, RATE, 50, mels=40), ParameterError, "mfcc: 50 coefficients of 40 bands"),
         (lambda: nn.mfcc(SOUND, RATE, 5, range_db=0), ParameterError, "mfcc: 5 coefficients of 128 bands, and a range"),

@@ -274,3 +274,9 @@ def test_models_of_torch_give_the_same_values():
         found = made(x)
         found, wanted = [y[0] if isinstance(y, tuple) else y for y in (found, wanted)]
         np.testing.assert_allclose(found, wanted.numpy(), rtol=2e-5, atol=2e-5, err_msg=type(ours).__name__)
+
+
+def test_names_are_turned_by_a_function_or_a_dictionary():
+    weights = {"weight": np.ones((2, 3), np.float32), "bias": np.ones(2, np.float32)}
+    with pytest.raises(CheckpointError, match="rename is a int, not a function of names"):
+        nn.from_torch(nn.Linear(3, 2, key=1), weights, rename=3)

@@ -5,6 +5,7 @@ import pytest
 
 import wholestep as ws
 from wholestep import optim
+from wholestep.errors import DtypeError
 from wholestep.optim.hyper import hyper_of, with_hyper
 
 COUNTS = np.arange(60)
@@ -179,3 +180,9 @@ def test_milestones_move_together():
 def test_a_schedule_made_by_its_class_is_checked_where_it_is_used():
     with pytest.raises(ws.errors.ParameterError, match="the milestones are 5, 3"):
         optim.sgd(optim.MultiStep(0.1, (5.0, 3.0), 0.5))
+
+
+@pytest.mark.parametrize("boundaries", [3, 0.1, None])
+def test_a_number_is_no_list_of_boundaries(boundaries):
+    with pytest.raises(DtypeError, match=r"piecewise: boundaries is a .*, not a list"):
+        ws.optim.piecewise(boundaries, [0.1, 0.01])

@@ -25,6 +25,11 @@ def step(**options):
 
 
 CASES = {
+    "logger_that_is_text": lambda: ws.fit(step(), MODEL.data, logger="log", progress=None),
+    "checkpoint_that_is_a_number": lambda: ws.fit(step(), MODEL.data, checkpoint=3, progress=None),
+    "callback_without_a_list": lambda: ws.fit(step(), MODEL.data, callbacks=print, progress=None),
+    "metrics_that_are_numbers": lambda: ws.fit(step(), MODEL.data, validation=MODEL.data, metrics={"a": 1}),
+    "key_of_a_loader_that_is_text": lambda: ws.Loader(MODEL.data, batch_size=6, key="a"),
     "batch_of_another_dtype": lambda: step()({**BATCH, "x": BATCH["x"].astype(np.float64)}),
     "batch_of_another_shape": lambda: step(strict=True)({**BATCH, "x": BATCH["x"][:3]}),
     "batch_of_other_sizes": lambda: step()({**BATCH, "x": BATCH["x"][:3]}),

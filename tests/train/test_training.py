@@ -1,5 +1,8 @@
 """A compiled step is the same training as gradients and updates written out, however many steps a call makes."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from tests.train.by_hand import rows, same, stacked, train
@@ -274,3 +277,10 @@ def test_complex_parameters_descend(device):
     for _ in range(300):
         loss = step(1 + 2j).loss
     assert loss < 1e-3
+
+
+def test_a_result_is_copied_and_pickled():
+    step = ws.compile(lambda p, x: np.mean((p - x) ** 2), np.ones(3), optimizer=ws.optim.sgd(0.1), batch=np.zeros(3))
+    result = step(np.zeros(3))
+    for made in (copy.deepcopy(result), pickle.loads(pickle.dumps(result))):
+        assert made.loss == result.loss and made.captures == {}

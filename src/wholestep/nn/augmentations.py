@@ -89,7 +89,10 @@ def random_resized_crop(
     """
     a, name = wnp.asarray(x), "random_resized_crop"
     rank_is(name, a, 4, "[n, channels, height, width]")
-    for what, (low, high), most in (("scale", scale, 1.0), ("ratio", ratio, np.inf)):
+    for what, given, most in (("scale", scale, 1.0), ("ratio", ratio, np.inf)):
+        if np.shape(given) != (2,) or np.asarray(given).dtype.kind not in "iuf":
+            raise ParameterError(f"{name}: {what} is {given!r}; it must be two numbers, the least and the most")
+        low, high = given
         if not 0 < low <= high <= most:
             raise ParameterError(f"{name}: {what} is ({low}, {high}); the numbers must be positive and rise")
     n, (height, width) = a.shape[0], a.shape[2:]

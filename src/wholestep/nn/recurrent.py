@@ -8,6 +8,7 @@ import numpy as np
 
 from wholestep import dtypes, numpy as wnp, tree
 from wholestep.errors import DtypeError, ParameterError, ShapeError, TreeError
+from wholestep.frontend.array import Array, data_of
 from wholestep.frontend.control import scan
 from wholestep.nn import init
 from wholestep.nn.activations import relu, sigmoid, tanh
@@ -216,6 +217,9 @@ def within_lengths(name: str, lengths: Any, x: Any) -> Any:
         raise DtypeError(f"{name}: lengths are of dtype {counts.dtype}, not integer")
     if counts.shape != x.shape[:1]:
         raise ShapeError(f"{name}: lengths are {type_text(counts)}; they must be [{x.shape[0]}], one for each sequence")
+    known = data_of(counts.value) if isinstance(counts, Array) else counts
+    if known is not None and isinstance(x.shape[1], int) and ((known < 0) | (known > x.shape[1])).any():
+        raise ParameterError(f"{name}: lengths are {known.tolist()}, and x has {x.shape[1]} times")
     return wnp.arange(x.shape[1])[:, None, None] < counts[:, None]
 
 

@@ -146,7 +146,13 @@ def window_of(name: str, window: Any, size: int) -> Any:
     """The numbers of a window, periodic where it is given by name."""
     import scipy.signal
 
-    found = np.asarray(scipy.signal.get_window(window, size) if isinstance(window, str | tuple) else window)
+    named = isinstance(window, str | tuple)
+    try:
+        found = np.asarray(scipy.signal.get_window(window, size) if named else window)
+    except (ValueError, TypeError, IndexError) as error:
+        raise ParameterError(
+            f"{name}: window is {window!r}: {error}", hint='a name that scipy.signal.get_window knows, such as "hann"'
+        ) from None
     if found.shape != (size,):
         raise ShapeError(f"{name}: the window is {type_text(found)}; it must have {size} numbers")
     return found

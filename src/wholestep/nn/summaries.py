@@ -12,7 +12,7 @@ import numpy as np
 
 from wholestep import tree
 from wholestep.dims import Dim, Size, greatest, spelled_out, substitute
-from wholestep.errors import ParameterError
+from wholestep.errors import DtypeError, ParameterError
 from wholestep.frontend.array import Array
 from wholestep.frontend.inspect import eval_shape
 from wholestep.frontend.shapes import ShapeDtype
@@ -142,6 +142,10 @@ def summary(model: Any, *inputs: Any, **named: Any) -> Summary:
     trained: 8 numbers, 64 bytes
     """
     walk = ModelWalk(model)
+    if not walk.modules and not any(isinstance(x, np.ndarray | Array) for x in tree.leaves(model)):
+        raise DtypeError(
+            f"summary: a {type(model).__name__} has no parts and no arrays", hint="give a module, or a tree of arrays"
+        )
     calls = trace_calls(model, walk, inputs, named) if inputs or named else {}
     arrays = list(walk.places)
     rows = list(rows_in_order(model, walk, arrays, calls))

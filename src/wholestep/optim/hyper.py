@@ -128,6 +128,11 @@ def as_fields(x: Any) -> Any:
         if field.type == "bool":
             changes[field.name] = bool(value)
         elif str(field.type).startswith("tuple"):
+            if not isinstance(value, Iterable):
+                raise DtypeError(
+                    f"{function_name(type(x))}: {field.name} is a {type(value).__name__}, not a list",
+                    hint=f"give several: {field.name}=[...]",
+                )
             changes[field.name] = tuple(value)
         elif off is not None and isinstance(value, int | float | np.integer | np.floating) and value == off:
             changes[field.name] = None

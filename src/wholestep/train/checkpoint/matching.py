@@ -59,6 +59,11 @@ def rename_tensor(name: str, rename: Any) -> str | None:
     """The name that a tensor has here; None where it is left out."""
     if rename is None:
         return name
+    if not callable(rename) and not isinstance(rename, Mapping):
+        raise CheckpointError(
+            f"load: rename is a {type(rename).__name__}, not a function of names or a dictionary of them",
+            hint='rename={"fc.weight": "head.weight"}, or lambda name: name.removeprefix("module.")',
+        )
     new = rename(name) if callable(rename) else rename.get(name, name)
     if new is not None and not isinstance(new, str):
         raise CheckpointError(f"load: rename turns {safe_name(name)} into a {type(new).__name__}, not a string or None")

@@ -17,6 +17,7 @@ from wholestep.collectives import Communicator
 from wholestep.errors import ParameterError, ShapeError, UnsupportedError
 from wholestep.ir.graph import NDArray
 from wholestep.nn.keys import takes_key
+from wholestep.random.keys import checked_key
 from wholestep.train.data.prefetch import read_ahead
 from wholestep.train.data.sampling import Buckets, Drawn, Plan, RandomWords, Rows, Sampler, Weighted
 from wholestep.train.data.sources import Arrays, Collate, Source, Stream, source_of, stack_items
@@ -395,5 +396,5 @@ def shuffle_buffered(items: Iterator[Any], size: int, words: RandomWords) -> Ite
 
 def seed_of(key: Any) -> int:
     """A seed or a key as one number."""
-    low, high = [int(word) for word in np.asarray(base_key(key))]
+    low, high = [int(word) for word in np.asarray(checked_key("loader", base_key(key)))]
     return low | high << 32

@@ -49,6 +49,11 @@ class Evaluate(Callback):
         every: int | None = None,
         prefix: str = "val_",
     ) -> None:
+        if not isinstance(metrics, Mapping | None) or not all(map(callable, (metrics or {}).values())):
+            raise DtypeError(
+                "Evaluate: metrics is no dictionary of functions of the model and the batch",
+                hint='metrics={"accuracy": nn.accuracy}, or a function of your own by its name',
+            )
         self.data, self.metrics, self.prefix = data, dict(metrics or {}), prefix
         if not all(isinstance(name, str) and name and name != "loss" for name in self.metrics):
             raise ParameterError(f"Evaluate: metrics have names of their own, not {list(self.metrics)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -89,13 +89,13 @@ def fit(
         )
     if metrics and validation is None:
         raise ParameterError("fit: metrics are measured on validation data", hint="give validation=")
-    saving = Checkpoint(checkpoint) if isinstance(checkpoint, str | os.PathLike) else checkpoint
+    saving = checkpoint_of(checkpoint)
     if resume and saving is None:
         raise ParameterError("fit: resume goes on from a checkpoint", hint="give checkpoint=")
-    loggers = tuple(logger) if isinstance(logger, Sequence) else (logger,)
+    loggers = loggers_of(logger)
     watching = [Evaluate(validation, metrics)] if validation is not None else []
     logging = [LossLog(log_every)] if loggers else []
-    run = TrainingRun(step, loader, [*watching, *callbacks, *logging, *[saving] * (saving is not None)])
+    run = TrainingRun(step, loader, [*watching, *callbacks, *logging, *([] if saving is None else [saving])])
     if not run.ranks.speaks:
         loggers, progress = (), None
     with terminating_in_order():
@@ -112,12 +112,40 @@ def check_given(step: Any, callbacks: Any) -> None:
             f"fit: the first argument is a {type(step).__name__}, not a compiled step",
             hint="make one: step = ws.compile(loss, model, optimizer=ws.optim.adam(1e-3), batch=batch)",
         )
+    if not isinstance(callbacks, Iterable):
+        raise DtypeError(f"fit: callbacks is a {type(callbacks).__name__}, not a list", hint="callbacks=[callback]")
     for i, callback in enumerate(callbacks):
         if not all(hasattr(callback, hook) for hook in HOOKS):
             raise DtypeError(
                 f"fit: callbacks[{i}] is a {type(callback).__name__}, and a callback has hooks: {', '.join(HOOKS)}",
                 hint="derive a class from wholestep.train.loop.run.Callback with on_step(run) or on_epoch(run)",
             )
+
+
+LOGS = ("start", "log", "note", "finish")
+
+
+def loggers_of(logger: Any) -> tuple[Logger, ...]:
+    """The loggers that were given, one or several; raises DtypeError for what is none."""
+    found = tuple(logger) if isinstance(logger, Sequence) and not isinstance(logger, str) else (logger,)
+    for one in found:
+        if not all(hasattr(one, method) for method in LOGS):
+            raise DtypeError(
+                f"fit: logger is a {type(one).__name__}, and a logger has the methods {', '.join(LOGS)}",
+                hint="give wholestep.train.loop.loggers.ConsoleLogger(), or an object of your own with these methods",
+            )
+    return found
+
+
+def checkpoint_of(given: Any) -> Checkpoint | None:
+    """The checkpoint that was given, as a path or as one; raises DtypeError for what is neither."""
+    saving = Checkpoint(given) if isinstance(given, str | os.PathLike) else given
+    if saving is not None and not isinstance(saving, Checkpoint):
+        raise DtypeError(
+            f"fit: checkpoint is a {type(given).__name__}, not a path or a Checkpoint",
+            hint='checkpoint="run.safetensors" saves after each epoch',
+        )
+    return saving
 
 
 class Goal:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -12,7 +11,7 @@ from wholestep.ir.graph import NDArray
 
 T = TypeVar("T")
 
-EMPTY_MAPPING: Mapping[str, Any] = MappingProxyType({})
+EMPTY_MAPPING: Mapping[str, Any] = {}
 
 
 class ResultDetails(NamedTuple):
