@@ -6,6 +6,7 @@ import traceback
 
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.special
 
 import wholestep as ws
@@ -558,6 +559,61 @@ def function_for_a_page():
 @case
 def step_as_a_function():
     ws.to_file(compiled(), "f.c", X)
+
+
+@case
+def masked_array_function():
+    ws.grad(lambda x: np.ma.masked_where(x > 1, x).mean())(np.ones(3))
+
+
+@case
+def sorted_by_python():
+    ws.jit(lambda x: np.stack(sorted(x)))(np.ones(3))
+
+
+@case
+def any_of_python():
+    ws.jit(lambda x: x if any(x > 1) else -x)(np.ones(3))
+
+
+@case
+def among_the_elements():
+    ws.jit(lambda x: x if 2.0 in x else -x)(np.ones(3))
+
+
+@case
+def number_of_each_kind():
+    ws.jit(lambda k: np.bincount(k, minlength=4))(np.array([1, 2]))
+
+
+@case
+def different_values():
+    ws.jit(lambda k: np.unique(k, return_counts=True))(np.array([1, 2]))
+
+
+@case
+def places_of_a_mask():
+    ws.jit(lambda x: np.where(x > 1)[0])(np.ones(3))
+
+
+@case
+def array_of_text():
+    ws.jit(lambda x: x)(np.array(["a", "b"]))
+
+
+@case
+def array_of_dates():
+    ws.jit(lambda x: x)(np.array(["2020-01-01"], "datetime64[D]"))
+
+
+@case
+def iterator_of_memory():
+    ws.jit(lambda x: sum(v for v in np.nditer(x)))(np.ones(3))
+
+
+@case
+def scipy_twin():
+    ws.grad(lambda x: scipy.linalg.norm(x))(np.ones(3))
 
 
 @pytest.mark.parametrize("name", CASES)

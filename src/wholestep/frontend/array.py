@@ -18,7 +18,7 @@ from wholestep.boundary.public import boundary
 from wholestep.dims import Dim, sampled
 from wholestep.errors import ConversionError, ReadOnlyError, ShapeError, UnsupportedError, ValueDependentError
 from wholestep.frontend import operators
-from wholestep.frontend.conversions import KEEP, advice, asking
+from wholestep.frontend.conversions import COUNTED, KEEP, SIZES, advice, asking, chosen_instead
 from wholestep.frontend.dispatch import (
     FUNCTIONS,
     HOOKS,
@@ -51,11 +51,6 @@ def row_by_row(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     for i in reversed(range(len(shape) - 1)):
         strides[i] = strides[i + 1] * max(shape[i + 1], 1)
     return np.lib.stride_tricks.as_strided(np.empty(1, dtype), shape, strides)
-
-
-CHOICES = "use np.where or ws.cond for a choice, ws.while_loop for a loop, or make the argument static"
-SIZES = "sizes and counts are known beforehand: ws.jit(f, static_argnames=...), or ws.fori_loop for a loop of n steps"
-"""The hints where a program asks for a number that it has only when it runs."""
 
 
 class Array:
@@ -207,7 +202,7 @@ class Array:
         if data is None:
             raise ValueDependentError(
                 f"{name}: the value of a traced {self.type} is not known while the program is being written",
-                hint=CHOICES if name == "bool" else SIZES,
+                hint=chosen_instead() if name == "bool" else COUNTED.get(name, SIZES),
             )
         return data
 

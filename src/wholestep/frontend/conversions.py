@@ -15,11 +15,28 @@ from typing import Any
 import numpy as np
 
 from wholestep.errors import is_internal
+from wholestep.frontend.dispatch import FUNCTIONS
 from wholestep.frontend.source.rewriting import why_not
 
 KEEP = "keep it traced with wholestep.numpy, or return it from the function"
 OUTSIDE = "return it (has_aux=True), mark it with ws.capture, or print it with ws.print"
+CHOICES = "use np.where or ws.cond for a choice, ws.while_loop for a loop, or make the argument static"
+SIZES = "sizes and counts are known beforehand: ws.jit(f, static_argnames=...), or ws.fori_loop for a loop of n steps"
+"""The hints where a program asks for a number that it has only when it runs."""
+
+FEW = "np.sort(x) has them in order, and np.sum(x[:, None] == values, axis=0) counts those that are known beforehand"
+PLACES = (
+    "the number of places depends on values: np.where(mask, x, y) keeps the shape, and x[mask].sum() sums the chosen"
+)
+COUNTED = {
+    "bincount": "counts = np.zeros(n, int); np.add.at(counts, x, 1) counts n kinds that are known beforehand",
+    **dict.fromkeys("unique unique_values unique_counts unique_inverse unique_all".split(), FEW),
+    **dict.fromkeys("where nonzero flatnonzero argwhere".split(), PLACES),
+}
+"""The hints where the values of an array decide the shape of a result."""
+
 CREATORS = "array asarray asanyarray ascontiguousarray asfortranarray".split()
+MASKS = "a mask is an array of booleans: np.where(mask, x, 0), np.sum(x, where=mask), x[mask].mean()"
 PLAIN = {"float": "np.float64", "int": "np.int64", "complex": "np.complex128", "bool": "bool"}
 
 
@@ -50,9 +67,13 @@ def instead_of(frame: FrameType, call: ast.Call) -> str:
     function, spelled = looked_up(frame, call.func), ast.unparse(call.func)
     name, module = str(getattr(function, "__name__", "")), str(getattr(function, "__module__", "")).partition(".")[0]
     if of_a_package(function):
-        return (
-            f"{spelled} takes plain values alone: compose it from calls that are covered, which docs/coverage.md lists"
+        ours = numpy_twin(name)
+        instead = (
+            f"{ours} is covered" if ours else "compose it from calls that are covered, which docs/coverage.md lists"
         )
+        return f"{spelled} takes plain values alone: {instead}"
+    if str(getattr(function, "__module__", "")).startswith("numpy.ma"):
+        return f"masked arrays are not supported: {MASKS}"
     if module in ("math", "cmath"):
         ours = {"pow": "power", "fsum": "sum", "dist": "linalg.norm"}.get(name, name)
         found = hasattr(np, ours.partition(".")[0])
@@ -64,6 +85,30 @@ def instead_of(frame: FrameType, call: ast.Call) -> str:
     if module == "numpy" and call.args:
         return f"stack what is in the list: {spelled}(np.stack({ast.unparse(call.args[0])}))"
     return KEEP
+
+
+def chosen_instead() -> str:
+    """The way out where Python asks whether a traced value holds: NumPy's function for what the line says."""
+    frame = caller()
+    node = None if frame is None else expression(frame)
+    if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+        return "np.any(x == v) tests whether v is among the elements of x, and np.isin(v, x) does for each element of v"
+    function = looked_up(frame, node.func) if frame is not None and isinstance(node, ast.Call) else None
+    return next((hint for builtin, hint in ORDERED.items() if builtin is function), CHOICES)
+
+
+ORDERED = {
+    sorted: "np.sort(x) sorts in the program, np.argsort(x) gives the order, and np.sort(x)[::-1] is the reverse",
+    any: "np.any(x) is the same for an array of booleans, and stays in the program",
+    all: "np.all(x) is the same for an array of booleans, and stays in the program",
+}
+"""The hints for Python's functions that compare the elements of an array one by one."""
+
+
+def numpy_twin(name: str) -> str | None:
+    """The covered function of NumPy's that has the name of one of SciPy's, such as np.linalg.lstsq."""
+    twins = {f"np.linalg.{name}": getattr(np.linalg, name, None), f"np.{name}": getattr(np, name, None)}
+    return next((spelled for spelled, twin in twins.items() if twin in FUNCTIONS), None)
 
 
 def asking(asked: str) -> str:

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import covers, is_traced
+from wholestep.frontend.dispatch import covers, is_traced, unsupported
 from wholestep.frontend.promotion import broadcast_shapes, lift
+from wholestep.frontend.source.fresh import live
 from wholestep.ir.build import current
 from wholestep.numpy.movement import axis_of, broadcast_to, expand_dims, moveaxis, reshape, stack, traced_array
 from wholestep.numpy.outside import NO_VALUE, np
+
+
+def ndenumerate(arr: Any) -> Iterator[Any]:
+    """numpy.ndenumerate: pairs of an index and the element there, one after the other."""
+    x = traced_array(arr) if is_traced(arr) else np.asarray(arr)
+    return ((at, x[at]) for at in np.ndindex(*x.shape))
+
+
+def nditer(*args: Any, **kwargs: Any) -> Any:
+    """numpy.nditer of plain arrays; raises UnsupportedError for traced ones, whose memory is not there to walk."""
+    if is_traced(args) or is_traced(kwargs):
+        raise unsupported("numpy.nditer", "for at in np.ndindex(x.shape) and np.ndenumerate(x) go over the elements")
+    return np.nditer(*live(args), **live(kwargs))
 
 
 @covers(np.apply_along_axis)

@@ -18,8 +18,8 @@ HARMLESS = frozenset("broadcast_shapes isdtype iterable row_stack issubdtype".sp
 """Functions that NumPy does not dispatch and that work on traced arrays all the same."""
 
 
-ITERATORS = frozenset(("nditer", "nested_iters", "ndenumerate"))
-"""Loops over the memory of plain arrays."""
+ITERATORS = frozenset(("nested_iters",))
+"""Loops over the memory of plain arrays that are refused under their names."""
 
 
 def stack_traced(x: Any) -> Any:

@@ -275,6 +275,22 @@ def masked(x):
     return y @ np.arange(4.0)
 
 
+def methods_write_into_arrays(x):
+    total, sums, chosen = np.zeros(()), np.zeros(len(x)), np.zeros(2, x.dtype)
+    x.sum(out=total)
+    y = x.cumsum(out=sums)
+    x.take([1, 0], out=chosen)
+    y[0] = 7.0
+    return total + sums @ x + chosen[0]
+
+
+def elements_with_their_places(x):
+    out = np.zeros((3, 2))
+    for (i, j), value in np.ndenumerate(np.outer(x[:2], x)):
+        out[j, i] += value * (i + 1)
+    return sum(n[0] * value for n, value in np.ndenumerate(np.arange(3.0))) + np.sum(out**2)
+
+
 PROGRAMS = [
     (array_of_scalars, 2), (nested_lists, 3), (mean_of_list, 2), (softmax_with_math, 3), (joined_by_r, 4),
     (joined_by_c, 4), (least_squares, 5), (block_matrix, 3), (from_function, 2), (vectorized_function, 3),
@@ -285,5 +301,5 @@ PROGRAMS = [
     (matrices_into_a_buffer, 4), (views_of_a_table, 4),
     (swapped_rows, 3), (whole_numbers_stored, 3), (complex_table, 2), (discrete_fourier, 4), (table_lookup, 3),
     (log_sum_exp_by_hand, 4), (hypotenuse, 3), (number_conversions, 3), (special_functions, 3), (triangle, 6),
-    (broadcast_rows, 3), (masked, 4),
+    (broadcast_rows, 3), (masked, 4), (methods_write_into_arrays, 3), (elements_with_their_places, 3),
 ]  # fmt: skip

@@ -244,8 +244,11 @@ def are_simple(args: tuple[Any, ...]) -> bool:
 
 
 def on_live_arrays(f: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """A call of this library."""
-    return f(*live(args), **live(kwargs))
+    """A call of this library, which writes into `out=` where a method of a traced array has it."""
+    out = kwargs.get("out")
+    answers.target(out)
+    made = f(*live(args), **live(kwargs))
+    return out if type(out) is FreshArray else made
 
 
 def hooked(x: Any) -> Any:
