@@ -215,7 +215,7 @@ def _refusal(what: str) -> str:
 
 
 def way_out(dtype_like: Any) -> str | None:
-    """What to write instead of an array of a dtype that is no number; None for other dtypes."""
+    """The way out for an array of a dtype that is no number; None for other dtypes."""
     kind = np.dtype(dtype_like).kind
     if kind in "USOT":
         return "give numbers in place of words: np.unique(words, return_inverse=True)[1] numbers them, before the call"
