@@ -148,8 +148,11 @@ def smallest_overwriting(tasks: Sequence[Task], turning: Sequence[int], layout: 
     return min(found, key=overwritten, default=tasks[turning[0]])
 
 
-def turns_of(tasks: Sequence[Task], after: list[set[int]]) -> list[tuple[bool, int, int]]:
-    """By what ready tasks come first: whether they wait, the first sending task that needs them, and program order."""
+def turns_of(tasks: Sequence[Task], after: list[set[int]]) -> list[tuple[bool, int, int, int]]:
+    """By what ready tasks come first: whether they wait, the first sending task that needs them, and program order.
+
+    A task that earlier ones need, as one does that stores a value late, stands where the first of these does.
+    """
     senders = [i for i, task in enumerate(tasks) if task.sends]
     needed = [len(senders)] * len(tasks)
     for number, sender in enumerate(senders):
@@ -159,7 +162,15 @@ def turns_of(tasks: Sequence[Task], after: list[set[int]]) -> list[tuple[bool, i
             if needed[i] > number:
                 needed[i] = number
                 stack += after[i]
-    return [(task.waits, needed[i], i) for i, task in enumerate(tasks)]
+    places = list(range(len(tasks)))
+    for place, needing in enumerate(after):
+        stack = [i for i in needing if places[i] > place]
+        while stack:
+            i = stack.pop()
+            if places[i] > place:
+                places[i] = place
+                stack += after[i]
+    return [(task.waits, needed[i], places[i], i) for i, task in enumerate(tasks)]
 
 
 class MemoryBalance:

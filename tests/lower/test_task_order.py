@@ -1,0 +1,32 @@
+"""The order of tasks: those that early ones need stand where these do, however late they are listed."""
+
+from __future__ import annotations
+
+from wholestep.lower.buffers.task_order import turns_of
+from wholestep.lower.buffers.tasks import Task
+
+
+def task() -> Task:
+    """A task that touches no memory."""
+    return Task((), (), lambda assignment: ())
+
+
+def order(after: list[set[int]]) -> list[int]:
+    """Tasks by their turns, each waiting for others."""
+    return [i for *_, i in sorted(turns_of([task() for _ in after], after))]
+
+
+def test_a_task_that_an_early_one_needs_stands_where_that_does() -> None:
+    assert order([set(), {4}, set(), set(), set()]) == [0, 1, 4, 2, 3]
+
+
+def test_what_such_a_task_needs_stands_there_too() -> None:
+    assert order([set(), {4}, set(), set(), {5}, set()]) == [0, 1, 4, 5, 2, 3]
+
+
+def test_the_first_task_that_needs_one_decides() -> None:
+    assert order([set(), {5}, set(), {4, 5}, set(), set()]) == [0, 1, 5, 2, 3, 4]
+
+
+def test_tasks_that_need_what_comes_before_stay() -> None:
+    assert order([set(), {0}, {0, 1}, {2}]) == [0, 1, 2, 3]
