@@ -93,7 +93,7 @@ def keeps_every_bit(i: int) -> None:
 def works_of(graph: Graph, resident: Any = ()) -> tuple[TaskGraph, MemoryLayout]:
     """The works of a program, not yet laid out."""
     machine = machine_model(host_target())
-    graph, copies = legalize(graph, machine)
+    graph, copies, _ = legalize(graph, machine)
     context = ProgramBuilder(machine, copies)
     inputs = [row_major_location(v, Allocation(v.type.nbytes, MemRef(2 + i))) for i, v in enumerate(graph.inputs)]
     replaced = {o: i for i, o in resident}

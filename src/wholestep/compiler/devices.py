@@ -10,7 +10,7 @@ from wholestep.compiler.backends import BACKENDS, backend_maker
 from wholestep.compiler.driver import compile_graph
 from wholestep.compiler.dynamic_shapes import PerSizeProgram, compile_symbolic
 from wholestep.compiler.reference import InterpretedProgram
-from wholestep.errors import ParameterError
+from wholestep.errors import ParameterError, UnsupportedError
 from wholestep.export.targets import named_object
 from wholestep.ir.graph import Graph
 from wholestep.ir.sizes import named_sizes
@@ -30,20 +30,22 @@ def compile_for_device(
     device: str,
     budget: MemoryBudget | None = None,
     streams: FileInputs = NO_FILE_INPUTS,
+    winograd: bool = False,
 ) -> Executable:
-    """The graph ready to run on a device, for one instance or many; `streams` says which inputs lie in files.
+    """The graph ready to run on a device, for one instance or many; `streams` says which inputs lie in files, and
+    `winograd` whether convolutions may be computed by tiles.
 
     Raises ParameterError for an unknown device, BudgetError where `budget` is too small.
     """
     backend = backend_named(device)
     make: Callable[..., Executable] = InterpretedProgram
     if backend is not None:
-        make = partial(compile_graph, backend=backend)
+        make = partial(compile_graph, backend=backend, winograd=winograd)
     elif is_delegate(device):
         make = partial(named_object(DELEGATED_PROGRAM), device=device)
     if not named_sizes(graph):
         return make(graph, resident, budget, streams)
-    unit = CompilationUnit(graph, tuple(resident), budget, tuple(streams.inputs)).checked()
+    unit = CompilationUnit(graph, tuple(resident), budget, tuple(streams.inputs), winograd).checked()
     if backend is None:
         return PerSizeProgram(unit, make, f"the device {device!r} takes numbers for sizes")
     return compile_symbolic(unit, backend, make)
@@ -62,6 +64,20 @@ def check_device(name: str) -> None:
         raise ParameterError(
             f"compile: no device is called {name!r}",
             hint=f"the devices are {known}",
+        )
+
+
+def check_winograd(name: str, winograd: object, device: str) -> None:
+    """Raise ParameterError for a choice that is none, UnsupportedError for a device that does as it is told alone."""
+    if not isinstance(winograd, bool):
+        raise ParameterError(
+            f"{name}: winograd is {winograd!r}",
+            hint="True computes convolutions of 3x3 windows by tiles where that pays, False computes them as written",
+        )
+    if winograd and not is_lowered(device):
+        raise UnsupportedError(
+            f"{name}: winograd=True on the device {device!r}, which runs operations as they are written",
+            hint=f"leave winograd out, or take a device that code is made for: {', '.join(map(repr, BACKENDS))}",
         )
 
 

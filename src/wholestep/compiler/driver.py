@@ -112,10 +112,12 @@ def compile_graph(
     budget: MemoryBudget | None = None,
     streams: FileInputs = NO_FILE_INPUTS,
     backend: Backend | None = None,
+    winograd: bool = False,
 ) -> CompiledProgram:
     """Compile a graph for a device; raises BudgetError where it needs more memory than `budget`."""
     backend = backend or default_backend()
-    unit = CompilationUnit(graph, tuple(resident), with_rates(budget, backend), tuple(streams.inputs)).checked()
+    budget = with_rates(budget, backend)
+    unit = CompilationUnit(graph, tuple(resident), budget, tuple(streams.inputs), winograd).checked()
     return CompiledProgram(unit, backend, compile_unit(unit, backend), streams)
 
 
@@ -125,6 +127,7 @@ def forecast_memory(
     budget: MemoryBudget | None = None,
     kept: int = 0,
     streamed: Sequence[int] = (),
+    winograd: bool = False,
 ) -> Forecast:
     """The memory of a graph once compiled, without its code; this many bytes are kept beside the program.
 
@@ -132,7 +135,7 @@ def forecast_memory(
     """
     backend = default_backend()
     budget = with_rates(None if budget is None else budget.keeping(kept), backend)
-    unit = CompilationUnit(graph, tuple(resident), budget, tuple(streamed)).checked()
+    unit = CompilationUnit(graph, tuple(resident), budget, tuple(streamed), winograd).checked()
     plan = plan_graph(unit, backend.target)
     found = Forecast(*report_memory(unit, plan, 0, kept))
     found.plan, found.rates = plan, backend.rates()
@@ -151,7 +154,7 @@ def compile_unit(unit: CompilationUnit, backend: Backend) -> LoadedCode:
         entry = compile_entry(unit, backend)
     else:
         flags: dict[str, Any] = {"resident": unit.resident, "passes": ALL_PASSES, "budget": unit.budget}
-        flags |= {"supposed": ASSUMED_SIZE, "streamed": unit.streamed}
+        flags |= {"supposed": ASSUMED_SIZE, "streamed": unit.streamed, "winograd": unit.winograd}
         entry = cached_code(
             graph_fingerprint(unit.graph), backend.identity(), flags, lambda: compile_entry(unit, backend)
         )
@@ -192,7 +195,7 @@ def plan_graph(unit: CompilationUnit, target: Target) -> PlottableProgram:
     try:
         with unit.assumed_sizes(), collect_left_out() as left:
             optimized = run_passes(unit.graph, ALL_PASSES)
-            lowered = lower_program(optimized, target, unit.resident, budget, unit.streamed)
+            lowered = lower_program(optimized, target, unit.resident, budget, unit.streamed, unit.winograd)
             if config.check():
                 verify_program(substitute_sizes(lowered), not unit.sizes)
     except SymbolicError as error:

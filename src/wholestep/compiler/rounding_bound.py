@@ -10,6 +10,9 @@ from wholestep import dtypes
 from wholestep.backends.reference import interpret
 from wholestep.compiler.double_precision import double_dtype, in_double, widest
 from wholestep.ir.graph import Graph, NDArray, Node
+from wholestep.lower.legalize.tiled_convolutions import convolutions_by_tiles
+from wholestep.passes.pipeline import ALL_PASSES, run_passes
+from wholestep.passes.rewrite import map_nested_graphs
 
 TIMES, ROUNDINGS = 4, 8
 """An error may be so many times NumPy's, and so many units in the last place of the largest element."""
@@ -35,6 +38,15 @@ def values(graph: Graph, args: Sequence[NDArray]) -> list[NDArray]:
 def exact_values(graph: Graph, args: Sequence[NDArray]) -> list[NDArray]:
     """The outputs in float64."""
     return values(in_double(graph), widest(args))
+
+
+def with_tiles(graph: Graph) -> Graph:
+    """A graph whose convolutions are computed by tiles where a program's are, so that NumPy rounds what that does."""
+
+    def tiled(given: Graph) -> Graph:
+        return convolutions_by_tiles(map_nested_graphs(given, tiled)).graph
+
+    return tiled(run_passes(graph, ALL_PASSES))
 
 
 def error(found: NDArray, exact: NDArray) -> float:

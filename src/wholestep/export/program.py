@@ -28,6 +28,8 @@ class ExportedProgram:
     """Pairs of an input of the state and the output that replaces it, as `CompilationUnit` has them."""
     state: Mapping[str, NDArray] = field(default_factory=dict)
     """The values, by name, of the inputs that a checkpoint holds: the state, and the hyper-parameters."""
+    winograd: bool = False
+    """True where native code of its convolutions may go by tiles; other targets say what they compute, not how."""
 
     def __post_init__(self) -> None:
         assert len(self.inputs) == len(self.graph.inputs) and len(self.outputs) == len(self.graph.outputs)

@@ -40,7 +40,8 @@ def export_function(
         if enters(leaf)
     ]
     outputs = result_paths(function)
-    return ExportedProgram(own.name, function.graph, tuple(inputs), tuple(outputs)), function
+    program = ExportedProgram(own.name, function.graph, tuple(inputs), tuple(outputs), winograd=function.winograd)
+    return program, function
 
 
 def without_prints(function: TracedFunction) -> TracedFunction:

@@ -79,11 +79,14 @@ class jit(Generic[P, R]):
     hash. With `rewrite=False` the user's functions run as they stand (see language.md).
     The program is compiled for `device`: "cpu", a card or an array library as in `compile`, or "reference" for the
     interpreter, node by node in NumPy. `blocks=False` leaves attention that f writes out in arrays as it is written.
+    `winograd=True` computes convolutions of 3x3 windows by tiles, as in `compile`; of nested functions the outermost
+    one decides.
     `traces` counts how often f was traced, and `reasons` says why, one line each.
 
     Shapes: those of f, for every combination of which it is traced once.
     Raises: StaticArgumentError for an unhashable static argument, TreeError for a static name that f does not take,
-    ParameterError for another device or other blocks, MutationError for a changed constant, and whatever f raises.
+    ParameterError for another device or other blocks, UnsupportedError for tiles on a device that no code
+    is made for, MutationError for a changed constant, and whatever f raises.
 
     >>> import numpy as np, wholestep as ws
     >>> f = ws.jit(lambda x: np.sin(x) * 2.0)
@@ -99,12 +102,14 @@ class jit(Generic[P, R]):
         static_argnames: str | Sequence[str] = (),
         device: str = DEFAULT_DEVICE,
         blocks: bool | None = None,
+        winograd: bool = False,
         rewrite: bool = True,
     ) -> None:
         check_function(f, "jit")
         devices.check_device(device)
         check_blocks("jit", blocks)
-        self.device, self.blocks, self.rewrite = device, blocks, rewrite
+        devices.check_winograd("jit", winograd, device)
+        self.device, self.blocks, self.winograd, self.rewrite = device, blocks, winograd, rewrite
         functools.update_wrapper(self, f)
         self.f = as_asked(f, rewrite)
         self.name = str(getattr(f, "__name__", "function"))
@@ -125,8 +130,8 @@ class jit(Generic[P, R]):
         return printable(f"<jit of {self.name}, device {self.device!r}, {count} program{'s' * (count != 1)}>")
 
     def alike(self, f: Callable[..., Any]) -> jit[..., Any]:
-        """Another function as a program for the same device, with the same choice of blocks."""
-        return jit(f, device=self.device, blocks=self.blocks)
+        """Another function as a program for the same device, with the same choices of blocks and tiles."""
+        return jit(f, device=self.device, blocks=self.blocks, winograd=self.winograd)
 
     def __reduce__(self) -> Any:
         """Pickles hold the name of a decorated function, and of others the function itself; programs stay here."""
@@ -143,6 +148,7 @@ class jit(Generic[P, R]):
             static_argnames=self.static_names,
             device=self.device,
             blocks=self.blocks,
+            winograd=self.winograd,
             rewrite=self.rewrite,
         )
         return made, (own["__wrapped__"],)
@@ -353,7 +359,8 @@ class jit(Generic[P, R]):
         used = {id(value) for part in inlined.family() for value in part.constants} | builder.consulted
         constants = [Captured(*held) for held in builder.held.values() if id(held[1]) in used]
         watches = watch_named([self.f], {id(kept.array) for kept in constants})
-        return TracedFunction(graph, inlined, outer, shape, [a._scalar for a in arrays], constants, notes, watches)
+        scalars = [a._scalar for a in arrays]
+        return TracedFunction(graph, inlined, outer, shape, scalars, constants, notes, watches, self.winograd)
 
     def input_names(self, args: Any, kwargs: Any, static: Any, named: Any, on: Sequence[bool]) -> list[str]:
         """The user's names for the graph's inputs."""

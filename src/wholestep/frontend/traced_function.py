@@ -36,6 +36,8 @@ class TracedFunction(NamedTuple):
     """Descriptions of the attention that was found in it."""
     named: Sequence[ArrayWatch] = ()
     """The other arrays that the function reads by name: NumPy may have turned them into numbers of the program."""
+    winograd: bool = False
+    """True where its convolutions may be computed by tiles."""
 
     def run(self, arrays: Sequence[Any], device: str) -> list[Any]:
         """The results for plain arrays, in fresh ones."""
@@ -44,7 +46,8 @@ class TracedFunction(NamedTuple):
     def executable(self, device: str) -> Executable:
         """The compiled program."""
         made: Executable = self.graph.derived(
-            ("program", device), lambda: devices.compile_for_device(self.graph, (), device)
+            ("program", device),
+            lambda: devices.compile_for_device(self.graph, (), device, winograd=self.winograd),
         )
         return made
 

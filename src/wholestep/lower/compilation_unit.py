@@ -28,6 +28,8 @@ class CompilationUnit:
     budget: MemoryBudget | None = None
     streamed: tuple[int, ...] = ()
     """Inputs that lie in files."""
+    winograd: bool = False
+    """True where convolutions of 3x3 windows may be computed by tiles."""
 
     def checked(self) -> CompilationUnit:
         """The unit itself; raises UnsupportedError for options that need numbers for its sizes."""

@@ -33,16 +33,17 @@ def lower_program(
     resident: Sequence[tuple[int, int]] = (),
     budget: MemoryBudget | None = None,
     streamed: Collection[int] = (),
+    winograd: bool = False,
 ) -> LoweredProgram:
     """Lower a graph to a program; `resident` pairs inputs with the outputs that are written over them (donation).
 
-    The inputs in `streamed` lie in files and are streamed a few rows at a time; then all sizes are numbers. Raises
-    BudgetError where no program is found within the budget, and UnsupportedError where symbolic sizes prevent one
-    program for all of them.
+    The inputs in `streamed` lie in files and are streamed a few rows at a time; then all sizes are numbers. With
+    `winograd` convolutions of 3x3 windows are computed by tiles where that pays. Raises BudgetError where no program is
+    found within the budget, and UnsupportedError where symbolic sizes prevent one program for all of them.
     """
     check_symbolic_sizes(graph)
-    legal, copies = legalize(graph, target)
-    context = ProgramBuilder(target, copies)
+    legal = legalize(graph, target, winograd)
+    context = ProgramBuilder(target, legal.stored)
     replaced = {o: i for i, o in resident}
     names = graph.input_names or [""] * len(graph.inputs)
     slots = [BufferSlot("input", v.type, name) for v, name in zip(graph.inputs, names, strict=True)]
@@ -61,7 +62,7 @@ def lower_program(
             place = Allocation(v.type.nbytes, MemRef(out_slots[-1]))
         outputs.append(row_major_location(v, place))
     arena, file = Allocation(0, MemRef(ARENA_SLOT)), Allocation(0, MemRef(FIRST_INPUT + len(slots)), file=True)
-    found = lower_graph(legal, context, inputs, outputs, arena, file)
+    found = lower_graph(legal.graph, context, inputs, outputs, arena, file)
     rates = target.rates if budget is None else budget.rates
     disk = rates if budget is not None and budget.spill else None
     price = partial(task_microseconds, rates=rates)
@@ -74,7 +75,9 @@ def lower_program(
         fixed = sum(kept) + context.constant_bytes
         least = fitting.fit_within(found, budget.arena(fixed, free))
         if least > budget.arena(fixed, free):
-            spilled = not budget.spill and fits_budget(graph, target, resident, budget.with_spilling(), streamed)
+            spilled = not budget.spill and fits_budget(
+                graph, target, resident, budget.with_spilling(), streamed, winograd
+            )
             raise budget.refused(graph.name, fixed, free, least, spilled)
     assigned = fitting.assignment()
     own = assigned.graphs[found]
@@ -98,15 +101,21 @@ def lower_program(
         tuple(arena_timeline(assigned, found)),
         tuple(fitting.decisions),
         filed,
+        notes=legal.notes,
     )
 
 
 def fits_budget(
-    graph: Graph, target: Target, resident: Sequence[tuple[int, int]], budget: MemoryBudget, streamed: Collection[int]
+    graph: Graph,
+    target: Target,
+    resident: Sequence[tuple[int, int]],
+    budget: MemoryBudget,
+    streamed: Collection[int],
+    winograd: bool,
 ) -> bool:
     """True if there is a program within a budget."""
     try:
-        lower_program(graph, target, resident, budget, streamed)
+        lower_program(graph, target, resident, budget, streamed, winograd)
     except BudgetError:
         return False
     return True

@@ -32,6 +32,8 @@ def report_lines(plan: LoweredProgram) -> Iterator[str]:
     yield f"arena       {spelled_out(plan.arena)} bytes, {share:.2f} times the least that these kernels need"
     if plan.file:
         yield f"file        {plan.file:,} bytes of scratch"
+    for note in plan.notes:
+        yield f"  {note}"
     for left in plan.skipped_rewrites:
         yield f"  {left}"
     for decision in plan.decisions:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from wholestep.ir.graph import Graph, Value
 from wholestep.lower.legalize.channels_last import CHANNELS_LAST
 from wholestep.lower.legalize.contraction_operands import CONTRACTION_OPERANDS
@@ -9,6 +11,7 @@ from wholestep.lower.legalize.expand_ops import EXPAND_OPS
 from wholestep.lower.legalize.loop_invariants import LOOP_INVARIANTS
 from wholestep.lower.legalize.sort_scatters import SORT_SCATTERS
 from wholestep.lower.legalize.split_reductions import SPLIT_REDUCTIONS
+from wholestep.lower.legalize.tiled_convolutions import TILED_CONVOLUTIONS, TiledConvolutions
 from wholestep.lower.target import Target
 from wholestep.passes.inline_bodies import INLINE_BODIES
 from wholestep.passes.rewrite import map_nested_graphs
@@ -20,27 +23,44 @@ LEGALIZATIONS = (
     LOOP_INVARIANTS,
     SPLIT_REDUCTIONS,
     CHANNELS_LAST,
+    TILED_CONVOLUTIONS,
     CONTRACTION_OPERANDS,
 )
 
 
-def legalize(graph: Graph, target: Target) -> tuple[Graph, set[Value]]:
-    """The graph after every legalizing pass, loops and branches inside it included, and the values to materialize."""
-    inline_bodies, sort_scatters, expand_ops, loop_invariants, split_reductions, channels_last, contractions = (
+class LegalGraph(NamedTuple):
+    """A legal graph, the values to materialize, and a line on each convolution where tiles were asked for."""
+
+    graph: Graph
+    stored: set[Value]
+    notes: tuple[str, ...]
+
+
+def legalize(graph: Graph, target: Target, winograd: bool = False) -> LegalGraph:
+    """The graph after every legalizing pass, loops and branches inside it included; convolutions are computed by tiles
+    where that is asked for."""
+    inline_bodies, sort_scatters, expand_ops, loop_invariants, split_reductions, channels_last, tiles, contractions = (
         LEGALIZATIONS
     )
     done: dict[Graph, Graph] = {}
     stored: set[Value] = set()
+    notes: list[str] = []
 
     def run(given: Graph) -> Graph:
         if given not in done:
             expanded = expand_ops(sort_scatters(inline_bodies(given), target.looks), target)
             found = map_nested_graphs(loop_invariants(expanded, target.panel_columns), run)
             found = channels_last(split_reductions(found, target.split))
+            if winograd:
+                found, said = tiles(found, otherwise=TiledConvolutions(found))
+                notes.extend(said)
             nothing: set[Value] = set()
             found, copies = contractions(found, target, otherwise=(found, nothing))
             stored.update(copies)
             done[given] = done[found] = found  # the walk over an outer graph meets the nodes that it has replaced again
         return done[given]
 
-    return run(graph), stored
+    legal = run(graph)
+    if winograd and not notes:
+        notes.append("by tiles: nothing, since there is no convolution over images")
+    return LegalGraph(legal, stored, tuple(dict.fromkeys(notes)))

@@ -85,6 +85,8 @@ class LoweredProgram:
     """Bytes of scratch in a file, which is the last slot; 0 where there is no such slot."""
     skipped_rewrites: tuple[str, ...] = ()
     """Messages of the optional rewrites that failed."""
+    notes: tuple[str, ...] = ()
+    """Lines on what was asked of lowering and what became of it."""
 
     @property
     def peak(self) -> list[LiveRange]:

@@ -53,7 +53,7 @@ def function_model(program: ExportedProgram, path: Path, kind: str, machine: Tar
     """A function, lowered for a machine; raises UnsupportedError for what needs a library."""
     prefix = prefix_of(path.stem, kind)
     check_sizes(kind, program.name, program.sizes, "give it examples")
-    plan = native_plan(CompilationUnit(program.graph), machine)
+    plan = native_plan(CompilationUnit(program.graph, winograd=program.winograd), machine)
     function = NativeFunction(RUN, plan.program, program.inputs, program.outputs_apart, plan.formulas)
     check_native([function], kind)
     return FunctionModel(prefix, f"the function {program.name}", laid_out([], [function]))

@@ -90,7 +90,7 @@ class Engine:
                     f"compile: {leaf.path} is {leaf.type}, and {count} steps a call take {count} batches",
                     hint="stack them: the first axis of every array in the batch counts the steps",
                 )
-        self.one = jit(step_function.step, device=device, blocks=step_function.blocks)
+        self.one = jit(step_function.step, device=device, blocks=step_function.blocks, winograd=step_function.winograd)
         self.watches: list[Watch] = []
         self.programs: dict[Any, ResidentProgram] = {}
         """Those of epochs, by the data and how it is cut up."""

@@ -34,7 +34,8 @@ class ResidentProgram:
         arrays, function = state.stacked_arrays(traced.groups), traced.function
         budget = None if step_function.budget is None else step_function.budget.keeping(state.initial_bytes)
         pairs = traced.resident(len(state.arrays))
-        self.program = devices.compile_for_device(traced.graph, pairs, device, budget, state.streams(arrays))
+        streams, winograd = state.streams(arrays), step_function.winograd
+        self.program = devices.compile_for_device(traced.graph, pairs, device, budget, streams, winograd)
         self.state, self.sizes, self.tables = state, traced.sizes, traced.tables
         self.run: Callable[..., Result] = self.run_first
         self.instance: BoundExecutable = self.program.instance(arrays)

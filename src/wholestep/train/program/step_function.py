@@ -61,6 +61,7 @@ class StepFunction:
     unroll: str = "stop"
     roll: bool | str = "auto"
     blocks: bool | None = None
+    winograd: bool = False
     stream: OffloadedState | None = None
     folder: Path | None = None
     """The folder of files: those of streamed state, and those of values spilled under a budget."""

@@ -158,7 +158,8 @@ class Attached:
             f, given, roots = with_key_last(f), (*given, ShapeDtype((2,), "uint32")), (*roots, "key")
         traced = trace_step(self.current.one.alike(f), given, self.name, roots)
         streams = state.streams(self.given(state.tree))
-        program = devices.compile_for_device(traced.graph, (), self.current.device, None, streams)
+        winograd = self.current.step_function.winograd
+        program = devices.compile_for_device(traced.graph, (), self.current.device, None, streams, winograd)
         self.current.note(f"attached {self.name} on {feed}", before)
         if isinstance(program, SymbolicProgram):
             self.current.log_specializations(program, f"attached {self.name}")

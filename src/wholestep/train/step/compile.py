@@ -54,6 +54,7 @@ def compile(
     unroll: Literal["stop", "through"] = "stop",
     roll: bool | Literal["auto"] = "auto",
     blocks: bool | None = None,
+    winograd: bool = False,
     stream: Choice = None,
     folder: str | os.PathLike[str] | None = None,
     strict: bool = False,
@@ -103,6 +104,10 @@ def compile(
     Equal layers that the loss goes through in a Python loop become a loop of the program, where that pays; `roll=True`
     wherever it can, `roll=False` nowhere. Attention that the loss writes out in arrays goes by blocks where sequences
     are long (see nn.md); `blocks=False` leaves it as it is written, to the bit.
+
+    `winograd=True` computes convolutions of 3x3 windows with a stride of 1 by tiles, with less than half of the
+    products where channels are many (Winograd's minimal filtering, see semantics.md): other roundings, and what is not
+    finite spreads over a tile of 2x2 results. `step.explain()` says which ones.
 
     With `stream`, the parameters and buffers that it means (a pattern of paths such as "layers.*", several, a table, or
     a function of the path), and what the optimizer keeps for them, lie in files in `folder`, as do the gradients of a
@@ -156,6 +161,8 @@ def compile(
             unroll,
             roll,
             blocks,
+            winograd,
+            device,
             stream,
             folder,
         )

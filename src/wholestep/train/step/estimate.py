@@ -49,6 +49,7 @@ def estimate(
     unroll: str = "stop",
     roll: Any = "auto",
     blocks: bool | None = None,
+    winograd: bool = False,
     stream: Choice = None,
     folder: str | os.PathLike[str] | None = None,
 ) -> Forecast:
@@ -74,7 +75,19 @@ def estimate(
     86
     """
     options = shared_options(
-        optimizer, steps_per_call, guard, precision, loss_scale, memory_budget, unroll, roll, blocks, stream, folder
+        optimizer,
+        steps_per_call,
+        guard,
+        precision,
+        loss_scale,
+        memory_budget,
+        unroll,
+        roll,
+        blocks,
+        winograd,
+        DEFAULT_DEVICE,
+        stream,
+        folder,
     )
     model, params, buffers = split_model(shapes_as_arrays(outline_layers(params)), shapes_as_arrays(buffers))
     step_function = StepFunction(
@@ -82,7 +95,9 @@ def estimate(
     )
     state = state_parts(step_function, params, buffers, 0, abstract_outputs)
     signature = BatchSignature(outside.taken_over(batch, "batch", "estimate"), "batch", "estimate")
-    call = step_loops.call_function(jit(step_function.step, blocks=blocks), int(steps_per_call), unroll)
+    call = step_loops.call_function(
+        jit(step_function.step, blocks=blocks, winograd=winograd), int(steps_per_call), unroll
+    )
     roots = ("", "", signature.root)
     traced = trace_step(call, (state, hyper_of(optimizer), signature.abstract()), step_function.name, roots)
     paths, offloaded = tree.paths(state), None if stream is None else OffloadedState(stream, Path())
@@ -92,7 +107,7 @@ def estimate(
     streamed = [i for i, path in enumerate(paths) if path in files]  # nothing is stacked then, and each has its place
     given = [path for path, x in zip(paths, tree.leaves(state), strict=True) if is_given(x)]
     kept = initial_bytes(state, [*files, *given])
-    return forecast_memory(traced.graph, traced.resident(len(paths)), step_function.budget, kept, streamed)
+    return forecast_memory(traced.graph, traced.resident(len(paths)), step_function.budget, kept, streamed, winograd)
 
 
 def abstract_outputs(f: Callable[..., Any], *args: Any) -> Any:

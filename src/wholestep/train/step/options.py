@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wholestep.boundary.counts import checked_count
+from wholestep.compiler.devices import check_winograd
 from wholestep.errors import ParameterError
 from wholestep.lower.remat.memory_budget import parse_memory_budget
 from wholestep.optim.hyper import hyperparameters_of
@@ -27,6 +28,8 @@ def shared_options(
     unroll: Any,
     roll: Any,
     blocks: Any,
+    winograd: Any,
+    device: str,
     stream: Any,
     folder: Any,
 ) -> dict[str, Any]:
@@ -37,6 +40,7 @@ def shared_options(
     check_choice("precision", precision, (None, *PRECISIONS))
     check_roll(roll, stream)
     check_blocks("compile", blocks)
+    check_winograd("compile", winograd, device)
     scaling = scaling_of(loss_scale, precision, guard, optimizer is not None)
     budget = parse_memory_budget(memory_budget)
     place = folder_of(folder, stream, budget)
@@ -50,6 +54,7 @@ def shared_options(
         "unroll": unroll,
         "roll": roll,
         "blocks": blocks,
+        "winograd": winograd,
         "folder": place,
     }
 

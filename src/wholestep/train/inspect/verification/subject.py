@@ -11,6 +11,7 @@ import numpy as np
 
 from wholestep import tree
 from wholestep.compiler.devices import compile_for_device
+from wholestep.compiler.rounding_bound import with_tiles
 from wholestep.errors import Where, here, show
 from wholestep.frontend.array import Array
 from wholestep.frontend.jit import jit
@@ -173,7 +174,16 @@ class Subject:
         whole = traced.graph
         traced = rewrite_step(traced, function, may_stack, self.device)
         pairs = traced.resident(len(state.arrays))
-        return self.ran(compile_for_device(traced.graph, pairs, self.device), whole, traced.groups)
+        return self.ran(self.program(traced.graph, pairs), whole, traced.groups)
+
+    def program(self, graph: Graph, resident: Sequence[tuple[int, int]] = ()) -> Executable:
+        """A graph compiled as the step is."""
+        winograd = self.engine.step_function.winograd
+        return compile_for_device(graph, resident, self.device, winograd=winograd)
+
+    def rounded(self, graph: Graph) -> Graph:
+        """The graph that NumPy rounds as the step does, whose convolutions may be computed by tiles."""
+        return with_tiles(graph) if self.engine.step_function.winograd else graph
 
     def ran(self, program: Executable, whole: Graph, groups: Sequence[tuple[int, ...]]) -> list[NDArray]:
         """All results of a program on copies of the state, arrays that it takes stacked one by one."""

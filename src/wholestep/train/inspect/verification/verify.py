@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wholestep.boundary.counts import whole_number
-from wholestep.compiler.devices import compile_for_device
 from wholestep.compiler.double_precision import in_double, widest
 from wholestep.compiler.rounding_bound import allowance, error, exact_values, jittered, rounding, values
 from wholestep.errors import ParameterError, show
@@ -147,7 +146,7 @@ class VerificationCase:
         """Look again at results that are off though no operation is: their errors may be those of any rounding."""
         if self.walk.faults or not self.off():
             return
-        graph, args = self.subject.call.graph, [*self.subject.state, *self.subject.given]
+        graph, args = self.subject.rounded(self.subject.call.graph), [*self.subject.state, *self.subject.given]
         for _ in range(NEAR):
             off = self.off()
             if not off:
@@ -177,8 +176,9 @@ class VerificationCase:
                 *[graph.outputs[i]] * (graph.outputs[i] not in nodes[at].outputs),
             ]
             probe = Graph(graph.inputs, graph.nodes, tuple(wanted), graph.name)
-            found = compile_for_device(part(probe, probe.inputs, wanted), (), self.subject.device)(self.subject.args)
-            exact, plain = exact_values(probe, self.subject.args), values(probe, self.subject.args)
+            program = self.subject.program(part(probe, probe.inputs, wanted))
+            args = self.subject.args
+            found, exact, plain = program(args), exact_values(probe, args), values(self.subject.rounded(probe), args)
             return any([error(x, z) > allowance(y, z) for x, y, z in zip(found[:1], plain, exact, strict=False)])
 
         low, high = -1, len(nodes) - 1
