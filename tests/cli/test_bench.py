@@ -118,7 +118,11 @@ def test_a_peer_that_fails_is_a_row_that_says_why():
             1,
             "there is no workload 'W9'; hint: choose from W1, W2, W3, W4, W5, W6, W7, digits, text",
         ),
-        (["--peers", "numba"], 1, "there is no peer 'numba'; hint: choose from wholestep, jax, torch, torch.compile"),
+        (
+            ["--peers", "numba"],
+            1,
+            "there is no peer 'numba'; hint: choose from wholestep, wholestep.winograd, jax, torch, torch.compile",
+        ),
         (["--peers", "torch"], 1, "torch is not installed; hint: install it, or leave torch out"),
         (["--json", "no such folder/file"], 1, "there is no folder no such folder; hint: choose another file"),
         (["--budget", "0"], 2, "must be above 0, not 0"),

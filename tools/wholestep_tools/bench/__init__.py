@@ -141,7 +141,9 @@ def add(commands: Any) -> None:
 def add_options(job: argparse.ArgumentParser, workloads: Sequence[str], rounds: int) -> None:
     """Add the options of a comparison in speed: what to run unless others are named, and how often."""
     known = ", ".join(PEERS)
-    job.add_argument("--peers", metavar="NAMES", help=f"of {known}; unless given, the first three as far as installed")
+    job.add_argument(
+        "--peers", metavar="NAMES", help=f"of {known}; unless given, {', '.join(USUAL)} as far as installed"
+    )
     job.add_argument("--workloads", default=",".join(workloads), metavar="NAMES", help="what to run")
     job.add_argument(
         "--rounds", type=integer_at_least(1), default=rounds, metavar="N", help="how often each peer has its turn"

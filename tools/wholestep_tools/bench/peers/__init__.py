@@ -66,6 +66,7 @@ def _peer(file: str, needs: str, at_once: dict[str, int] | None = None, on_devic
 
 PEERS = {
     "wholestep": _peer("wholestep", "wholestep", {"W4": 1000}, "device_wholestep"),
+    "wholestep.winograd": _peer("wholestep_winograd", "wholestep"),
     "jax": _peer("jax", "jax", on_devices="device_jax"),
     "torch": _peer("torch", "torch"),
     "torch.compile": _peer("torch_compile", "torch", on_devices="device_torch"),

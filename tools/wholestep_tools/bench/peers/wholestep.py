@@ -56,9 +56,9 @@ def trained(name: str, params: Arrays, batch: Arrays, at_once: int, device: str 
 class Function:
     """W5 to W7: a function of parameters and batch that keeps nothing."""
 
-    def __init__(self, name: str, params: Arrays, batch: Arrays) -> None:
+    def __init__(self, name: str, params: Arrays, batch: Arrays, **options: Any) -> None:
         self.given = params, batch
-        self.run = ws.jit(FUNCTIONS[name])
+        self.run = ws.jit(FUNCTIONS[name], **options)
 
     def call(self) -> Any:
         return self.run(*self.given)
@@ -96,6 +96,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 FUNCTIONS |= {name: real.answer(ON) for name, real in REAL.items() if not real.trained}
 
 
-def job(name: str, params: Arrays, batch: Arrays, at_once: int) -> Training | Function:
-    """The workload, ready to be called."""
-    return trained(name, params, batch, at_once) if name in LOSSES else Function(name, params, batch)
+def job(name: str, params: Arrays, batch: Arrays, at_once: int, **options: Any) -> Training | Function:
+    """The workload, ready to be called, with options of `compile` and `jit`."""
+    if name in LOSSES:
+        return trained(name, params, batch, at_once, **options)
+    return Function(name, params, batch, **options)
