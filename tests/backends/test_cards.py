@@ -404,6 +404,22 @@ def test_options_of_a_step_are_those_of_the_cpu(options: dict[str, Any], device:
     assert "agrees with the reference" in str(there.verify(BATCH))
 
 
+def test_sums_of_a_workgroup_beside_other_kernels_are_right_where_compilers_optimize(device: str) -> None:
+    rng = np.random.default_rng(0)
+    k = (rng.normal(size=(8, 8, 3, 3)) / 30).astype(np.float32)
+    x = rng.normal(size=(4, 8, 9, 9)).astype(np.float32)
+
+    def convolved(x: Any, k: Any) -> Any:
+        padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+        windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+        return np.einsum("nchwij,ocij->nohw", windows, k)
+
+    gradient = ws.grad(lambda k, x: np.mean(convolved(np.maximum(convolved(x, k), 0), k) ** 2))
+    wanted, there = ws.jit(gradient)(k, x), ws.jit(gradient, device=device)
+    for _ in range(5):  # what was read was not always what nobody had written
+        np.testing.assert_allclose(there(k, x), wanted, rtol=1e-4, atol=1e-8)
+
+
 @pytest.mark.parametrize("draw", [ws.random.normal, ws.random.gumbel])
 def test_random_numbers_are_those_of_the_cpu(draw: Any, device: str) -> None:
     def drawn(key: Any) -> Any:

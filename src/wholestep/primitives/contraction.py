@@ -11,7 +11,7 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep.dims import Dim
-from wholestep.errors import ShapeError
+from wholestep.errors import DtypeError, ShapeError
 from wholestep.ir.graph import NDArray, Node, Value
 from wholestep.ir.types import Shape, Type, array_type
 from wholestep.kernel.build import KernelBuilder
@@ -46,6 +46,8 @@ class Contract(Loops, BilinearPrimitive):
         sizes: dict[str, Any] = {}
         if len(a) != x.ndim or len(b) != y.ndim or x.dtype != y.dtype:
             raise ShapeError(f"contract: {spec!r} does not fit {x} and {y}")
+        if x.dtype.kind == "b":
+            raise DtypeError(f"contract: {x} and {y} are truth values, which have no sum", hint="convert to an integer")
         for label, size in zip(a + b, x.shape + y.shape, strict=True):
             if sizes.setdefault(label, size) != size:
                 raise ShapeError(f"contract: {label!r} in {spec!r} is {sizes[label]} in {x} and {size} in {y}")

@@ -14,7 +14,8 @@ from wholestep.frontend.control import scan
 from wholestep.frontend.dispatch import covers
 from wholestep.frontend.promotion import inexact_array, lift, promoted, wrap
 from wholestep.ir.graph import Value
-from wholestep.primitives.contraction import LETTERS, contract, window
+from wholestep.numpy.contractions import products_summed
+from wholestep.primitives.contraction import LETTERS, window
 from wholestep.primitives.movement import flip, pad
 from wholestep.scipy.outside import fallback, np
 from wholestep.scipy.spectra import (
@@ -76,7 +77,7 @@ def direct(name: str, x: Value, y: Value, mode: str) -> Any:
     seen = window(x, size=y.shape, stride=ones, dilation=ones)
     places, inner = LETTERS[: x.ndim], LETTERS[x.ndim : 2 * x.ndim]
     turned = flip(y, axes=tuple(range(y.ndim)))
-    made: Any = wrap(contract(seen, turned, spec=f"{places}{inner},{inner}->{places}"))
+    made: Any = wrap(products_summed(seen, turned, spec=f"{places}{inner},{inner}->{places}"))
     return centred(made, shape) if mode == "same" else made
 
 

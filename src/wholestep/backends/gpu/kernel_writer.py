@@ -54,10 +54,12 @@ class GroupsOfSection(NamedTuple):
     long: bool
     last: bool
 
-    def head(self, end: int) -> str:
-        """The head of the statements of these groups, which end before one."""
+    def head(self, end: int, chained: bool) -> str:
+        """The head of the statements of these groups, which end before one; `chained` to those of the groups before."""
         if not self.first:
             return f"if ({GROUP} < {end})"
+        if not chained:
+            return f"if (({GROUP} >= {self.first}) & ({GROUP} < {end}))"
         return "else" if self.last else f"else if ({GROUP} < {end})"
 
     @property
@@ -198,7 +200,7 @@ class GpuKernelWriter(BlockText):
         rounds = max(1, min(ROUNDS, points[0] // (items * BUSY))) if alone else 1
         own = [-(-n // (items * rounds)) for n in points]
         ends = [first + sum(own[: i + 1]) for i in range(len(own))]
-        self.open(groups.head(ends[-1]))
+        self.open(groups.head(ends[-1], self.language.chained))
         if len(own) > 1:
             self.names |= {b: f"p{i}" for i, b in enumerate(self.kernel.buffers)}
             for line in self.language.chosen_arrays([first, *ends], section.points, self.kernel.buffers, self.first):

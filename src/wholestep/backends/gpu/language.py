@@ -50,6 +50,8 @@ class KernelLanguage(ABC):
     long_groups: ClassVar[bool] = False
     """True where a workgroup of a kernel with barriers takes long to begin, so that points beside such kernels are
     better in fewer groups, each of which does many."""
+    chained: ClassVar[bool] = True
+    """True where kernels beside each other are the branches of one chain, which is the shortest text."""
     unrolled: ClassVar[str] = ""
     """The line before a loop whose body is to be written out for each step; empty where the language has none."""
     reserved: ClassVar[frozenset[str]] = frozenset()

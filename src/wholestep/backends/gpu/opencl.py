@@ -45,6 +45,7 @@ class OpenCL(CLanguage):
 
     name = "opencl"
     short_integers = True
+    chained = False  # PoCL 3.0 mixes up the work items of barriers in the branches of a chain
     most_buffers = 60  # every device takes 1,024 bytes of arguments, and a buffer is 16 of them
     barrier = "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"
 
