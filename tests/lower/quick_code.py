@@ -16,8 +16,8 @@ from wholestep.backends.cpu.llvm_jit import object_code
 def quick_code() -> Iterator[None]:
     """With programs that are compiled without optimization, beside which those of users are held."""
 
-    def unoptimized(text: str, target: CpuTarget, *, opt: int = 3) -> bytes:
-        return object_code(text, target, opt=0)
+    def unoptimized(text: str, target: CpuTarget, *, opt: int = 3, lane: int = 0) -> bytes:
+        return object_code(text, target, opt=0, lane=lane)
 
     with patch.object(object_compiler, "object_code", unoptimized):
         yield
