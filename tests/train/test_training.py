@@ -284,3 +284,11 @@ def test_a_result_is_copied_and_pickled():
     result = step(np.zeros(3))
     for made in (copy.deepcopy(result), pickle.loads(pickle.dumps(result))):
         assert made.loss == result.loss and made.captures == {}
+
+
+def test_what_results_share_is_not_written_to():
+    step = ws.compile(lambda p, x: np.mean((p - x) ** 2), np.ones(3), optimizer=ws.optim.sgd(0.1), batch=np.zeros(3))
+    result = step(np.zeros(3))
+    with pytest.raises(TypeError):
+        result.captures["mine"] = 1
+    assert result.captures == result.hypergradients == {} and "mine" not in result.captures

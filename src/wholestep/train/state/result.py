@@ -11,7 +11,26 @@ from wholestep.ir.graph import NDArray
 
 T = TypeVar("T")
 
-EMPTY_MAPPING: Mapping[str, Any] = {}
+
+class EmptyMapping(Mapping[str, Any]):
+    """A mapping without entries, which all results may share: nothing can be written into it, and it can be pickled."""
+
+    __slots__ = ()
+
+    def __getitem__(self, name: str) -> Any:
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return "{}"
+
+
+EMPTY_MAPPING = EmptyMapping()
 
 
 class ResultDetails(NamedTuple):
