@@ -197,6 +197,17 @@ def test_branches_and_loops_stay_in_the_program_where_data_decides():
 # Refusals
 
 
+@pytest.mark.parametrize("op", ["GatherElements", "GatherND"])
+def test_tables_of_a_model_meet_traced_positions(op):
+    table = np.arange(6, dtype=np.int64).reshape(2, 3)
+    chosen = node(op, "table at", "y", **({"axis": 1} if op == "GatherElements" else {}))
+    file = model([chosen], [tensor("table", table)], [value("at", I64, 2, 2)], [value("y", I64)])
+    f, params = ws.from_onnx(file)
+    at = np.array([[0, 2], [1, 1]])
+    wanted = np.take_along_axis(table, at, 1) if op == "GatherElements" else table[at[:, 0], at[:, 1]]
+    np.testing.assert_array_equal(ws.jit(lambda at: f(params, at))(at), wanted)
+
+
 @pytest.mark.parametrize("reduction", ["add", "mul", "max"])
 def test_scatters_of_elements_meet_traced_positions(reduction):
     put = node("ScatterElements", "x i v", "y", axis=1)

@@ -115,6 +115,16 @@ def test_places_in_memory_are_those_of_the_layout():
     np.testing.assert_allclose(f(params, buffers, x)[0], Strided()(torch.tensor(x)).numpy(), rtol=1e-6)
 
 
+def test_tables_of_a_program_meet_traced_positions():
+    class Table(tn.Module):
+        def forward(self, at):
+            return torch.arange(3.0)[at] + torch.tensor([[1.0, 2, 3], [4, 5, 6]]).gather(1, at)
+
+    at = torch.tensor([[0, 2], [1, 1]])
+    f, params, buffers = ws.from_torch_export(Table(), at)
+    np.testing.assert_array_equal(ws.jit(lambda at: f(params, buffers, at)[0])(at.numpy()), Table()(at))
+
+
 def test_sizes_that_were_exported_as_dynamic_may_vary():
     net = tn.Sequential(tn.Flatten(), tn.Linear(4, 2))
     batch = torch.export.Dim("batch", min=2)

@@ -62,7 +62,7 @@ def indices(x: Any, given: Sequence[Any]) -> tuple[Any, ...]:
 
 @entry("index", "_unsafe_index")
 def index(x: Any, given: Sequence[Any]) -> Any:
-    return x[indices(x, given)]
+    return wnp.array(x)[indices(x, given)]  # a plain table cannot be indexed by traced positions
 
 
 @entry("index_put", "_unsafe_index_put", "_index_put_impl")

@@ -41,7 +41,8 @@ def gather(node: OnnxNode, x: Any, index: Any) -> Any:
 def gather_elements(node: OnnxNode, x: Any, index: Any) -> Any:
     """Elements at positions of one axis, for each place of the index."""
     axis = axis_within(node.get("axis", 0), x.ndim)
-    return x[tuple(places_along(counted_back(index, x.shape[axis]), axis))]
+    # of this library also where x is a table of the model, since a plain one cannot be indexed by traced positions
+    return wnp.array(x)[tuple(places_along(counted_back(index, x.shape[axis]), axis))]
 
 
 def places_along(index: Any, axis: int) -> list[Any]:
@@ -53,7 +54,7 @@ def gather_nd(node: OnnxNode, x: Any, index: Any) -> Any:
     """Parts at positions of the first axes, after those that both share."""
     shared, count = node.get("batch_dims", 0), index.shape[-1]
     lead = [along(index.ndim - 1, i, n) for i, n in enumerate(index.shape[:shared])]
-    return x[(*lead, *[index[..., i] for i in range(count)])]
+    return wnp.array(x)[(*lead, *[index[..., i] for i in range(count)])]
 
 
 def scattered(x: Any, at: Any, updates: Any, how: str) -> Any:
