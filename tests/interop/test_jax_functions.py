@@ -60,6 +60,12 @@ def batched(x):
 
 batched.def_vmap(lambda n, on, x: (batched(x), on[0]))
 lax = jax.lax
+
+
+def bounds(x, rows):
+    return lax.pmax(x, rows) - 2 * lax.pmin(x, rows)
+
+
 SPD = (lambda a: a @ a.T + 3 * np.eye(4, dtype=np.float32))(f(4, 4))
 CASES = {
     "arithmetic": (lambda x, y: x * y - x / (y * y + 1) + x**3 - 2**x + (-x) ** 2, f(3), f(3)),
@@ -202,6 +208,20 @@ CASES = {
     "barrier": (
         lambda x: lax.optimization_barrier((x, 2 * x))[1] + lax.stop_gradient(jax.device_put(jnp.array(x, copy=True))),
         f(4),
+    ),
+    "collectives": (
+        jax.vmap(lambda x: x * lax.pmean(x, "rows") + bounds(lax.stop_gradient(x), "rows"), axis_name="rows"),
+        f(3, 4),
+    ),
+    "counters": (lambda x: jnp.zeros(()).at[...].set(x.sum()) + jnp.ones(()).at[...].add(x[0]), f(3)),
+    "keys of a batch": (
+        lambda x: (
+            jax.vmap(lambda k: jax.random.uniform(jax.random.split(k, 4)[3], (2,)))(
+                jax.random.split(jax.random.key(1), 3)
+            ).sum()
+            * x
+        ),
+        f(3),
     ),
     "named": (lambda x: checkpoint_name(jax.nn.sigmoid(x), "h") + jnp.imag(1j * x), f(4)),
     "batched by rule": (batched, f(3)),
@@ -410,6 +430,45 @@ def test_arguments_that_differ_from_the_examples_are_refused():
         mine(np.ones(3))
     with pytest.raises(TreeError, match="the examples were"):
         mine((np.ones(3, np.float32),))
+
+
+@jax.tree_util.register_pytree_with_keys_class
+class Affine:
+    """A layer that JAX knows as a tree, and its width, which is no array."""
+
+    def __init__(self, w, b, width):
+        self.w, self.b, self.width = w, b, width
+
+    def tree_flatten_with_keys(self):
+        key = jax.tree_util.GetAttrKey
+        return ((key("w"), self.w), (key("b"), self.b)), self.width
+
+    @classmethod
+    def tree_unflatten(cls, width, children):
+        return cls(*children, width)
+
+
+def test_classes_that_jax_knows_as_trees_are_trees_here():
+    layers = [Affine(f(3, 2), f(2), 2), None, Affine(f(2, 1), None, 1)]
+    x = f(4, 3)
+
+    def loss(layers, x):
+        h = jnp.tanh(x @ layers[0].w + layers[0].b) * layers[0].width
+        return jnp.sum(h @ layers[2].w)
+
+    mine = ws.from_jax(loss, layers, x)
+    slopes, wanted = ws.grad(mine)(layers, x), jax.grad(loss)(layers, x)
+    assert type(slopes[0]) is Affine and (slopes[0].width, slopes[2].b) == (2, None)
+    assert ws.tree.paths(layers) == ["[0].w", "[0].b", "[2].w"]
+    agree("layers", leaves(slopes), leaves(wanted), 1e-5)
+    step = ws.compile(mine, layers, optimizer=ws.optim.sgd(0.1), batch=x)
+    step(x)
+    agree("trained", leaves(step.params), leaves(jax.tree.map(lambda p, g: p - 0.1 * g, layers, wanted)), 1e-5)
+
+
+def test_a_collective_over_devices_is_refused():
+    with pytest.raises(UnsupportedError, match="a collective over the axis 'rows' of a mesh"):
+        PRIMITIVES["psum"](f(3), axes=("rows",))
 
 
 OTHER_NAMES = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wholestep import numpy as wnp
+from wholestep import numpy as wnp, tree
 from wholestep.errors import DtypeError, MissingExtraError, ShapeError, TreeError
 from wholestep.interop.jax.program import JaxProgram, read_jaxpr, run
 from wholestep.nn.windows import type_text
@@ -19,7 +19,8 @@ def from_jax(f: Callable[..., Any], *examples: Any) -> JaxFunction:
     JAX traces `f` once, for arrays like the examples, which are trees of arrays, of shapes or of numbers; without
     examples it is traced at the first call for each kind of arguments. What it gives then is a function like any other:
     `ws.grad`, `ws.vmap`, `ws.jit` and `ws.compile` take it. Derivatives that `f` states for itself are kept, and
-    `jax.random` inside of it gives the same numbers.
+    `jax.random` inside of it gives the same numbers. Classes that the examples hold and JAX knows as trees, modules of
+    Equinox among them, are trees here from then on.
 
     Shapes: arguments of the shapes and dtypes of the examples, and results as JAX gives them: without
     `jax_enable_x64` in single precision.
@@ -47,6 +48,7 @@ class JaxFunction:
     def traced(self, args: tuple[Any, ...]) -> tuple[JaxProgram, Any]:
         """The program for arguments like these, and the structure of what it returns."""
         jax = jax_needed()
+        adopt_classes(args)
         leaves, structure = jax.tree_util.tree_flatten(args)
         examples = [struct_of(x) for x in leaves]
         closed, shapes = jax.make_jaxpr(
@@ -97,6 +99,33 @@ def jax_needed() -> Any:
     except ImportError:
         raise MissingExtraError("from_jax: jax is not installed", hint="pip install jax") from None
     return jax
+
+
+def adopt_classes(x: Any) -> None:
+    """Register the classes of nodes that JAX knows and this library does not, as JAX takes them apart."""
+    keyed, _ = jax_node(x)
+    if any(not path for path, _ in keyed):
+        return  # a leaf
+    if x is not None and tree.one_level(x) is None:
+        tree.register(type(x), flattened_by_jax, lambda node, children: node.unflatten(children))
+    for _, child in keyed:
+        adopt_classes(child)
+
+
+def jax_node(x: Any) -> tuple[Any, Any]:
+    """The children of one node with their keys, and the structure of it alone."""
+    return jax_needed().tree_util.tree_flatten_with_path(x, is_leaf=lambda y: y is not x)  # type: ignore[no-any-return]
+
+
+def flattened_by_jax(x: Any) -> tuple[list[Any], Any, tuple[Any, ...]]:
+    """The children of a node that JAX knows, what makes it again of them, and their names."""
+    keyed, structure = jax_node(x)
+    return [child for _, child in keyed], structure, tuple(key_name(path[0]) for path, _ in keyed)
+
+
+def key_name(key: Any) -> Any:
+    """The name of a child: that of an attribute, a key or a position."""
+    return next((getattr(key, name) for name in ("name", "key", "idx") if hasattr(key, name)), str(key))
 
 
 def narrowed(x: Any) -> Any:

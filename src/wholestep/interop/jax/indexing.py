@@ -116,6 +116,10 @@ def scattered(write: Callable[[Any, Any, Any], None]) -> Callable[..., Any]:
 
     def run(x: Any, starts: Any, updates: Any, *, dimension_numbers: Any, mode: Any = None, **params: Any) -> Any:
         d = dimension_numbers
+        if not x.ndim:  # one element, which every update is for
+            made = wnp.array(wnp.reshape(x, (1,)))
+            write(made, np.zeros(updates.size, np.int64), wnp.reshape(updates, (-1,)))
+            return wnp.reshape(made, ())
         dropped = sorted([*d.inserted_window_dims, *d.operand_batching_dims])
         window = [i for i in range(x.ndim) if i not in dropped]
         sizes = [1] * x.ndim

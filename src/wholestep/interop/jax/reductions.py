@@ -31,8 +31,26 @@ def kept(f: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x, axis: f(x, axis=axis).astype(x.dtype)
 
 
+def over_mapped(f: Callable[..., Any]) -> Callable[..., Any]:
+    """The handler of a collective over axes that `jax.vmap(axis_name=)` named, which are positions by now."""
+
+    def handler(x: Any, *, axes: Sequence[int | str], **params: Any) -> Any:
+        named = [axis for axis in axes if isinstance(axis, str)]
+        if named:
+            raise UnsupportedError(
+                f"from_jax: a collective over the axis {named[0]!r} of a mesh of devices",
+                hint="jax.vmap(f, axis_name=...) maps over it on one device",
+            )
+        return f(x, axis=tuple(axes))
+
+    return handler
+
+
 REDUCTIONS.update(
     {
+        "psum": over_mapped(kept(wnp.sum)),
+        "pmax": over_mapped(wnp.max),
+        "pmin": over_mapped(wnp.min),
         "reduce_sum": over_axes(kept(wnp.sum)),
         "reduce_prod": over_axes(kept(wnp.prod)),
         "reduce_max": over_axes(wnp.max),
