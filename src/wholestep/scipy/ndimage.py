@@ -1,4 +1,4 @@
-"""scipy.ndimage: arrays read at places between their elements."""
+"""scipy.ndimage: arrays read at places between their elements, and their filters."""
 
 from __future__ import annotations
 
@@ -12,6 +12,19 @@ from wholestep import dtypes
 from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend.dispatch import binds
 from wholestep.numpy.movement import traced_array
+from wholestep.scipy.filters import (
+    convolve as convolve,
+    convolve1d as convolve1d,
+    correlate as correlate,
+    correlate1d as correlate1d,
+    gaussian_filter as gaussian_filter,
+    gaussian_filter1d as gaussian_filter1d,
+    laplace as laplace,
+    prewitt as prewitt,
+    sobel as sobel,
+    uniform_filter as uniform_filter,
+    uniform_filter1d as uniform_filter1d,
+)
 from wholestep.scipy.outside import fallback, np
 
 outside: Any = scipy.ndimage
