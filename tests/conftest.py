@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sys
+import unittest.mock
 import zlib
 from collections.abc import Iterator
 from functools import cache
@@ -80,6 +81,14 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     config.reread()
     yield
     config.reread()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kept_objects() -> Iterator[None]:
+    """A module that LLVM has made an object of for one test is not compiled again for another."""
+    kept = importlib.import_module("tests.kept_objects").KeptObjects()
+    with unittest.mock.patch("wholestep.backends.cpu.object_compiler.object_code", kept):
+        yield
 
 
 @cache

@@ -7,6 +7,7 @@ import os
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import ml_dtypes
@@ -176,9 +177,10 @@ def compare_blocks(name: str, draw: random.Random, sizes: Any) -> None:
     if wanted is not None:
         # One term is no sum that begins at zero: a product with zero keeps its sign.
         assert np.array_equal(plain[0], wanted), f"draw {name}: small integers are exact"
-    for _ in range(2):
+    for making in (nullcontext, quick_code):
         sizes(drawn_sizes(draw))
-        program = compiled(graph)
+        with making():
+            program = compiled(graph)
         for count in (1, 2, 3, 4):
             with thread_pool.threads(count):
                 found = [np.array(x) for x in program(args)]

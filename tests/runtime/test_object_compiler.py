@@ -21,6 +21,12 @@ def threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "wholestep compiler"]
 
 
+@pytest.fixture(autouse=True)
+def compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every module goes to LLVM, and none is taken from an earlier test."""
+    monkeypatch.setattr(object_compiler, "object_code", object_code)
+
+
 @pytest.mark.parametrize("most", [1, 3, 100])
 def test_objects_come_in_the_order_of_their_modules(most: int) -> None:
     with ObjectCompiler(host_target(), most) as compiler:
