@@ -38,12 +38,40 @@ def known(memory):
         {"optimizer": ws.optim.sgd(0.1), "guard": None},
         {"optimizer": ws.optim.adam(1e-3), "precision": "float64"},
         {"optimizer": ws.optim.adam(1e-3), "precision": "bfloat16", "loss_scale": "dynamic"},
+        {"optimizer": ws.optim.adam(1e-3), "microbatch": 2},
+        {"optimizer": ws.optim.adam(1e-3), "grad_norm": True, "rewrite": False},
     ],
 )
 def test_an_estimate_is_what_the_compiled_step_says(options):
     params, batch = arrays()
     found = ws.estimate(plain, tree.map(shape_of, params), batch=tree.map(shape_of, batch), **options)
     assert known(found) == known(ws.compile(plain, params, batch=batch, **options).memory)
+
+
+def test_a_budget_that_parts_of_the_batch_keep_is_known():
+    params, batch = arrays()
+    batch = {name: np.tile(x, (64, 1)) for name, x in batch.items()}
+    options = {"optimizer": ws.optim.adam(1e-3), "batch": batch}
+    whole = ws.estimate(plain, params, **options)
+    found = ws.estimate(plain, params, **options, microbatch="auto", memory_budget=whole.total // 2)
+    assert found.arena < whole.arena / 2
+    step = ws.compile(plain, params, **options, microbatch="auto", memory_budget=whole.total // 2)
+    assert known(found) == known(step.memory)
+
+
+def test_what_a_step_gives_besides_is_counted():
+    params, batch = arrays()
+
+    def loss(params, batch):
+        return ws.capture("value", plain(params, batch)), {"x": batch["x"] * 2}
+
+    options = {"optimizer": ws.optim.sgd(0.1), "has_aux": True, "captures": ("value",)}
+    found = ws.estimate(loss, tree.map(shape_of, params), batch=tree.map(shape_of, batch), **options)
+    assert known(found) == known(ws.compile(loss, params, batch=batch, **options).memory)
+    with pytest.raises(UnsupportedError, match="microbatch goes with neither"):
+        ws.estimate(loss, params, batch=batch, microbatch=2, **options)
+    with pytest.raises(ParameterError, match="grad_norm without an optimizer"):
+        ws.estimate(plain, params, batch=batch, grad_norm=True)
 
 
 def test_several_steps_and_modules_can_be_estimated():

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from wholestep.collectives import Communicator
 from wholestep.compiler import devices
@@ -32,6 +32,8 @@ from wholestep.train.state.state import check_params, new_counters
 from wholestep.train.step.held_state import base_key
 from wholestep.train.step.options import shared_options
 from wholestep.train.step.step import Step
+
+Made = TypeVar("Made")
 
 
 def compile(
@@ -207,8 +209,8 @@ def compile(
         return step
 
 
-def fewest_parts(made: Callable[[StepFunction], Step], step_function: StepFunction, rows: int) -> Step:
-    """The step whose batch is taken in as few parts as its budget allows."""
+def fewest_parts(made: Callable[[StepFunction], Made], step_function: StepFunction, rows: int) -> Made:
+    """The product of `made` for the step whose batch is taken in as few parts as its budget allows."""
     refused: BudgetError | None = None
     for size in (None, *part_sizes(rows)):
         try:

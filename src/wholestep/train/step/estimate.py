@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from wholestep import tree
 from wholestep.compiler.backends import DEFAULT_DEVICE
@@ -18,10 +19,12 @@ from wholestep.frontend import outside
 from wholestep.frontend.inspect import eval_shape
 from wholestep.frontend.jit import jit
 from wholestep.frontend.shapes import ShapeDtype
+from wholestep.frontend.source.entrance import as_asked
 from wholestep.optim.hyper import hyper_of
 from wholestep.optim.paths import Choice
 from wholestep.optim.protocol import Optimizer
 from wholestep.train.program import step_loops
+from wholestep.train.program.microbatches import check_microbatch, count_rows
 from wholestep.train.program.step_function import StepFunction
 from wholestep.train.program.traced_step import rewrite_step, trace_step
 from wholestep.train.state.batch_signature import BatchSignature, LeafSignature, placeholder
@@ -29,7 +32,7 @@ from wholestep.train.state.beginning import is_given
 from wholestep.train.state.model_state import split_model
 from wholestep.train.state.offloaded_state import OffloadedState, outline_layers
 from wholestep.train.state.state import initial_bytes
-from wholestep.train.step.compile import state_parts
+from wholestep.train.step.compile import check_norm, fewest_parts, state_parts
 from wholestep.train.step.options import shared_options
 
 
@@ -45,13 +48,17 @@ def estimate(
     guard: Any = "gradients",
     precision: str | None = None,
     loss_scale: Any = "auto",
+    captures: Sequence[str] = (),
     memory_budget: int | str | None = None,
+    microbatch: int | Literal["auto"] | None = None,
     unroll: str = "stop",
     roll: Any = "auto",
     blocks: bool | None = None,
     winograd: bool = False,
     stream: Choice = None,
     folder: str | os.PathLike[str] | None = None,
+    grad_norm: bool = False,
+    rewrite: bool = True,
 ) -> Forecast:
     """The memory that `ws.compile` with these arguments would need on this processor, in bytes by purpose.
 
@@ -60,7 +67,8 @@ def estimate(
     larger than this machine can be asked about; with `stream` the part of the state that it means is counted as lying
     in files, and with `folder` what a budget sends there; no file is made. The numbers are those of `step.memory`, to
     the byte, without the code, and `cost()` of the result is what `step.cost()` would say; where the batch has symbolic
-    sizes they are expressions, and `memory.at(B=32)` has the numbers.
+    sizes they are expressions, and `memory.at(B=32)` has the numbers. Whether a loss taken by `microbatch` is a mean
+    over rows depends on its values, which only `compile` has.
 
     Shapes: those of `compile`, symbolic sizes too; the numbers are bytes, those of `cost()` operations and bytes.
     Raises: as `compile` does, and UnsupportedError where there is no one program for all sizes.
@@ -74,6 +82,7 @@ def estimate(
     >>> round(memory.cost().contraction / 1e9)
     86
     """
+    loss = as_asked(loss, rewrite)
     options = shared_options(
         optimizer,
         steps_per_call,
@@ -89,17 +98,42 @@ def estimate(
         stream,
         folder,
     )
+    names = (captures,) if isinstance(captures, str) else tuple(captures)
+    check_microbatch(microbatch, has_aux, bool(names))
     model, params, buffers = split_model(shapes_as_arrays(outline_layers(params)), shapes_as_arrays(buffers))
     step_function = StepFunction(
-        loss, with_buffers=buffers is not None, has_aux=has_aux, captures=(), model=model, **options
+        loss,
+        with_buffers=buffers is not None,
+        has_aux=has_aux,
+        captures=names,
+        model=model,
+        microbatch=None if microbatch == "auto" else microbatch,
+        grad_norm=check_norm(grad_norm, optimizer),
+        **options,
     )
     state = state_parts(step_function, params, buffers, 0, abstract_outputs)
-    signature = BatchSignature(outside.taken_over(batch, "batch", "estimate"), "batch", "estimate")
-    call = step_loops.call_function(
-        jit(step_function.step, blocks=blocks, winograd=winograd), int(steps_per_call), unroll
+    batch = outside.taken_over(batch, "batch", "estimate")
+    made = partial(
+        forecast_step,
+        state=state,
+        signature=BatchSignature(batch, "batch", "estimate"),
+        count=int(steps_per_call),
+        stream=stream,
     )
+    if microbatch == "auto":
+        return fewest_parts(made, step_function, count_rows(batch, int(steps_per_call > 1)))
+    return made(step_function)
+
+
+def forecast_step(
+    step_function: StepFunction, state: dict[str, Any], signature: BatchSignature, count: int, stream: Choice
+) -> Forecast:
+    """The forecast for `count` steps a call of a step function, on batches of a signature."""
+    traced_steps = jit(step_function.step, blocks=step_function.blocks, winograd=step_function.winograd)
+    call = step_loops.call_function(traced_steps, count, step_function.unroll)
     roots = ("", "", signature.root)
-    traced = trace_step(call, (state, hyper_of(optimizer), signature.abstract()), step_function.name, roots)
+    args = (state, hyper_of(step_function.optimizer), signature.abstract())
+    traced = trace_step(call, args, step_function.name, roots)
     paths, offloaded = tree.paths(state), None if stream is None else OffloadedState(stream, Path())
     files = frozenset() if offloaded is None else offloaded.paths(state)
     step_function = replace(step_function, stream=offloaded)
@@ -107,7 +141,8 @@ def estimate(
     streamed = [i for i, path in enumerate(paths) if path in files]  # nothing is stacked then, and each has its place
     given = [path for path, x in zip(paths, tree.leaves(state), strict=True) if is_given(x)]
     kept = initial_bytes(state, [*files, *given])
-    return forecast_memory(traced.graph, traced.resident(len(paths)), step_function.budget, kept, streamed, winograd)
+    resident = traced.resident(len(paths))
+    return forecast_memory(traced.graph, resident, step_function.budget, kept, streamed, step_function.winograd)
 
 
 def abstract_outputs(f: Callable[..., Any], *args: Any) -> Any:
