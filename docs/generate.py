@@ -401,6 +401,15 @@ PyTorch's exporter writes arrays that are equal once, such as the gains of sever
 and computes what depends on no input. `torch.onnx.export(..., dynamo=True, optimize=False)` keeps each parameter under
 its own name, which a model to be trained needs.
 
+A file does not tell a weight from another array of floating numbers. Frequencies and tables of positions that are
+buffers in PyTorch, such as the `rotary_emb.inv_freq` of a Llama, become parameters; a weight without axes, such as the
+`logit_scale` of a CLIP, stays a constant; and the row of a padding token is trained like the others. `trainable=` says
+which names are parameters instead:
+
+```python
+f, params = ws.from_onnx("net.onnx", trainable=("w", "*.weight", "*.bias", "logit_scale"))
+```
+
 Nothing in a file is believed before it fits: sizes, depths and counts are bounded, tensors in other files lie in the
 model's own folder, and a file that is damaged ends in a `ModelError`. Random operators draw from the key of the call,
 and not from the seed that a node may state, which is that of another generator.
