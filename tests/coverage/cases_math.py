@@ -414,3 +414,14 @@ CASES = {
         Case(lambda a: np.geomspace(-1.0, a, 4, endpoint=False), -np.abs(V) - 0.1, rtol=1e-13),
     ],
 }
+
+# Ties of the real parts, equal elements, infinities, and nan in either part.
+TIED = np.array([[1 + 2j, 1 + 3j, 1 + 3j, 0j], [2 - 5j, 5j, 2 - 7j, 2 - 5j]])
+LOST = np.array([[1, complex(3, np.nan), complex(np.nan, 1)], [complex(-np.inf, -np.inf), complex(-np.inf, 1), np.inf]])
+for name in ("argmax", "argmin", "nanargmax", "nanargmin"):
+    f = getattr(np, name)
+    CASES[f"numpy.{name}"] += [
+        Case(lambda x, f=f, a=axis: f(x, axis=a), given, grad=False)
+        for axis in (None, 0, 1)
+        for given in (TIED, LOST, LOST.astype(np.complex64))
+    ]

@@ -102,6 +102,29 @@ def written(call):
     return f
 
 
+def whole(dtype):
+    """Integers of a dtype: small ones, large ones, its ends and 0."""
+    ends = np.iinfo(dtype)
+    drawn = rng.integers(ends.min, ends.max, 40, dtype=dtype, endpoint=True)
+    odd = np.array([0, 0, ends.min, ends.max, ends.min], dtype)
+    return np.concatenate([drawn, drawn // np.array(max(ends.max >> 5, 1), dtype), odd])
+
+
+for dtype in "bBhHiIqQ":
+    a, b = whole(dtype), whole(dtype)
+    b[-5:] = 0, 6, 6, a[-3], a[-3]
+    CASES["numpy.gcd"].append(Case(np.gcd, a, b))
+    CASES["numpy.lcm"].append(Case(np.lcm, a, b))
+    CASES["numpy.bitwise_count"].append(Case(np.bitwise_count, a))
+CASES["numpy.gcd"] += [
+    Case(lambda x: np.gcd.reduce(x, axis=1), rng.integers(0, 99, (4, 5)) * 6),
+    Case(lambda x: np.gcd(x, 12), np.arange(13, dtype=np.int16)),
+    Case(lambda x, k: x * np.gcd(k, 6), X, np.arange(4)),
+]
+CASES["numpy.lcm"] += [
+    Case(lambda x: np.lcm.reduce(x), np.arange(1, 11)),
+    Case(np.lcm.outer, np.arange(4), np.arange(5)),
+]
 CASES["numpy.add"] += [
     Case(written(lambda y, z: np.add(y, z, out=y)), X, Y),
     Case(written(lambda y, z: np.add(y, z, out=y, where=M)), X, Y),

@@ -11,6 +11,7 @@ import numpy as np
 from wholestep import dtypes
 from wholestep.errors import UnsupportedError
 from wholestep.frontend.dispatch import unsupported
+from wholestep.frontend.integers import INTEGERS
 from wholestep.frontend.promotion import cast_to, full_of
 from wholestep.frontend.special import SPECIAL
 from wholestep.ir.graph import Value
@@ -110,6 +111,7 @@ COMPOSED: dict[str, Rule] = {
     "greater": lambda x, y: y < x,
     "greater_equal": lambda x, y: y <= x,
     **SPECIAL,
+    **INTEGERS,
 }
 """ufuncs made of several primitives, by name."""
 

@@ -115,21 +115,25 @@ def complex_extremum(v: Value, axes: tuple[int, ...], real: Any) -> Value:
     Elements that tie share the gradient evenly, and a nan is chosen before all numbers.
     """
     x = wrap(v)
-    plain = stop_gradient(x)
-    edge = -math.inf if real is re.max_ else math.inf
-
-    def over(part: Any) -> Any:
-        return wrap(restore_axes(real(lift(part).value, axes=axes), v.shape, axes, True))
-
-    first = plain.real == over(plain.real)
-    chosen = first & (plain.imag == over(np.where(first, plain.imag, edge)))
-    unknown = np.isnan(plain)
-    chosen = np.where(np.any(unknown, axis=axes, keepdims=True), unknown, chosen)
+    chosen = chosen_of_complex(stop_gradient(x), axes, real)
     total, count = lift(sum(np.where(chosen, x, 0), axis=axes)), sum(chosen, axis=axes)
     made: Value = ar.make_complex(
         *[cast_to(lift(p / count).value, dtypes.real_of(v.dtype)) for p in (total.real, total.imag)]
     )
     return made
+
+
+def chosen_of_complex(x: Any, axes: tuple[int, ...], real: Any) -> Any:
+    """A mask of the first or last of complex numbers in NumPy's order; of nans alone where there is one."""
+    edge = -math.inf if real is re.max_ else math.inf
+
+    def over(part: Any) -> Any:
+        return wrap(restore_axes(real(lift(part).value, axes=axes), x.shape, axes, True))
+
+    first = x.real == over(x.real)
+    chosen = first & (x.imag == over(np.where(first, x.imag, edge)))
+    unknown = np.isnan(x)
+    return np.where(np.any(unknown, axis=axes, keepdims=True), unknown, chosen)
 
 
 def extremum(
@@ -247,13 +251,20 @@ def real_root(x: Any) -> Any:
 
 def _arg_extremum(name: str, primitive: Any, a: Any, axis: Any = None, keepdims: Any = NO_VALUE) -> Any:
     x = lift(a)
-    if dtypes.is_complex(x.dtype):
-        raise UnsupportedError(f"{name}: not covered for complex arrays such as {x.type}")
     if axis is None:
-        made = primitive(ravel(x).value, axis=0)
+        made = first_extremum(primitive, ravel(x), 0)
         return wrap(restore_axes(made, x.shape, tuple(range(x.ndim)), keepdims))
     (place,) = reduced_axes(name, axis if isinstance(axis, bool) else operator.index(axis), x.ndim)
-    return wrap(restore_axes(primitive(x.value, axis=place), x.shape, (place,), keepdims))
+    return wrap(restore_axes(first_extremum(primitive, x, place), x.shape, (place,), keepdims))
+
+
+def first_extremum(primitive: Any, x: Array, axis: int) -> Value:
+    """The first place along an axis of what the primitive looks for; complex numbers are compared in NumPy's order."""
+    if dtypes.is_complex(x.dtype) and x.shape[axis] != 0:
+        real = re.max_ if primitive is re.argmax else re.min_
+        x, primitive = lift(chosen_of_complex(stop_gradient(x), (axis,), real)), re.argmax
+    made: Value = primitive(x.value, axis=axis)
+    return made
 
 
 argmax = bound(np.argmax, "the first of equals", _arg_extremum, "argmax", re.argmax)

@@ -25,7 +25,9 @@ from wholestep.numpy.reductions import cumprod, cumsum
 from wholestep.numpy.statistics import moved_last
 from wholestep.primitives.order import cummax, cummin
 
-ASSOCIATIVE = frozenset("logaddexp logaddexp2 bitwise_and bitwise_or bitwise_xor logical_xor hypot fmax fmin".split())
+ASSOCIATIVE = frozenset(
+    "logaddexp logaddexp2 bitwise_and bitwise_or bitwise_xor logical_xor hypot fmax fmin gcd lcm".split()
+)
 """Folded in halves: log2(n) steps."""
 
 IN_TURN = frozenset(("subtract", "divide", "arctan2"))
