@@ -44,6 +44,15 @@ def test_a_wide_gaussian_is_no_larger_a_program_than_a_narrow_one():
     assert narrow == wide
 
 
+@pytest.mark.parametrize("mode", ["reflect", "mirror", "nearest", "wrap", "constant"])
+def test_windows_read_memory_in_its_order(mode):
+    for axis in (0, 1):
+        graph = ws.trace(lambda x, a=axis: scipy.ndimage.correlate1d(x, np.ones(3), a, mode=mode))(X)
+        made = {v: node for node in graph.nodes for v in node.outputs}
+        (read,) = [made[node.inputs[0]] for node in graph.nodes if node.op.name == "window"]
+        assert read.op.name in ("concat", "pad")
+
+
 def test_the_slope_in_a_known_sigma_is_that_of_differences():
     slope = ws.grad(lambda s: np.sum(scipy.ndimage.gaussian_filter(X, s) ** 2))(0.9)
     at = [np.sum(scipy.ndimage.gaussian_filter(X, s) ** 2) for s in (0.9 + 1e-6, 0.9 - 1e-6)]

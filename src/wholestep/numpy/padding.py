@@ -49,9 +49,10 @@ def _extended(x: Array, axis: int, width: Width, mode: str, options: dict[str, A
     if mode in ("reflect", "symmetric") and options.get("reflect_type", "even") == "odd":
         return _odd(x, axis, width, mode)
     if mode in POSITIONS:
-        places = POSITIONS[mode](np.arange(-width[0], size + width[1]), size)
-        return x[(*[slice(None)] * axis, places)]  # type: ignore[no-any-return]
-    if mode in ("constant", "empty"):
+        # The ends alone are gathered: a gather of the whole axis would leave it strided for those who read it.
+        beyond = np.arange(-width[0], 0), np.arange(size, size + width[1])
+        ends = [x[(*[slice(None)] * axis, POSITIONS[mode](places, size))] for places in beyond]
+    elif mode in ("constant", "empty"):
         first, last = _pair(options.get("constant_values", 0), axis, x.ndim)
         ends = [_constant_edge(x, axis, n, v) for n, v in zip(width, (first, last), strict=True)]
     elif mode == "linear_ramp":
@@ -80,7 +81,7 @@ POSITIONS: dict[str, Callable[[Any, int], Any]] = {
     "reflect": _reflect,
     "symmetric": _symmetric,
 }
-"""The source index of each element of the padded axis."""
+"""The source index of each element beyond the ends of an axis."""
 
 
 def _widths(given: Any, ndim: int) -> list[Width]:
