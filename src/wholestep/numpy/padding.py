@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from wholestep.errors import ShapeError
+from wholestep.dims import Dim
+from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers, is_traced
 from wholestep.frontend.promotion import broadcast_to as broadcast_value, cast_to, lift
@@ -49,6 +50,11 @@ def _extended(x: Array, axis: int, width: Width, mode: str, options: dict[str, A
     if mode in ("reflect", "symmetric") and options.get("reflect_type", "even") == "odd":
         return _odd(x, axis, width, mode)
     if mode in POSITIONS:
+        if isinstance(size, Dim):
+            raise UnsupportedError(
+                f"pad: mode {mode!r} reads elements whose places depend on the size, which is symbolic: {size}",
+                hint="np.concatenate([x[:1], x, x[-1:]]) repeats the ends of any size; modes of constants take any, too",
+            )
         # The ends alone are gathered: a gather of the whole axis would leave it strided for those who read it.
         beyond = np.arange(-width[0], 0), np.arange(size, size + width[1])
         ends = [x[(*[slice(None)] * axis, POSITIONS[mode](places, size))] for places in beyond]
