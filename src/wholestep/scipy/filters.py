@@ -109,8 +109,8 @@ def is_whole(weights: Any) -> bool:
 
 
 def like_c(x: Any, dtype: Any) -> Any:
-    """Numbers in a dtype: to integers without their fractions, and round the ends of the unsigned ones."""
-    return x.astype(np.int64).astype(dtype) if dtype.kind in "iu" else x.astype(dtype, copy=False)
+    """A new array of numbers in a dtype: to integers without their fractions, and round the ends of the unsigned ones."""
+    return x.astype(np.int64).astype(dtype) if dtype.kind in "iu" else x.astype(dtype)
 
 
 def along(x: Any, weights: Any, axis: int) -> Any:
