@@ -109,7 +109,7 @@ def is_whole(weights: Any) -> bool:
 
 
 def like_c(x: Any, dtype: Any) -> Any:
-    """A new array of numbers in a dtype: to integers without their fractions, and round the ends of the unsigned ones."""
+    """A new array in a dtype: integers without their fractions, round the ends of the unsigned ones."""
     return x.astype(np.int64).astype(dtype) if dtype.kind in "iu" else x.astype(dtype)
 
 
