@@ -10,6 +10,7 @@ from tests.kernel.parse import parse_kernel
 
 from wholestep import dtypes
 from wholestep.errors import KernelError
+from wholestep.kernel.dependence import ValueRanges
 from wholestep.kernel.lang import BOOL, I64, Axis, Buffer, Carry, Fold, Index, Kernel, Loop, Statement, Store, Var
 from wholestep.kernel.verify import verify_kernel
 
@@ -325,3 +326,13 @@ def test_no_two_steps_of_a_kernel_that_passes_touch_one_place() -> None:
             assert not collides, str(kernel)
             sound, passed = sound + 1, passed + 1
     assert 100 < passed < 500 and passed > 0.8 * sound
+
+
+def test_a_range_of_what_is_read_twice_at_each_of_many_levels_is_worked_out_once() -> None:
+    """Places that are moved again and again: walked through as a tree, they would be 2 ** 60 values."""
+    axis = Axis("i", 8)
+    place = Var("index", (), I64, Index(0, {axis: 1}))
+    for _ in range(60):
+        low, high = Var("min", (place, place), I64), Var("max", (place, place), I64)
+        place = Var("index", (), I64, Index(0, {low: 1, high: -1}))
+    assert ValueRanges().value(place) == (-7 * 2**59, 7 * 2**59)

@@ -46,47 +46,62 @@ def affine_form(index: Index) -> AffineForm:
 
 def inline_index_values(index: Index) -> Index:
     """The index with those of its values replaced that are indices or numbers themselves."""
-    total = Index(index.const)
-    for key, factor in index.terms.items():
+    const, terms, waiting = index.const, dict[Axis | Var, int](), [*reversed(index.terms.items())]
+    while waiting:
+        key, factor = waiting.pop()
         if isinstance(key, Var) and key.op == "index":
-            total = total + inline_index_values(key.attr) * factor
+            const += key.attr.const * factor
+            waiting += [(k, c * factor) for k, c in reversed(key.attr.terms.items())]
         elif isinstance(key, Var) and key.op == "const":
-            total = total + int(key.attr) * factor
+            const += int(key.attr) * factor
         else:
-            total = total + Index(0, {key: factor})
-    return total
+            terms[key] = terms.get(key, 0) + factor
+    return Index(const, terms)
 
 
-def index_range(index: Index) -> tuple[float, float]:
-    """The least and the greatest number that an index may be, infinite where a value has no limits."""
-    plain = affine_form(index)
-    terms = [multiples_of(c, 0, axis.extent - 1) for axis, c in plain.axes.items()]
-    terms += [multiples_of(c, *value_range(value)) for value, c in plain.values.items()]
-    return plain.const + sum(t.low for t in terms), plain.const + sum(t.high for t in terms)
+class ValueRanges:
+    """The ranges of integers, each worked out once: values that two others read would double the walk at each level."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[Var, int], tuple[float, float]] = {}
+
+    def index(self, index: Index) -> tuple[float, float]:
+        """The least and the greatest number that an index may be, infinite where a value has no limits."""
+        plain = affine_form(index)
+        terms = [multiples_of(c, 0, axis.extent - 1) for axis, c in plain.axes.items()]
+        terms += [multiples_of(c, *self.value(value)) for value, c in plain.values.items()]
+        return plain.const + sum(t.low for t in terms), plain.const + sum(t.high for t in terms)
+
+    def value(self, value: Var, depth: int = 6) -> tuple[float, float]:
+        """The least and the greatest number that an integer may be, as far as the last operations tell."""
+        if not depth:
+            return UNKNOWN
+        found = self.known.get((value, depth))
+        if found is None:
+            found = self.known[value, depth] = self.computed(value, depth)
+        return found
+
+    def computed(self, value: Var, depth: int) -> tuple[float, float]:
+        if value.op == "const":
+            return int(value.attr), int(value.attr)
+        if value.op == "index":
+            return self.index(value.attr)
+        inner = [self.value(arg, depth - 1) for arg in value.args if arg.dtype.kind in "iu"]
+        if value.op in ("min", "max"):
+            choose = min if value.op == "min" else max
+            return choose(low for low, _ in inner), choose(high for _, high in inner)
+        if value.op == "and":
+            masks = [high for low, high in inner if low == high >= 0]
+            return (0, min(masks)) if masks else UNKNOWN
+        if value.op == "select":
+            return min(low for low, _ in inner), max(high for _, high in inner)
+        if value.op == "convert" and inner:
+            whole = np.iinfo(value.dtype)
+            return inner[0] if whole.min <= inner[0][0] and inner[0][1] <= whole.max else UNKNOWN
+        return UNKNOWN
 
 
-def value_range(value: Var, depth: int = 6) -> tuple[float, float]:
-    """The least and the greatest number that an integer may be, as far as the last operations tell."""
-    unknown = -math.inf, math.inf
-    if not depth:
-        return unknown
-    if value.op == "const":
-        return int(value.attr), int(value.attr)
-    if value.op == "index":
-        return index_range(value.attr)
-    inner = [value_range(arg, depth - 1) for arg in value.args if arg.dtype.kind in "iu"]
-    if value.op in ("min", "max"):
-        choose = min if value.op == "min" else max
-        return choose(low for low, _ in inner), choose(high for _, high in inner)
-    if value.op == "and":
-        masks = [high for low, high in inner if low == high >= 0]
-        return (0, min(masks)) if masks else unknown
-    if value.op == "select":
-        return min(low for low, _ in inner), max(high for _, high in inner)
-    if value.op == "convert" and inner:
-        whole = np.iinfo(value.dtype)
-        return inner[0] if whole.min <= inner[0][0] and inner[0][1] <= whole.max else unknown
-    return unknown
+UNKNOWN = -math.inf, math.inf
 
 
 def varying_axes(kernel: Kernel) -> dict[Var, frozenset[Axis]]:
@@ -238,11 +253,12 @@ def surely_disjoint(
         for key, c in plain.axes.items():
             if key not in around and not (equal and key is axis):
                 terms.append(multiples_of(sign * c, 0, key.extent - 1))
+    ranges = ValueRanges()
     for value in {*one.values, *two.values}:
         factors = one.values.get(value, 0), two.values.get(value, 0)
         fixed = depends[value] <= around
         for c in (factors[0] - factors[1],) if fixed else (factors[0], -factors[1]):
-            terms.append(multiples_of(c, *value_range(value)))
+            terms.append(multiples_of(c, *ranges.value(value)))
     const = one.const - two.const
     if axis.extent <= 1:
         return True
@@ -254,10 +270,10 @@ def surely_disjoint(
 def never_meet(first: MemoryAccess, second: MemoryAccess) -> bool:
     """Test whether two accesses touch different places for certain, each in any step of its loops."""
     one, two = affine_form(first.offset), affine_form(second.offset)
-    terms = []
+    terms, ranges = list[MultipleRange](), ValueRanges()
     for plain, sign in ((one, 1), (two, -1)):
         terms += [multiples_of(sign * c, 0, axis.extent - 1) for axis, c in plain.axes.items()]
-        terms += [multiples_of(sign * c, *value_range(value)) for value, c in plain.values.items()]
+        terms += [multiples_of(sign * c, *ranges.value(value)) for value, c in plain.values.items()]
     return not may_be_zero(one.const - two.const, terms)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from wholestep.dims import Dim
 from wholestep.errors import KernelError
 from wholestep.kernel.accesses import MemoryAccess
-from wholestep.kernel.dependence import find_conflict, find_late_copy, index_range, varying_axes
+from wholestep.kernel.dependence import ValueRanges, find_conflict, find_late_copy, varying_axes
 from wholestep.kernel.lang import (
     BOOL,
     I32,
@@ -83,6 +83,7 @@ class KernelVerifier:
         self.frames = [OpenLoopCheck(None, [])]
         self.path: tuple[Loop, ...] = ()
         self.accesses: list[MemoryAccess] = []
+        self.ranges = ValueRanges()
 
     def wrong(self, problem: str, source: object) -> KernelError:
         """An error that shows where in the kernel it is."""
@@ -213,7 +214,7 @@ class KernelVerifier:
         if not all(axis.extent for axis in self.axes()):
             return ""  # never reached
         self.accesses.append(access)
-        low, high = index_range(access.offset)
+        low, high = self.ranges.index(access.offset)
         surely = access.guard is None and all(loop.guard is None for loop in self.path)
         if surely and (-math.inf < low < 0 or access.buffer.size <= high < math.inf):
             return f"{access.buffer}[{low}] to [{high}] are touched, it has {access.buffer.size} elements"

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from wholestep.dims import most
 from wholestep.errors import PlanError
 from wholestep.kernel.accesses import MemoryAccess, space_accesses
-from wholestep.kernel.dependence import affine_form, index_range, never_meet, surely_happens
+from wholestep.kernel.dependence import ValueRanges, affine_form, never_meet, surely_happens
 from wholestep.kernel.lang import Axis, Buffer, Index, Kernel
 from wholestep.kernel.verify import verify_kernel
 from wholestep.lower.program.allocation import ALIGNMENT
@@ -107,7 +107,7 @@ def stores_before(store: MemoryAccess, load: MemoryAccess) -> bool:
         return False
     inner = [Index(i.const, {a: c for a, c in i.axes.items() if a not in around}) for i in (one, two)]
     made, wanted = (accessed_elements(i, store.buffer.size) for i in inner)
-    if made is None or wanted is None or min(index_range(i)[0] for i in inner) < 0:
+    if made is None or wanted is None or min(ValueRanges().index(i)[0] for i in inner) < 0:
         return False
     held = np.zeros(store.buffer.size, bool)
     held[made] = True
@@ -119,7 +119,7 @@ def accessed_elements(index: Index, size: int) -> ElementSet | None:
     plain = affine_form(index)
     if plain.values:
         return None
-    low, high = (int(end) for end in index_range(index))
+    low, high = (int(end) for end in ValueRanges().index(index))
     if fills_range(plain.axes) or math.prod([axis.extent for axis in plain.axes]) > MAX_POINTS:
         return slice(max(low, 0), min(high + 1, size))
     found = np.asarray(plain.const, np.int64)

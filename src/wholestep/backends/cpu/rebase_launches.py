@@ -9,7 +9,7 @@ import math
 from dataclasses import replace
 
 from wholestep.kernel.accesses import memory_accesses
-from wholestep.kernel.dependence import index_range
+from wholestep.kernel.dependence import ValueRanges
 from wholestep.kernel.lang import Buffer, Kernel
 from wholestep.kernel.schedule import replace_parts
 from wholestep.lower.program.program import LoweredProgram
@@ -45,9 +45,10 @@ def rebase_launches(plan: LoweredProgram) -> LoweredProgram:
 def rebase_kernel(kernel: Kernel) -> tuple[Kernel, dict[Buffer, int]]:
     """The kernel whose accesses begin at 0, and the elements by which those of each buffer have moved."""
     ranges: dict[Buffer, list[tuple[float, float]]] = {}
+    values = ValueRanges()
     for access in memory_accesses(kernel.body):
         if access.buffer.space == "global" and isinstance(access.buffer.room, int):
-            ranges.setdefault(access.buffer, []).append(index_range(access.offset))
+            ranges.setdefault(access.buffer, []).append(values.index(access.offset))
     offsets = {buffer: min([low for low, _ in found]) for buffer, found in ranges.items()}
     whole = {buffer: int(low) for buffer, low in offsets.items() if low > 0 and math.isfinite(low)}
     if not whole:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from wholestep.kernel.accesses import memory_accesses
 from wholestep.kernel.build import KernelBuilder
-from wholestep.kernel.dependence import index_range
+from wholestep.kernel.dependence import ValueRanges
 from wholestep.kernel.lang import Axis, Buffer, Index, Kernel, Var
 from wholestep.lower.blocking.block_sizes import BlockSizes, PanelRun, TermSteps, panels_together
 from wholestep.lower.blocking.contraction_nest import COLUMNS, RESULTS, ROWS, ContractionNest, runs_along
@@ -71,8 +71,9 @@ class BlockWriter:
     def made(self) -> BlockKernel:
         """The finished kernel; every buffer is as large as the accesses to it reach."""
         reaches: dict[Buffer, list[float]] = {buffer: [] for buffer in self.builder.buffers}
+        values = ValueRanges()
         for access in memory_accesses(self.builder.frames[0].body):
-            reaches[access.buffer].append(index_range(access.offset)[1])
+            reaches[access.buffer].append(values.index(access.offset)[1])
         for buffer, reach in reaches.items():
             buffer.resize(min(buffer.room, int(max(reach)) + 1) if all(map(math.isfinite, reach)) else buffer.room)
         return BlockKernel(self.builder.kernel(), tuple(self.operands))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from wholestep.backends.cpu.target.schedule import worth_sharing
 from wholestep.kernel.accesses import memory_accesses
-from wholestep.kernel.dependence import index_range
+from wholestep.kernel.dependence import ValueRanges
 from wholestep.kernel.lang import Axis, Buffer, Kernel, Var, walk
 from wholestep.kernel.schedule import replace_parts
 from wholestep.lower.program.steps import COPY_ROUTINES, ForLoop, Launch, MemRef, RoutineCall, Step
@@ -110,7 +110,8 @@ def truncate_kernel(kernel: Kernel, found: OuterMotion, extent: int) -> Kernel:
     axis = found.axis
     shorter = replace_parts(kernel, {axis: Axis(axis.name, extent, lanes=axis.lanes, tile=axis.tile, ahead=axis.ahead)})
     last: dict[Buffer, int] = {}
+    values = ValueRanges()
     for access in memory_accesses(shorter.body):
         if found.strides[shorter.buffers.index(access.buffer)]:
-            last[access.buffer] = max(last.get(access.buffer, 0), int(index_range(access.offset)[1]))
+            last[access.buffer] = max(last.get(access.buffer, 0), int(values.index(access.offset)[1]))
     return replace_parts(shorter, {}, {b: Buffer(b.name, b.dtype, at + 1, b.written) for b, at in last.items()})
