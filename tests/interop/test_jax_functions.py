@@ -364,6 +364,36 @@ def test_incomplete_functions_are_those_of_scipy():
     agree("incomplete", leaves(mine(x)), [a.astype(np.float32) for a in wanted], 3e-6)
 
 
+ENDS = np.array([0, -0.0, 1e-7, -1e-7, 0.5, -3, 1e8, 1e10, -1e10, 3e38, np.inf, -np.inf], np.float32)
+FAR = {
+    "a reciprocal of a power": (lambda x: lax.integer_pow(x, -3), 1e-37),
+    "i1e": (lax.bessel_i1e, 1e-6),
+}
+
+
+@pytest.mark.parametrize("name", FAR)
+def test_slopes_far_out_and_at_poles_are_those_of_jax(name):
+    """The square of a power is out of range where the slope of its reciprocal is not; SciPy's `ive` ends in nan."""
+    function, least = FAR[name]
+    mine = ws.from_jax(function, ENDS)
+    found = ws.jit(ws.grad(lambda x: np.sum(mine(x))))(ENDS)
+    wanted = jax.grad(lambda x: function(x).sum())(ENDS)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=least)
+
+
+def test_clamp_has_no_slope_where_a_value_is_a_bound():
+    low, high = np.full(7, -1, np.float32), np.full(7, 3, np.float32)
+    low[6], high[5] = 3, 1
+    given = low, np.array([-2, -1, 0, 3, 4, 1, np.nan], np.float32), high
+    weighed = lambda *xs: (lax.clamp(*xs) * np.arange(1, 8, dtype=np.float32)).sum()  # noqa: E731
+    mine = ws.from_jax(weighed, *given)
+    assert_same = np.testing.assert_array_equal
+    for found in (ws.grad(mine, argnums=(0, 1, 2)), ws.jit(ws.grad(mine, argnums=(0, 1, 2)))):
+        for made, wanted in zip(found(*given), jax.grad(weighed, (0, 1, 2))(*given), strict=True):
+            assert_same(made, wanted)
+    assert_same(ws.from_jax(lax.clamp, *given)(*given), lax.clamp(*given))
+
+
 @pytest.mark.parametrize("name", ["orders", "words", "draws from a key", "products at"])
 def test_what_is_traced_gives_the_bits_and_orders_of_jax(name):
     function, *args = CASES[name]

@@ -218,6 +218,14 @@ def _half(f: Elementwise, v: Value, x: Value, sign: int) -> Value:
     return 0.5 * (below + above if sign > 0 else below - above)
 
 
+def _scaled_second(y: Value, x: Value) -> Value:
+    """The scaled function of order 2: by recurrence from y of order 1 far from 0, where SciPy's own ends in nan."""
+    near = (x < 2.0) & (-x < 2.0)
+    own = ive(number_like(x, 2), select(near, x, zeros(x.type)))
+    made: Value = select(near, own, i0e(x) - 2.0 * y / select(near, ones(x.type), x))
+    return made
+
+
 jv: Elementwise = _bessel("jv", lambda y, v, x: _half(jv, v, x, -1))
 yv: Elementwise = _bessel("yv", lambda y, v, x: _half(yv, v, x, -1))
 iv: Elementwise = _bessel("iv", lambda y, v, x: _half(iv, v, x, 1))
@@ -228,9 +236,7 @@ kve: Elementwise = _bessel("kve", lambda y, v, x: y - _half(kve, v, x, 1))
 i0 = External("i0", lambda y, x: i1(x))
 i1: Elementwise = External("i1", lambda y, x: 0.5 * (i0(x) + iv(number_like(x, 2), x)), domain=(0.2, 3.0))
 i0e = External("i0e", lambda y, x: i1e(x) - sign(x) * y, domain=(0.2, 3.0))
-i1e: Elementwise = External(
-    "i1e", lambda y, x: 0.5 * (i0e(x) + ive(number_like(x, 2), x)) - sign(x) * y, domain=(0.2, 3.0)
-)
+i1e: Elementwise = External("i1e", lambda y, x: 0.5 * (i0e(x) + _scaled_second(y, x)) - sign(x) * y, domain=(0.2, 3.0))
 j0 = External("j0", lambda y, x: -j1(x))
 j1: Elementwise = External("j1", lambda y, x: 0.5 * (j0(x) - jv(number_like(x, 2), x)), domain=(0.2, 3.0))
 y0 = External("y0", lambda y, x: -y1(x), domain=(0.2, 3.0))

@@ -88,7 +88,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "shift_left": lambda x, y: shifted(wnp.left_shift, x, y),
     "shift_right_logical": lambda x, y: as_signed(shifted(wnp.right_shift, as_unsigned(x), y), x.dtype),
     "shift_right_arithmetic": lambda x, y: np.right_shift(x, np.minimum(y, 8 * x.dtype.itemsize - 1)),
-    "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
     "copy": lambda x: x,
     "stop_gradient": stop_gradient,
     "stage": lambda x: x,
@@ -187,7 +186,7 @@ def div(x: Any, y: Any, **params: Any) -> Any:
 @entry("integer_pow")
 def integer_pow(x: Any, *, y: int, **params: Any) -> Any:
     if y < 0:
-        return 1 / integer_pow(x, y=-y)
+        return wnp.power(x, y)  # the slope of a reciprocal of a power is one of its square, which is out of range early
     made, square = None, x
     while y:
         if y & 1:
@@ -195,6 +194,17 @@ def integer_pow(x: Any, *, y: int, **params: Any) -> Any:
         y >>= 1
         square = square * square if y else square
     return wnp.ones_like(x) if made is None else made
+
+
+@entry("clamp")
+def clamp(low: Any, x: Any, high: Any, **params: Any) -> Any:
+    """A number, or the bound that it is strictly beyond, with its slope; neither has one where the two are equal."""
+    if not dtypes.is_float(x.dtype):
+        return wnp.minimum(wnp.maximum(x, low), high)
+    below, above = x < low, x > high
+    inside = wnp.where((x > low) & (x < high), x, stop_gradient(x))
+    floor = wnp.where(below, low, stop_gradient(low))
+    return wnp.minimum(wnp.maximum(inside, floor), wnp.where(above, high, stop_gradient(high)))
 
 
 @entry("round")
