@@ -186,6 +186,7 @@ class EntryFunction(HostFunction):
         self.inside += not step.outermost
         self.steps(step.body)
         self.inside -= not step.outermost
+        del self.trips[step.loop]  # parts after the loop are not given its trip, which a branch around it may skip
         self.do(f"{following} = add i64 {trip}, 1")
         self.lines[at] = f"  {trip} = phi i64 [ 0, %{before} ], [ {following}, %{self.block} ]"
         more = self.let(f"icmp slt i64 {following}, {self.number(step.trips)}")
