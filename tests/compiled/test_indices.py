@@ -26,6 +26,10 @@ def read_second(x: Any, i: Any) -> Any:
     return x.T[:, i]
 
 
+def read_no_further(x: Any, i: Any) -> Any:
+    return x[np.minimum(i, ROWS - 1)]
+
+
 def read_pairs(x: Any, i: Any) -> Any:
     return x[i, i % 1]
 
@@ -77,6 +81,7 @@ def counted(x: Any, i: Any) -> Any:
 FORMS: tuple[Form, ...] = (
     read,
     read_second,
+    read_no_further,
     read_pairs,
     assigned,
     assigned_rows,

@@ -144,20 +144,25 @@ def test_a_step_that_is_not_finite_changes_nothing(tmp_path: Path) -> None:
     assert bits(memory) == bits(files)
 
 
-def test_rows_in_their_order_and_batches_of_other_sizes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_epochs_and_batches_of_other_sizes(shuffle: bool, tmp_path: Path) -> None:
     memory, files = pair(tmp_path)
     data = np.concatenate([BATCH] * 3)[:16]
     for step in (memory, files):
-        step.run(data, epochs=2, shuffle=False)
+        step.run(data, epochs=2, shuffle=shuffle)
         step(BATCH[:2])
     assert bits(memory) == bits(files)
 
 
-def test_rows_drawn_within_the_program_are_refused(tmp_path: Path) -> None:
-    _, files = pair(tmp_path)
+def test_a_run_that_may_fail_between_two_steps_is_refused(tmp_path: Path) -> None:
+    def chosen(params, rows):
+        return loss(params, params["rows"][rows])
+
+    params, rows = {**parameters(), "rows": BATCH}, np.arange(ROWS)
+    files = ws.compile(chosen, params, optimizer=ws.optim.sgd(0.1), batch=rows, stream="layers.*", folder=tmp_path)
     before = bits(files)
     with pytest.raises(UnsupportedError, match="state in files is not put back"):
-        files.run(np.concatenate([BATCH] * 3), epochs=1)
+        files.run(np.concatenate([rows] * 3))
     assert bits(files) == before
 
 

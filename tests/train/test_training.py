@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -104,6 +105,17 @@ def order_of(step, n):
     counters = step.state["counters"]
     stream = ws.random.split(counters["key"])[0]
     return ws.random.permutation(ws.random.fold_in(stream, counters["step"]), n)
+
+
+def test_a_run_takes_no_copy_of_the_state():
+    w, x = np.zeros(1 << 20), np.ones((10, 2))
+    step = ws.compile(lambda w, x: np.mean((w[:2] - x) ** 2), w, optimizer=ws.optim.sgd(0.1, momentum=0.9), batch=x[:4])
+    step.run(x)
+    tracemalloc.start()
+    step.run(x)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < w.nbytes / 8
 
 
 def test_a_run_compiles_once_for_each_size(device):

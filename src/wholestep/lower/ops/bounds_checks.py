@@ -44,7 +44,7 @@ def provably_in_bounds(index: Value, n: int) -> bool:
         return bool(value.min() >= -n and value.max() < n)
     if node is not None and isinstance(node.op, Iota):
         return bool(node.params["shape"][node.params["axis"]] <= n)
-    if node is not None and node.op is minimum and not dtypes.counts_back(index.dtype):
+    if node is not None and node.op is minimum and index.dtype.kind == "u":
         return any(
             v.node is not None and isinstance(v.node.op, Full) and v.node.params["value"] < n for v in node.inputs
         )

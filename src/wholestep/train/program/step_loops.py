@@ -57,9 +57,7 @@ def loop_epoch(step: TracedStepCall, rows: int, size: int, shuffle: bool) -> Tra
     def steps(state: Any, hyper: Any, data: Any) -> Any:
         if shuffle:
             drawn = epoch_order(state["counters"], rows, 0)[: count * size].reshape(count, size)
-            return without_extras(
-                scan_steps(step, state, hyper, drawn, count, lambda i: tree.map(lambda x: x[i], data))
-            )
+            return without_extras(scan_steps(step, state, hyper, drawn, count, lambda i: drawn_rows(data, i, rows)))
         stacked = tree.map(lambda x: x[: count * size].reshape(count, size, *x.shape[1:]), data)
         return without_extras(scan_steps(step, state, hyper, stacked, count, lambda batch: batch))
 
@@ -75,7 +73,7 @@ def last_partial_batch(step: TracedStepCall, rows: int, size: int, shuffle: bool
             last, *seen = step(state, hyper, tree.map(lambda x: x[count * size :], data))
             return without_extras((last, seen))
         drawn = epoch_order(state["counters"], rows, count)[count * size :]
-        last, *seen = step(state, hyper, tree.map(lambda x: x[drawn], data))
+        last, *seen = step(state, hyper, drawn_rows(data, drawn, rows))
         return without_extras((last, seen))
 
     return rest
@@ -89,6 +87,16 @@ def epoch_order(counters: Any, rows: int, since: int) -> Any:
 def row_order(key: Any, start: Any, rows: int) -> Any:
     """The order of an epoch's rows: a function of the key and of the number of the step that began it."""
     return random.permutation(random.fold_in(random.split(key)[0], start), rows)
+
+
+def drawn_rows(data: Any, drawn: Any, rows: int) -> Any:
+    """The rows of these numbers, each of which is below `rows`.
+
+    The minimum changes none, and says so to the compiler: a bounds check could leave the loop between two steps, for
+    which the state would have to be copied, and could not lie in files.
+    """
+    within = wnp.minimum(drawn.astype("uint64"), rows - 1)
+    return tree.map(lambda x: x[within], data)
 
 
 def scan_steps(
