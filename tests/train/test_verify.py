@@ -72,6 +72,15 @@ def test_nothing_of_the_step_changes():
     assert report.step == 1
 
 
+@pytest.mark.filterwarnings("ignore::wholestep.errors.BatchStatisticsWarning")
+def test_micro_batches_have_statistics_and_keys_of_their_own_in_numpy_too():
+    def noisy(model, batch, *, key):
+        return module_loss(model, {**batch, "x": ws.nn.dropout(batch["x"], 0.3, key=key)})
+
+    report = step_of(noisy, Normed(), microbatch=4).verify(BATCH)
+    assert report.ok and "NumPy on the function itself: not run" not in str(report), report
+
+
 class Normed(nn.Module):
     """Layers with buffers."""
 

@@ -14,7 +14,7 @@ from wholestep.ir.graph import NDArray
 from wholestep.nn.keys import takes_key
 from wholestep.train.inspect.verification.operations import LOOKS
 from wholestep.train.inspect.verification.subject import Subject
-from wholestep.train.program.microbatches import count_parts
+from wholestep.train.program.microbatches import count_parts, count_rows
 from wholestep.train.state.precision import WORKING, convert_floats
 
 SURE = 2.0**20
@@ -35,9 +35,6 @@ def plain_loss(subject: Subject, compiled: NDArray, seed: int) -> PlainRun:
 
     A function that names a dtype, or draws random numbers, which are float32, is not in float64 where it is given that.
     """
-    why = obstacle(subject)
-    if why:
-        return PlainRun("not run", unchecked=f"the function on plain NumPy arrays: {why}")
     try:
         double, own = numpy_loss(subject, double=True), numpy_loss(subject, double=False)
     except Exception as failed:  # whatever the user's function raises where it is not traced
@@ -65,31 +62,37 @@ def widened_bound(subject: Subject, reference: NDArray, exact: NDArray, apart: f
     return allowed
 
 
-def obstacle(subject: Subject) -> str:
-    """The reason why the function cannot be called as it is; empty where it can."""
-    function, counts = subject.engine.step_function, subject.first
-    rows = next((leaf.type.shape[0] for leaf in counts.leaves if leaf.type.shape), 1)
-    parts = 1 if function.microbatch is None else count_parts(int(rows), function.microbatch)
-    if parts > 1 and takes_key(function.loss):
-        return "each micro-batch has a random key of its own"
-    return ""
-
-
 def numpy_loss(subject: Subject, double: bool) -> NDArray:
-    """The loss by the user's own function, of arrays that it may write."""
+    """The loss by the user's own function, of arrays that it may write; the mean over micro-batches."""
     function, states = subject.engine.step_function, dict(subject.engine.state.tree)
     own = tree.unflatten(tree.structure(states), subject.state)
     batch = tree.unflatten(subject.first.structure, subject.args[len(subject.args) - len(subject.first.leaves) :])
-    counters = own["counters"]
-    keys = {"key": random.fold_in(counters["key"], counters["step"])} if takes_key(function.loss) else {}
     params, buffers = [tree.map(lambda x: array_for(x, double), own[name]) for name in ("params", "buffers")]
     batch = tree.map(lambda x: array_for(x, double), batch)
     if function.precision in WORKING and not double:
         batch = convert_floats(batch, function.precision)
+    losses = []
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        out = loss_among(function, params, buffers, batch, keys)
-    return np.asarray(out)
+        for key, rows in keys_and_rows(batch, own["counters"]["key"], function.microbatch):
+            keys = {"key": random.fold_in(key, own["counters"]["step"])} if takes_key(function.loss) else {}
+            loss, buffers = loss_and_buffers(function, params, buffers, rows, keys)
+            losses.append(np.asarray(loss))
+    return np.asarray(np.mean(losses, dtype=losses[0].dtype))
+
+
+def keys_and_rows(batch: Any, key: Any, most: int | None) -> list[tuple[Any, Any]]:
+    """The micro-batches of a batch, each with the key of its own; the whole batch with the step's where it is one."""
+    rows = 1 if most is None else count_rows(batch)
+    count = 1 if most is None else count_parts(rows, most)
+    if count == 1:
+        return [(key, batch)]
+    size = rows // count
+    cuts = [slice(i * size, (i + 1) * size) for i in range(count)]
+    return [
+        (random.fold_in(key, i), tree.map(lambda x, cut=cut: x[cut] if x.ndim else x, batch))
+        for i, cut in enumerate(cuts)
+    ]
 
 
 def array_for(x: Any, double: bool) -> NDArray:
@@ -98,10 +101,12 @@ def array_for(x: Any, double: bool) -> NDArray:
     return found.astype(double_dtype(found.dtype)) if double else found
 
 
-def loss_among(function: Any, params: Any, buffers: Any, batch: Any, keys: Any) -> Any:
-    """The loss among what the function returns."""
+def loss_and_buffers(function: Any, params: Any, buffers: Any, batch: Any, keys: Any) -> tuple[Any, Any]:
+    """The loss and the new buffers among what the function returns."""
     if function.model is not None:
-        out, _ = function.model.loss(function.loss)(params, buffers, batch, **keys)
-        return out[0] if function.has_aux else out
+        out, new = function.model.loss(function.loss)(params, buffers, batch, **keys)
+        return out[0] if function.has_aux else out, new
     out = function.loss(params, *((buffers, batch) if function.with_buffers else (batch,)), **keys)
-    return out[0] if function.has_aux or function.with_buffers else out
+    if function.with_buffers:
+        return out[0], out[1]
+    return out[0] if function.has_aux else out, buffers
