@@ -14,7 +14,8 @@ from wholestep_tools.drawn.draw import smooth_functions
 from wholestep_tools.drawn.jax_meaning import MEANING
 
 ROOT = Path(__file__).parents[2]
-COUNT = int(os.environ.get("PROGRAMS_AGAINST_JAX") or 500)
+COUNT = int(os.environ.get("PROGRAMS_AGAINST_JAX") or 150)
+"""The programs of a run, drawn anew in each; `wholestep audit jax` has the record of 2,000."""
 CHUNK = 50
 ABORTS = 3
 """How many programs of a chunk the judge may fail to compile: it aborts with no word on about one in a thousand."""
