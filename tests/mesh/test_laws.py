@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from tests.mesh import trainings
 
+import wholestep as ws
 from wholestep import tree
 from wholestep_tools.audit.workers import drawn_jobs
 from wholestep_tools.audit.workers.equal_runs import (
+    Job,
     NoMean,
     Run,
     by_micro_batches,
@@ -22,7 +24,8 @@ from wholestep_tools.audit.workers.equal_runs import (
     under_vmap,
     unlike,
 )
-from wholestep_tools.audit.workers.threads import Threads
+from wholestep_tools.audit.workers.threads import AXIS, Threads
+from wholestep_tools.bench.draws import dense
 
 SIZES = (1, 2, 3, 4)
 BOUND = 1e-4
@@ -79,6 +82,53 @@ def test_what_processes_share_in_the_loss_is_shared_under_vmap(size: int) -> Non
         for run, mapped in zip(ranks.runs, under_vmap(job, ranks), strict=True):
             assert close(run, mapped), [*unlike(run, mapped)]
             assert not [*unlike(run, ranks.runs[0])]
+
+
+EVALUATED = {
+    "sam": ws.optim.sam(ws.optim.sgd(0.1)),
+    "sophia": ws.optim.sophia(1e-2, every=2),
+    "lbfgs": ws.optim.lbfgs(0.1),
+    "lbfgs, backtracking": ws.optim.lbfgs(0.1, line_search="backtracking"),
+    "groups": ws.optim.groups({"w0": ws.optim.sam(ws.optim.sgd(0.1))}, ws.optim.sgd(0.1)),
+}
+"""Optimizers that compute the loss and its derivatives themselves."""
+
+
+@pytest.mark.parametrize("name", EVALUATED)
+@pytest.mark.parametrize("more", [{}, {"precision": "float16"}])
+def test_an_optimizer_that_computes_the_loss_gets_that_of_all_processes(name: str, more: dict[str, Any]) -> None:
+    params = dense(np.random.default_rng(6), (64, 20, 16, 10), 1.0)
+    job = Job(trainings.mlp, params, trainings.pictures(64), EVALUATED[name], more)
+    ranks = in_processes(job, Threads(3))
+    for run, mapped in zip(ranks.runs, under_vmap(job, ranks), strict=True):
+        assert not [*unlike(run, ranks.runs[0])]
+        assert close(run, mapped), [*unlike(run, mapped)]
+    if not more:  # the rounding of half precision may choose another length of a step
+        assert close(ranks.runs[0], by_micro_batches(job, 1))
+
+
+@pytest.mark.parametrize("optimizer", [trainings.ADAM, EVALUATED["sam"]], ids=str)
+def test_slopes_along_hyper_parameters_are_those_of_all_rows(optimizer: Any) -> None:
+    rng = np.random.default_rng(6)
+    params = {"w": rng.normal(size=(6, 3))}
+    batches = {"x": rng.normal(size=(3, 12, 6)), "y": rng.normal(size=(3, 12, 3))}
+
+    def loss(params: Any, batch: Any) -> Any:
+        return np.mean((np.tanh(batch["x"] @ params["w"]) - batch["y"]) ** 2)
+
+    def slopes(batches: Any, **more: Any) -> dict[str, float]:
+        options = {"steps_per_call": 3, "unroll": "through", **more}
+        step = ws.compile(loss, params, optimizer=optimizer, batch=batches, **options)
+        return dict(step(batches).hypergradients)
+
+    def life(communicator: Threads) -> dict[str, float]:
+        own = tree.map(lambda x: np.ascontiguousarray(np.split(x, communicator.size, 1)[communicator.rank]), batches)
+        return slopes(own, mesh={AXIS: communicator})
+
+    first, *others = Threads(3).run(life)
+    assert all(other == first for other in others)
+    for name, wanted in slopes(batches).items():
+        np.testing.assert_allclose(first[name], wanted, rtol=1e-8, err_msg=name)
 
 
 @overflowing

@@ -76,7 +76,7 @@ class ProgramsByShape:
             counts = {leaf.type.shape[0] for leaf in feed.leaves}
             if len(counts) > 1 or 0 in counts:
                 raise ShapeError(f"step: the first axis counts steps, and is another one in each array: {feed}")
-            whole = step_loops.stacked_call(engine.one, counts.pop(), engine.step_function.unroll)
+            whole = step_loops.stacked_call(engine.one, counts.pop(), engine.step_function)
         check_no_new_broadcast(own, feed)
         try:
             made = engine.stepping(whole, feed, f"step of {engine.step_function.name} on {feed}")

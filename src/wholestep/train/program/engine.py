@@ -95,7 +95,7 @@ class Engine:
         self.programs: dict[Any, ResidentProgram] = {}
         """Those of epochs, by the data and how it is cut up."""
         self.unfinished: UnfinishedEpoch | None = None
-        main = step_loops.call_function(self.one, count, step_function.unroll)
+        main = step_loops.call_function(self.one, count, step_function)
 
         def check() -> None:
             check_unused(step_function, parts["params"], self.watches)

@@ -15,6 +15,7 @@ from wholestep.contents import pieces
 from wholestep.errors import CommunicationError, DtypeError, ParameterError
 from wholestep.frontend.array import Array
 from wholestep.frontend.batching import axis_index, psum
+from wholestep.frontend.custom import custom_vjp
 from wholestep.ir.build import current
 from wholestep.ir.graph import NDArray
 
@@ -48,6 +49,18 @@ class MeshAxis(NamedTuple):
                 found[i] = total[at : at + arrays[i].size].reshape(arrays[i].shape).astype(arrays[i].dtype)
                 at += arrays[i].size
         return [found[i] for i in range(len(arrays))]
+
+    def replicated(self, params: Any) -> Any:
+        """The same params, with cotangents that are means over the processes: each has a part of one loss."""
+        if not tree.leaves(params):
+            return params
+
+        @custom_vjp
+        def own(arrays: list[Any]) -> list[Any]:
+            return arrays
+
+        own.defvjp(lambda arrays: (arrays, None), lambda _, cotangents: (self.mean(cotangents),))
+        return tree.unflatten(tree.structure(params), own(tree.leaves(params)))
 
     def average(self, value: Any, grads: Any, buffers: Any) -> tuple[Any, Any, Any]:
         """The mean loss, gradients and floating buffers; other buffers are those of rank 0."""

@@ -103,7 +103,7 @@ class StepFunction:
         seen = select_captures(builder.nodes[start:], self.captures, self.name)
         finite = self.finite(value, grads)
         kept = {name: state[name] for name in ("params", "buffers", "optimizer")}
-        extras = {"loss": value, "objective": lambda params: self.over_mesh(objective(params)[0])[0], "aux": aux}
+        extras = {"loss": value, "objective": self.shared(objective), "aux": aux}
         with nullcontext() if self.shards is None else self.shards.norms():
             if self.grad_norm:
                 seen[GRAD_NORM] = global_norm(grads)
@@ -140,6 +140,13 @@ class StepFunction:
             return self.mesh.average(value, grads, buffers)
         value, _, buffers = self.mesh.average(value, None, buffers)
         return value, self.shards.mean_parts(grads), buffers
+
+    def shared(self, objective: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """The loss as a function of params: over a mesh the mean of the processes' losses, as its derivatives are."""
+        mesh = self.mesh
+        if mesh is None:
+            return lambda params: objective(params)[0]
+        return lambda params: self.over_mesh(objective(mesh.replicated(params))[0])[0]
 
     def own_counters(self, counters: Any, mesh: MeshAxis) -> dict[str, Any]:
         """The counters with the random key of this process."""

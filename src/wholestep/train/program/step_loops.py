@@ -10,24 +10,29 @@ from wholestep.frontend.checkpoint import checkpoint
 from wholestep.frontend.control import scan
 from wholestep.frontend.gradients import value_and_grad
 from wholestep.frontend.jit import jit
-from wholestep.train.program.step_function import PRINTED
+from wholestep.train.program.mesh import MeshAxis
+from wholestep.train.program.step_function import PRINTED, StepFunction
 
 TracedStepCall = Callable[[Any, Any, Any], Any]
 """(state, hyper, batch) -> (state, loss, finite, aux, captures), traced."""
 
 
-def call_function(one: jit[..., Any], count: int, unroll: str) -> jit[..., Any]:
+def call_function(one: jit[..., Any], count: int, function: StepFunction) -> jit[..., Any]:
     """The program of one call: a step, or a loop of them, which may be differentiated."""
-    return one if count == 1 and unroll == "stop" else stacked_call(one, count, unroll)
+    return one if count == 1 and function.unroll == "stop" else stacked_call(one, count, function)
 
 
-def stacked_call(one: jit[..., Any], count: int, unroll: str) -> jit[..., Any]:
+def stacked_call(one: jit[..., Any], count: int, function: StepFunction) -> jit[..., Any]:
     """The program of a call on `count` batches stacked along a first axis, which may be a single one."""
-    return one.alike((differentiate_steps if unroll == "through" else loop_steps)(one, count))
+    through = function.unroll == "through"
+    return one.alike(differentiate_steps(one, count, function.mesh) if through else loop_steps(one, count))
 
 
-def differentiate_steps(step: TracedStepCall, count: int) -> TracedStepCall:
-    """The results of `loop_steps`, and the gradient of the mean loss with respect to hyper, through all the steps."""
+def differentiate_steps(step: TracedStepCall, count: int, mesh: MeshAxis | None) -> TracedStepCall:
+    """The results of `loop_steps`, and the gradient of the mean loss with respect to hyper, through all the steps.
+
+    What each process of a mesh finds is the part of its own rows, and the gradient the mean of these.
+    """
 
     def steps(state: Any, hyper: Any, batches: Any) -> Any:
         def mean(hyper: Any) -> Any:
@@ -35,6 +40,8 @@ def differentiate_steps(step: TracedStepCall, count: int) -> TracedStepCall:
             return wnp.mean(seen[0]), (last, seen)
 
         (_, (last, seen)), found = value_and_grad(mean, has_aux=True)(hyper)
+        if mesh is not None:
+            found = tree.unflatten(tree.structure(found), mesh.mean(tree.leaves(found)))
         return (last, *seen, found)
 
     return steps

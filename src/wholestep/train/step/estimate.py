@@ -130,7 +130,7 @@ def forecast_step(
 ) -> Forecast:
     """The forecast for `count` steps a call of a step function, on batches of a signature."""
     traced_steps = jit(step_function.step, blocks=step_function.blocks, winograd=step_function.winograd)
-    call = step_loops.call_function(traced_steps, count, step_function.unroll)
+    call = step_loops.call_function(traced_steps, count, step_function)
     roots = ("", "", signature.root)
     args = (state, hyper_of(step_function.optimizer), signature.abstract())
     traced = trace_step(call, args, step_function.name, roots)

@@ -132,7 +132,7 @@ def write_files(files: Files) -> None:
 def step_program(engine: Engine) -> ExportedProgram:
     """A call of a step as it was traced, before what only our own programs can use, such as stacked parameters."""
     function = engine.step_function
-    call = step_loops.call_function(engine.one, engine.count, function.unroll)
+    call = step_loops.call_function(engine.one, engine.count, function)
     traced = engine.trace(call, engine.signature)
     check_unchanged(engine.watches, "export", whole=True)
     state = tuple(engine.state.paths)

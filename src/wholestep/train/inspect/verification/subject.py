@@ -97,7 +97,7 @@ class Subject:
 
     def looped(self, one: jit[..., Any]) -> jit[..., Any]:
         """The function of a call, of that of a step."""
-        return step_loops.call_function(one, self.count, self.engine.step_function.unroll)
+        return step_loops.call_function(one, self.count, self.engine.step_function)
 
     @cached_property
     def forward(self) -> Graph:
