@@ -182,7 +182,8 @@ def test_a_function_without_state_is_a_file(target: str, tmp_path: Path) -> None
     pytest.importorskip(target, reason=f"{target} is an outside oracle; not installed")
 
     def weighted(p: Any, x: Any) -> Any:
-        return {"sum": np.sum(np.tanh(x @ p["w"])), "rows": scipy.special.expit(x)}
+        sizes = np.mean(x) - x / x.size + x * (x.shape[0] + 1) + (2 * x.shape[0] - x) * x.size
+        return {"sum": np.sum(np.tanh(x @ p["w"])), "rows": scipy.special.expit(x), "sizes": sizes}
 
     p, x = {"w": np.linspace(-1, 1, 6).reshape(3, 2)}, np.linspace(-2, 2, 12).reshape(4, 3)
     (path,) = ws.to_file(
@@ -192,9 +193,9 @@ def test_a_function_without_state_is_a_file(target: str, tmp_path: Path) -> None
     assert not hasattr(module, "load")
     found = module.weighted({"p.w": array(p["w"]), "x": array(x)})
     want = weighted(p, x)
-    assert sorted(found) == ["output.rows", "output.sum"]
-    np.testing.assert_allclose(found["output.sum"], want["sum"], rtol=1e-13)
-    np.testing.assert_allclose(found["output.rows"], want["rows"], rtol=1e-13)
+    assert sorted(found) == ["output.rows", "output.sizes", "output.sum"]
+    for name, wanted in want.items():
+        np.testing.assert_allclose(found[f"output.{name}"], wanted, rtol=1e-13, err_msg=name)
 
 
 def test_a_function_in_a_file_of_torch_is_differentiated(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from wholestep import dtypes
+from wholestep.dims import Dim
 from wholestep.export.convolutions import ConvolvedProduct
 from wholestep.export.core import Rule
 from wholestep.export.rules.table import RULES
@@ -277,13 +278,18 @@ def as_matrix_product(c: Call, turned: str) -> str | None:
 
 
 def literal(value: Any) -> str:
-    """A number as Python writes it; only of these and of strings do printed sources consist."""
+    """A number, or a symbolic size, as Python writes it; only of these and of strings do printed sources consist.
+
+    >>> literal(0.5), literal(2 * Dim("B"))
+    ('0.5', '(2*B)')
+    """
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, float) and not np.isfinite(value):
         return f"float('{value}')"
     if isinstance(value, complex) and not (np.isfinite(value.real) and np.isfinite(value.imag)):
         return f"complex({literal(value.real)}, {literal(value.imag)})"
-    return repr(value)
+    text = repr(value)
+    return f"({text})" if isinstance(value, Dim) and not text.isidentifier() else text
 
 
 def listed(items: Sequence[str]) -> str:
