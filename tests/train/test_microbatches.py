@@ -73,6 +73,30 @@ def test_each_part_has_a_key_of_its_own() -> None:
     assert drawn == pytest.approx(np.mean(expected))
 
 
+class Computed:
+    """An optimizer that changes nothing, and keeps how far the loss and gradient that it computes are from its own."""
+
+    def init(self, params: Any) -> Any:
+        return np.zeros(2)
+
+    def update(self, grads: Any, state: Any, params: Any, *, loss: Any, objective: Any) -> Any:
+        value, own = ws.value_and_grad(objective)(params)
+        apart = [np.max(np.abs(own[name] - grads[name])) for name in grads]
+        return params, np.stack([np.abs(value - loss), np.max(np.stack(apart))])
+
+
+@pytest.mark.parametrize("size", [None, 40, 25])
+def test_an_optimizer_that_computes_the_loss_has_the_same_parts_and_keys(size: int | None) -> None:
+    def dropped(params: Any, batch: Any, *, key: Any) -> Any:
+        h = np.tanh(batch["x"] @ params["w"])
+        kept = ws.random.uniform(key, h.shape) < 0.5
+        return np.mean(((h * kept) @ params["v"] - batch["y"]) ** 2)
+
+    step = ws.compile(dropped, PARAMS, optimizer=Computed(), batch=BATCH, microbatch=size)
+    step(BATCH)
+    assert np.all(step.state["optimizer"] < 1e-12)
+
+
 def test_a_budget_splits_only_where_it_may() -> None:
     need = made().memory
     budget = need.total - need.code - need.arena + need.arena // 2

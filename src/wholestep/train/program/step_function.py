@@ -98,12 +98,11 @@ class StepFunction:
         assert builder is not None
         start = len(builder.nodes)
         given = state if self.mesh is None else {**state, "counters": self.own_counters(counters, self.mesh)}
-        objective = self.objective(given, batch)
         value, grads, buffers, aux = self.gradient(given, batch)
         seen = select_captures(builder.nodes[start:], self.captures, self.name)
         finite = self.finite(value, grads)
         kept = {name: state[name] for name in ("params", "buffers", "optimizer")}
-        extras = {"loss": value, "objective": self.shared(objective), "aux": aux}
+        extras = {"loss": value, "objective": self.mean_loss(given, batch), "aux": aux}
         with nullcontext() if self.shards is None else self.shards.norms():
             if self.grad_norm:
                 seen[GRAD_NORM] = global_norm(grads)
@@ -141,12 +140,24 @@ class StepFunction:
         value, _, buffers = self.mesh.average(value, None, buffers)
         return value, self.shards.mean_parts(grads), buffers
 
-    def shared(self, objective: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """The loss as a function of params: over a mesh the mean of the processes' losses, as its derivatives are."""
-        mesh = self.mesh
-        if mesh is None:
-            return lambda params: objective(params)[0]
-        return lambda params: self.over_mesh(objective(mesh.replicated(params))[0])[0]
+    def mean_loss(self, state: Any, batch: Any) -> Callable[[Any], Any]:
+        """The loss of a step as a function of params, for optimizers that compute it again: a mean over parts and
+        processes as that of `gradient` is, with the same random keys, and so are its derivatives.
+        """
+
+        def loss(state: Any, batch: Any) -> tuple[Any, Any, Any, Any]:
+            value, (buffers, _) = self.objective(state, batch)(state["params"])
+            return value, None, buffers, None
+
+        def mean(params: Any) -> Any:
+            own = {**state, "params": params if self.mesh is None else self.mesh.replicated(params)}
+            if self.microbatch is None:
+                value, *_ = loss(own, batch)
+            else:
+                value, *_ = average_over_parts(loss, own, batch, self.microbatch, False)
+            return self.over_mesh(value)[0]
+
+        return mean
 
     def own_counters(self, counters: Any, mesh: MeshAxis) -> dict[str, Any]:
         """The counters with the random key of this process."""
