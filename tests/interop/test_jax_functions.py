@@ -385,7 +385,10 @@ def test_clamp_has_no_slope_where_a_value_is_a_bound():
     low, high = np.full(7, -1, np.float32), np.full(7, 3, np.float32)
     low[6], high[5] = 3, 1
     given = low, np.array([-2, -1, 0, 3, 4, 1, np.nan], np.float32), high
-    weighed = lambda *xs: (lax.clamp(*xs) * np.arange(1, 8, dtype=np.float32)).sum()  # noqa: E731
+
+    def weighed(*xs):
+        return (lax.clamp(*xs) * np.arange(1, 8, dtype=np.float32)).sum()
+
     mine = ws.from_jax(weighed, *given)
     assert_same = np.testing.assert_array_equal
     for found in (ws.grad(mine, argnums=(0, 1, 2)), ws.jit(ws.grad(mine, argnums=(0, 1, 2)))):
