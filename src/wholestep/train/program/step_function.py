@@ -27,7 +27,7 @@ from wholestep.optim.chaining import global_norm
 from wholestep.optim.hyper import with_hyper
 from wholestep.optim.protocol import call_update
 from wholestep.train.program.mesh import MeshAxis
-from wholestep.train.program.microbatches import average_over_parts
+from wholestep.train.program.microbatches import Differentiated, average_over_parts
 from wholestep.train.program.shards import Shards
 from wholestep.train.state.loss_scaling import Scaling
 from wholestep.train.state.model_state import ModelStructure
@@ -124,12 +124,16 @@ class StepFunction:
         def whole(state: Any, batch: Any) -> tuple[Any, Any, Any, Any]:
             return self.differentiated(self.objective(state, batch), state["params"], state["counters"])
 
-        if self.microbatch is None:
-            value, grads, buffers, aux = whole(state, batch)
-        else:
-            found = average_over_parts(whole, state, batch, self.microbatch, self.optimizer is not None)
-            value, grads, buffers, aux = found
+        value, grads, buffers, aux = self.over_parts(whole, state, batch, self.optimizer is not None)
         return (*self.over_mesh(value, grads, buffers), aux)
+
+    def over_parts(
+        self, differentiated: Callable[[Any, Any], Differentiated], state: Any, batch: Any, trained: bool
+    ) -> Differentiated:
+        """What a function gives of a batch, averaged over its parts where the step takes it part by part."""
+        if self.microbatch is None:
+            return differentiated(state, batch)
+        return average_over_parts(differentiated, state, batch, self.microbatch, trained)
 
     def over_mesh(self, value: Any, grads: Any = None, buffers: Any = None) -> tuple[Any, Any, Any]:
         """The means over the processes of a mesh; without one these are what was given."""
@@ -151,10 +155,7 @@ class StepFunction:
 
         def mean(params: Any) -> Any:
             own = {**state, "params": params if self.mesh is None else self.mesh.replicated(params)}
-            if self.microbatch is None:
-                value, *_ = loss(own, batch)
-            else:
-                value, *_ = average_over_parts(loss, own, batch, self.microbatch, False)
+            value, *_ = self.over_parts(loss, own, batch, False)
             return self.over_mesh(value)[0]
 
         return mean
