@@ -130,7 +130,7 @@ class StepFunction:
     def over_parts(
         self, differentiated: Callable[[Any, Any], Differentiated], state: Any, batch: Any, trained: bool
     ) -> Differentiated:
-        """What a function gives of a batch, averaged over its parts where the step takes it part by part."""
+        """The results of a function of a batch, averaged over its parts where the step takes it part by part."""
         if self.microbatch is None:
             return differentiated(state, batch)
         return average_over_parts(differentiated, state, batch, self.microbatch, trained)
