@@ -1,7 +1,7 @@
 """A second backend, small enough to read: kernels printed as scalar C, compiled by the system's compiler.
 
 It knows the kernel language and `Target` alone: its target is the base class, with vectors of one element. Where the
-compiler has OpenMP, a workgroup is a parallel region, whose threads share what is declared before it.
+compiler has OpenMP, a workgroup is a parallel region, and variables declared before the region are shared memory.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def library(text: str, folder: Path, flags: Sequence[str] = FLAGS) -> ctypes.CDL
 
 @cache
 def has_openmp() -> bool:
-    """Whether there is a compiler with OpenMP, and its library."""
+    """Test whether a C compiler and its OpenMP library are installed."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             return (

@@ -26,7 +26,7 @@ Array = np.ndarray[Any, Any]
 
 @cache
 def missing(device: str) -> str:
-    """What is missing for a device here; empty where it runs."""
+    """The first line of the error for a device that is not available here; empty for one that is."""
     try:
         BACKENDS[device]()
     except (DeviceError, MissingExtraError) as error:

@@ -1,4 +1,4 @@
-"""A workload through the real bindings of CUDA, on the library of `libcuda.c`: what it found, as JSON."""
+"""Runs a workload through the real bindings of CUDA, on the library of `libcuda.c`, and prints the results as JSON."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class LibraryCompiler:
 
 
 def found(workload: str) -> dict[str, Any]:
-    """A workload's difference to the CPU, and what became of graphs and of a request for too much memory."""
+    """A workload's difference to the CPU, its counts of graphs, and the error of an allocation beyond the memory."""
     with tempfile.TemporaryDirectory() as folder:
         made = CudaDriver(driver, LibraryCompiler(Path(folder)), 0)
         BACKENDS["cuda"] = lambda: CardBackend(CUDA, Cuda(), made)

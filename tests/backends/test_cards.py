@@ -44,7 +44,7 @@ from wholestep_tools.audit.correctness import on_cards
 
 LANGUAGES = {"opencl": OpenCL(), "webgpu": WGSL(), "cuda": Cuda()}
 MARKS = {"opencl": "__kernel", "webgpu": "@compute", "cuda": "__global__"}
-"""What the source of a program on each device has."""
+"""A keyword in the source of every program, for each device."""
 
 
 @pytest.fixture(params=list(LANGUAGES))
@@ -117,7 +117,7 @@ kernel sums(x: f32[1280], mut y: f32[2]):
 
 
 def beside() -> KernelsBeside:
-    """Kernels of every kind, of which three do one thing to arrays of other sizes and shapes."""
+    """Kernels of every kind beside each other, three of them equal but for the sizes and shapes of their arrays."""
     every = [EVERY.format(n=n, rows=rows, columns=n // rows) for n, rows in ((130, 1), (64, 8), (6, 3))]
     alone = parse_kernel(TURNED)
     return KernelsBeside((alone, *map(parse_kernel, every), share_loops(parse_kernel(SUMS)), alone))
@@ -152,7 +152,7 @@ kernel turned(x: {dtype}[{n}], mut y: {dtype}[{n}]):
                 v3 = v1 + v2
                 y[{size}*g + {half}*j + i] = v3
 """
-"""Workgroups of any size, which read what another thread has put in shared memory."""
+"""Workgroups of any size, whose threads read elements of shared memory that other threads have stored."""
 
 
 def turned_by_groups(size: int, groups: int, dtype: str) -> Kernel:
@@ -162,7 +162,7 @@ def turned_by_groups(size: int, groups: int, dtype: str) -> Kernel:
 
 
 def test_workgroups_of_one_size_are_beside_each_other(device: str) -> None:
-    """They have shared memory in turn: as much as one of them, for each dtype."""
+    """The kernels use shared memory in turn: its size is that of one of them, for each dtype."""
     kernels = [turned_by_groups(128, groups, dtype) for groups, dtype in ((3, "f32"), (5, "f32"), (2, "i32"))]
     whole = KernelsBeside(tuple(kernels))
     assert [b.size for b in whole.scratch] == [128] * 4 and whole.items == 128
@@ -216,7 +216,7 @@ kernel swapped(x: f32[6], mut y: f32[6], mut n: i64[3]):
         y[2*g + 1] = v10
         n[g] = v11
 """
-"""Values that steps hand on, two of which change places."""
+"""Loop-carried values, two of which are exchanged in every step."""
 
 
 def test_values_that_change_places_as_text(golden: Any) -> None:
@@ -314,7 +314,7 @@ def test_rows_of_a_table_are_updated_alone_on_a_card(device: str) -> None:
     np.testing.assert_allclose(there.params["table"], here.params["table"], rtol=1e-4, atol=1e-4)
     np.testing.assert_array_equal(np.asarray(there.params["table"])[40:-40], params["table"][40:-40])
     names = [line.split(":")[0].strip() for line in there.explain().splitlines() if line.startswith("  ")]
-    assert names.count("collect") == 3 and names.count("run_starts") == 1  # of the table and its moments
+    assert names.count("collect") == 3 and names.count("run_starts") == 1  # one for the table and one for each moment
 
 
 def test_the_audit_counts_primitives_and_finds_numbers_that_are_wrong(device: str) -> None:
@@ -416,7 +416,7 @@ def test_sums_of_a_workgroup_beside_other_kernels_are_right_where_compilers_opti
 
     gradient = ws.grad(lambda k, x: np.mean(convolved(np.maximum(convolved(x, k), 0), k) ** 2))
     wanted, there = ws.jit(gradient)(k, x), ws.jit(gradient, device=device)
-    for _ in range(5):  # what was read was not always what nobody had written
+    for _ in range(5):  # repeated, since reads of unwritten memory vary
         np.testing.assert_allclose(there(k, x), wanted, rtol=1e-4, atol=1e-8)
 
 

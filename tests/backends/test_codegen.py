@@ -1,4 +1,4 @@
-"""What the code generator promises beyond the law: order of folds, conversions, masks, calls, what was once wrong."""
+"""The code generator beyond its law: the order of folds, conversions, masks, calls, and faults that were mended."""
 
 import ctypes
 import itertools
@@ -94,7 +94,7 @@ def test_nan_wins_an_extreme_wherever_it_is(op: str, lanes: int) -> None:
 
 @pytest.mark.parametrize("wide", [1, 4])
 def test_a_fold_whose_body_reduces_across_its_own_axis(wide: int) -> None:
-    """Each row less its greatest, summed up, where the row is only tiled; along lanes of the rows or not."""
+    """The sum of each row's differences from its maximum, with columns tiled and rows along lanes or not."""
     b, i, j = KernelBuilder("both"), axis("i", 6, wide), axis("j", 5, tile=8)
     with b, b.loop(i):
         with b.loop(j) as loop:
@@ -109,7 +109,7 @@ def test_a_fold_whose_body_reduces_across_its_own_axis(wide: int) -> None:
 @pytest.mark.parametrize("name", host_levels())
 @pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
 def test_half_types_convert_as_numpy_does(dtype: np.dtype[Any], name: str) -> None:
-    """All 65,536 of them to float32; numbers beside every tie of them, from float32 and float64."""
+    """All 65,536 values converted to float32; and numbers beside every tie converted from float32 and float64."""
     with np.errstate(all="ignore"):
         halves = np.arange(65536, dtype=np.uint16).view(dtype)
         singles = halves.astype(F32)
@@ -293,7 +293,7 @@ def test_what_a_step_has_stored_is_read_again_by_what_reduces_across_all_steps()
 
 @pytest.mark.parametrize("lanes", [1, 4])
 def test_a_guarded_loop_touches_only_what_its_guard_allows(lanes: int) -> None:
-    """Lanes whose guard is false neither read by a value in the index nor write."""
+    """A lane whose guard is false neither loads, even where a value is part of the index, nor stores."""
     b, i, t = KernelBuilder("guarded"), axis("i", 8, lanes), axis("t", 1)
     with b:
         x, table, y = (b.buffer(n, d, s) for n, d, s in (("x", I64, 8), ("t", I64, 10), ("y", I64, 8)))

@@ -1,4 +1,4 @@
-"""The law of the code generator: a compiled kernel gives the interpreter's bits, whatever its schedule and target."""
+"""The law of the code generator: a compiled kernel gives the interpreter's bits for every schedule and target."""
 
 import subprocess
 import sys

@@ -84,7 +84,7 @@ def test_a_step_that_is_not_finite_is_skipped_without_the_host(card: CudaDriver)
 
 
 def test_a_call_is_stopped_between_graphs_of_trips(card: CudaDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few launches are recorded together: all that is done is done whole."""
+    """With one launch in each recorded graph, a call may end between graphs, and finishes the work of each."""
     monkeypatch.setattr(executable, "RECORDED", 1)
     step, plain = compiled("cuda"), compiled("cpu")
     for _ in range(3):

@@ -149,7 +149,7 @@ def launches(module: CardModule, steps: Sequence[Any]) -> Iterator[str]:
         elif kind == "repeat":
             for _ in range(rest[1]):
                 yield from launches(module, rest[2])
-        elif kind == "switch":  # the guard, which finds the gradients finite
+        elif kind == "switch":  # the guard's case for finite gradients
             yield from launches(module, rest[1][1])
 
 
@@ -213,7 +213,7 @@ def test_arrays_of_the_card_and_of_the_host_take_turns(card: CudaDriver) -> None
 
 
 def sent(card: CudaDriver, transfers: BatchTransfers, arrays: Sequence[Any]) -> list[MemoryPlace]:
-    """The places of arrays that were sent, and changed afterwards."""
+    """The places of arrays that are sent; the arrays themselves are overwritten afterwards."""
     transfers.lay_out([x.size for x in arrays])
     transfers.send(arrays)
     for x in arrays:
@@ -503,7 +503,7 @@ def test_the_bindings_of_cuda_take_the_calls_as_they_are_made(tmp_path: Path) ->
     assert "CUDA_ERROR_OUT_OF_MEMORY; what it holds is kept" in found["full"]
 
 
-# The card without one finds what it is there to find.
+# The stand-in for a card finds the faults that it checks for.
 
 
 @NEEDS_GXX

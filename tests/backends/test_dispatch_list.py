@@ -1,4 +1,4 @@
-"""Lists of dispatches: what they leave in the heap is what the launches of the program leave, one after the other."""
+"""Lists of dispatches: they leave the same heap as the launches of the program, one after the other."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ def test_large_kernels_stay_alone() -> None:
 
 
 def test_workgroups_that_would_wait_for_each_other_stay_alone() -> None:
-    """A workgroup for each of some columns: one of them would do all in turn."""
+    """A small kernel has one workgroup, which would compute all columns in turn; many columns are too many for it."""
     few, many = [share_loops(parse_kernel(SUMS.format(n=n, size=640 * n))) for n in (2, 20)]
     assert small_kernel(few) is not None and small_kernel(many) is None
 
@@ -196,13 +196,13 @@ LARGE = 64 * (TRIPS + 1)
 
 
 def part(n: int, source: int, target: int, text: str = DOUBLED) -> CardPart:
-    """A launch; small ones do something else than large ones."""
+    """A launch of a kernel that multiplies, or of one that adds if it is large."""
     text = text if n == LARGE else text.replace("v0 + v0", "v0 * v0")
     return CardPart(parse_kernel(text.format(n=n)), (MemRef(0, source), MemRef(0, target)))
 
 
 def same(n: int, source: int, target: int) -> CardPart:
-    """A small launch that does what large ones do."""
+    """A small launch of the same operation as the large ones."""
     return CardPart(parse_kernel(DOUBLED.format(n=n)), (MemRef(0, source), MemRef(0, target)))
 
 
@@ -263,7 +263,7 @@ def test_workgroups_of_another_size_stay_alone() -> None:
 
 @pytest.mark.parametrize("first", [128, 256])
 def test_points_are_beside_workgroups_of_any_size_and_these_beside_their_own(first: int) -> None:
-    """Those of points are done by as many work items as the workgroups beside them have."""
+    """Points are computed by workgroups of the same number of work items as the workgroups beside them."""
     pairs = [
         CardPart(parse_kernel(PAIRS.format(n=3 * threads, threads=threads)), (MemRef(0, at), MemRef(0, at + 10**6)))
         for at, threads in ((0, first), (10**7, 384 - first), (2 * 10**7, first))
@@ -275,7 +275,7 @@ def test_points_are_beside_workgroups_of_any_size_and_these_beside_their_own(fir
 
 
 def test_the_order_of_launches_is_that_of_what_they_write_and_read() -> None:
-    """Two large launches of one kind, of which the second reads what the first writes, and a small one after both."""
+    """Two large launches of one kernel, the second of which reads the result of the first, and a small one after."""
     first, second = part(LARGE, 0, 10**6), part(LARGE, 10**6, 2 * 10**6)
     small, last = part(8, 2 * 10**6, 3 * 10**6), part(8, 3 * 10**6 + 16, 4 * 10**6)
     assert order_launches([first, second, small], BUFFERS) == [first, second, small]
@@ -286,7 +286,7 @@ def test_the_order_of_launches_is_that_of_what_they_write_and_read() -> None:
 
 
 def test_small_kernels_that_no_large_one_waits_for_are_beside_it() -> None:
-    """One that a large kernel waits for, one that it does not, and one that waits for the large one."""
+    """A small launch before a large one, one independent of it, and one after it."""
     first, other, large = part(8, 0, 32), part(8, 0, 10**8), part(LARGE, 32, 10**6)
     last = part(8, 10**6, 10**7)
     found = order_launches([first, other, large, last], BUFFERS)
@@ -294,7 +294,7 @@ def test_small_kernels_that_no_large_one_waits_for_are_beside_it() -> None:
 
 
 def test_small_kernels_that_take_long_in_turn_are_beside_each_other() -> None:
-    """Two that wait for nothing, and one that reads what they write; none takes longer than a launch by itself."""
+    """Two independent launches, and one that reads both results; each takes at most the time of launching it."""
     first, second = part(64, 0, 256, LONG.format(n=64, long=LAUNCH)), part(64, 512, 768, LONG.format(n=64, long=LAUNCH))
     last = part(128, 256, 2048)
     both, then = order_launches([first, second, last], BUFFERS)
@@ -305,7 +305,7 @@ def test_small_kernels_that_take_long_in_turn_are_beside_each_other() -> None:
 
 
 def test_launches_of_narrow_elements_wait_until_there_are_more_of_them() -> None:
-    """A chain of launches, each of which lets one of narrow elements begin: these are one launch at the end."""
+    """A chain of launches, each followed by one on narrow elements: all of the latter are one launch at the end."""
     places = [10**6 * n for n in range(8)]
     chain = [part(LARGE, places[n], places[n + 1]) for n in range(3)]
     narrow = [part(LARGE, places[n + 1], places[n + 5], NARROW) for n in range(3)]
@@ -334,7 +334,7 @@ def test_places_that_move_with_loops_otherwise_are_not_told_apart() -> None:
 
 @pytest.mark.parametrize(("stride", "trips", "meet"), [(64, 3, True), (64, 2, False), (-64, 3, False)])
 def test_places_in_loops_are_told_apart_by_all_their_trips(stride: int, trips: int, meet: bool) -> None:
-    """What is written at 128 in every trip is what another launch reads there in the third one."""
+    """One launch writes at 128 in every trip; the other one reads there in its third trip."""
     first = part(8, 1000, 128)
     moving = part(8, 0, 2000)._replace(refs=(MemRef(0, 0, ((7, stride),)), MemRef(0, 2000)))
     touched = [accesses(first), accesses(moving)]
@@ -351,7 +351,7 @@ kernel columns(mut y: f32[{size}]):
 
 
 def test_columns_that_meet_nowhere_are_told_apart() -> None:
-    """Columns of random widths, places and rows, against the bytes that are touched."""
+    """Columns of random widths, offsets and rows, compared by the bytes that they access."""
     rng = np.random.default_rng(0)
     apart = 0
     for _ in range(400):

@@ -64,13 +64,13 @@ def dots(terms: int = 32, shared: bool = False) -> CardPart:
 
 
 def outer(wide: int = 20, at: str = "i", places: Sequence[int] = (2 * 10**7, 3 * 10**7, 4 * 10**7)) -> CardPart:
-    """What reads a product for each row."""
+    """A launch that reads a product for each row."""
     kernel = parse_kernel(OUTER.format(n=N, wide=wide, size=N * wide, at=at))
     return CardPart(kernel, tuple([MemRef(0, place) for place in places]))
 
 
 def in_rows(parts: Sequence[Any], buffers: int = BUFFERS, **limits: Any) -> list[Any]:
-    """Parts in order, those joined that can be."""
+    """The launches in their order, with rows joined where possible."""
     return LaunchOrder(parts, buffers, {}, limits.get("shared", 8192), limits.get("narrow", True)).ordered(True)
 
 
@@ -125,7 +125,7 @@ def test_what_does_not_read_its_own_row_alone_is_another_launch(second: CardPart
 
 
 def dots_of(second: CardPart) -> Any:
-    """Equal to a part that is as it was given."""
+    """An object equal to any launch of the unjoined kernel `dots`."""
 
     class Same:
         def __eq__(self, other: object) -> bool:

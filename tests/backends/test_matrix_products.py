@@ -1,5 +1,5 @@
-"""Products of bfloat16 by matrix units: the tiles are those of the product in any order of threads, the fragments that
-CUDA C++ multiplies have their sums, and what is copied late is not read before it has arrived."""
+"""Products of bfloat16 by matrix units: tiles give the products in any order of threads, the fragments that CUDA C++
+multiplies have their sums, and no element of an asynchronous copy is read before the copy has arrived."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_tiles_without_a_rest_are_free_of_races_and_all_matrix_units(order: str,
 
 
 def without(body: tuple[Statement, ...], left_out: Barrier, late: int | None) -> tuple[Statement, ...]:
-    """A body without a barrier, or with one that is so late."""
+    """A body without a barrier, or with another `late` of that barrier."""
     kept = [
         Barrier(late) if s is left_out and late is not None else s
         for s in body

@@ -33,7 +33,7 @@ from wholestep_tools.drawn.training import training
 
 RNG = np.random.default_rng(5)
 ULPS = 64
-"""Sums in another order: so many roundings of the largest element, as the law of compiled programs allows."""
+"""The allowed difference of sums in another order, in roundings of the largest element, as in the law of programs."""
 
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler on the path")
 
@@ -73,7 +73,7 @@ STEPS: dict[str, tuple[Any, list[np.ndarray], np.ndarray]] = {
 
 
 def step_of(name: str) -> tuple[Graph, list[np.ndarray], list[tuple[int, int]]]:
-    """A training step of gradients and momentum: its graph, arguments, and what stays where it is."""
+    """A training step of gradients and momentum: its graph, its arguments, and the inputs that outputs replace."""
     loss, params, x = STEPS[name]
     count = len(params)
 
@@ -166,7 +166,7 @@ def test_an_update_in_scalar_c_has_the_bits_of_the_interpreter(tmp_path: Path) -
 
 @pytest.mark.parametrize("name", CASES)
 def test_workgroups_in_threaded_c_give_what_numpy_gives(name: str, tmp_path: Path) -> None:
-    """A backend takes barriers and scratch memory from the same walk over kernels, once its target says so."""
+    """Kernels with barriers and scratch memory compile in a backend whose target has them."""
     if not has_openmp():
         pytest.skip("there is no C compiler with OpenMP on the path")
     text, given, wanted = CASES[name]

@@ -15,7 +15,7 @@ RNG = np.random.default_rng(7)
 
 
 def begun_later(kernel, seed):
-    """The kernel on larger buffers, of which it uses what lies behind some elements."""
+    """The kernel on larger buffers, with its elements at an offset in each."""
     rng = np.random.default_rng(seed)
     before = {b: int(rng.integers(0, 40)) for b in kernel.buffers}
     larger = {b: Buffer(b.name, b.dtype, b.size + n + 3, b.written) for b, n in before.items()}

@@ -1,4 +1,4 @@
-"""Functions of numbers in WGSL: a selection at the end is a branch, where what one side alone takes is computed."""
+"""Scalar functions in WGSL: a final selection is a branch, and operands of one side alone are computed in it."""
 
 from __future__ import annotations
 

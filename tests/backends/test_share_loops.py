@@ -89,7 +89,7 @@ def test_random_kernels_are_shared() -> None:
 @pytest.mark.parametrize("threads", [16, 20, 24, 64])
 @pytest.mark.parametrize("fold", ["add", "mul", "max", "min"])
 def test_threads_bring_their_parts_together(fold: str, threads: int) -> None:
-    """A few threads fold parts of the others first, where there are many; NaN wins wherever it is."""
+    """A few threads first fold the parts of the other threads, where there are many; NaN wins at any position."""
     for n in (threads, 2 * threads + 1, 131):
         kernel = parse_kernel(FOLDED.format(n=n, fold=fold))
         shared = share_loops(kernel, threads)
@@ -181,7 +181,7 @@ kernel norm(x: f32[70], size: f32[1], mut y: f32[70], mut after: f32[1]):
         y[i] = v6
     after[0] = v4
 """
-"""A row whose results lie where its operands did."""
+"""A row whose results replace its operands in memory."""
 
 
 @pytest.mark.parametrize("first", ["lowest", "highest"])

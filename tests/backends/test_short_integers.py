@@ -1,5 +1,5 @@
-"""Short integers: kernels mean the same with them, numbers that need 64 bits keep them, and ranges hold whatever is
-loaded; and points beside workgroups that wait for each other are done in rounds."""
+"""Short integers: kernels mean the same with them, integers that need 64 bits keep them, and the ranges of loads
+cover their dtypes; and points beside workgroups that wait for each other are done in rounds."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_cards_give_the_numbers_of_the_interpreter(device: str, name: str) -> No
 def test_what_surely_fits_is_short_and_nothing_else() -> None:
     left = {name: long_integers(shorten_integers(made(lines))) for name, lines in KERNELS.items()}
     assert left["a remainder"] == 0
-    assert left["a division"] == 1  # what is stored is converted back
+    assert left["a division"] == 1  # the result is converted back before it is stored
     assert left["a product of 33 bits"] >= 1 and left["a sum that wraps"] == long_integers(
         made(KERNELS["a sum that wraps"])
     )
@@ -172,7 +172,7 @@ def test_every_name_of_a_text_is_declared(name: str, language: KernelLanguage) -
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_ranges_hold_all_numbers(name: str) -> None:
-    """The kernel, which stores each of its integers in turn."""
+    """A kernel that stores one of its integers, for each of them."""
     kernel = made(KERNELS[name])
     ranges, (loop,) = IntegerRanges(kernel), kernel.body
     assert isinstance(loop, Loop)

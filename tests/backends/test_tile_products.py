@@ -150,7 +150,7 @@ def test_no_barrier_of_a_tile_may_be_left_out(shape: TileShape) -> None:
 
 @pytest.mark.skipif(cuda_cpp.COMPILER is None, reason="kernels are compiled by g++ on Linux; not installed")
 def test_sums_of_tiles_have_the_bits_of_sums_without_tiles() -> None:
-    """On a card, whose compiler is g++: each element is one chain of products in the order of its terms."""
+    """On a card compiled by g++, each element is one chain of products in the order of its terms."""
     driver = card_without_one().driver
     kernel = product(33, 40, 37)
     rng = np.random.default_rng(2)
@@ -201,7 +201,7 @@ SIZES = [(16, 16, 64), (128, 256, 784), (1024, 128, 512), (1024, 512, 128), (102
 @pytest.mark.parametrize("shared", [1, 8, 16, 32, 48])
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 def test_a_tile_has_no_more_shared_memory_than_there_is(dtype: str, shared: int) -> None:
-    """Factors along their terms take the most; a card with too little has no tiles."""
+    """Factors that are contiguous along their terms need the most; with too little shared memory there are no tiles."""
     tiles = CardTiles(SHAPES, shared=shared * 1024)
     for rows, columns, terms in SIZES:
         for x, w in (("", ""), (f"{rows}*r1 + i0", f"{terms}*i1 + r1")):

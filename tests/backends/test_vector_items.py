@@ -1,5 +1,5 @@
-"""Work items that do runs of points by vectors, and workgroups that share folds down columns: both give what the kernel
-gives."""
+"""Work items that compute runs of points by vectors, and workgroups that share folds down columns: both give the
+results of the kernel."""
 
 from __future__ import annotations
 

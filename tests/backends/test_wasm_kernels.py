@@ -1,4 +1,4 @@
-"""Kernels for WebAssembly: what they compute in node, what they leave alone, and what their loops do not repeat."""
+"""Kernels for WebAssembly: their results in node, the memory that they leave alone, and constants outside of loops."""
 
 import json
 import re
@@ -26,7 +26,7 @@ from wholestep.kernel.lang import Kernel
 NODE = shutil.which("node")
 WASM = exported_target("wasm32")
 FIRST, CANARY = 64, 0xA5
-"""Where the arrays begin, so low that an address before them is one before the memory; and what lies between them."""
+"""The first array's address, so low that an address before it lies outside the memory; and the byte of the padding."""
 SCRIPT = """
 import { readFile, writeFile } from "node:fs/promises";
 const memory = new WebAssembly.Memory({ initial: 32 }), bytes = new Uint8Array(memory.buffer);
@@ -49,7 +49,7 @@ await writeFile("images.bin", images);
 
 
 def image(arrays: Sequence[Array]) -> tuple[bytearray, list[int], int]:
-    """Arrays behind each other with something between them, then a table of their places; where they and it begin."""
+    """Arrays with padding between them, then a table of their addresses; the offsets of the arrays and of the table."""
     made, places = bytearray(), []
     for a in arrays:
         places.append(len(made))
@@ -60,7 +60,7 @@ def image(arrays: Sequence[Array]) -> tuple[bytearray, list[int], int]:
 
 
 def in_node(kernels: Sequence[Kernel], given: Sequence[list[Array]], folder: Path) -> list[list[Array]]:
-    """The arrays of each kernel after its run; nothing else that lies around them has changed."""
+    """The arrays of each kernel after its run; asserts that the memory around them is unchanged."""
     names = [f"k{n}" for n in range(len(kernels))]
     texts = [kernel_function(k, name, WASM) for k, name in zip(kernels, names, strict=True)]
     (folder / "kernels.wasm").write_bytes(wasm_module(object_code(module_text(texts), WASM), names).code)

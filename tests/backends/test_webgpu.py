@@ -1,4 +1,4 @@
-"""WebGPU: float64 scalars by the host, columns before rows, free memory, and what its words and numbers are."""
+"""WebGPU: float64 scalars on the host, loop order, free memory, reserved words, numbers and errors of the card."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ kernel rate(lr: f64[1], count: i64[1], mut w: f32[6]):
 
 
 def test_the_card_is_given_no_scalars_that_only_the_host_needs() -> None:
-    """The bits of a float64 are a number of 64 bits, and so is what is made of them, on the way to one float32."""
+    """The bits of a float64 are a 64-bit integer, as are the values computed from them, on the way to one float32."""
     kernel = parse_kernel(UNUSED)
     host, card, added = split_kernel(kernel)
     assert host is not None and card is not None and added == (np.dtype(np.float32),)
@@ -114,7 +114,7 @@ kernel scatter(rows: f32[384], at: i32[6], mut table: f32[{size}]):
 
 
 def test_what_a_case_decides_is_not_computed_ahead() -> None:
-    """Nor is what is given or constant, which lies somewhere already."""
+    """Given values and constants are not computed ahead either, since they are in memory already."""
     code, f64 = KnownCode(), np.dtype(np.float64)
     given, one, case = code.put(GIVEN, f64), code.put("const", f64, extra=1), code.put(CASE, f64)
     added, chosen = code.put("add", f64, (given, one)), code.put("add", f64, (given, case))
@@ -217,7 +217,7 @@ def test_a_module_as_text(golden: Any) -> None:
 
 
 class CardFailure(Exception):
-    """What wgpu raises."""
+    """The exception class of a stand-in for wgpu."""
 
 
 class HeldHeap(WebGPUDriver):
@@ -251,7 +251,7 @@ def test_a_write_leaves_the_rest_of_the_words_that_it_shares(low: int, high: int
 
 
 class FailingCard(HeldHeap):
-    """A card of which nothing is had but one error."""
+    """A card whose every transfer raises one error."""
 
     def __init__(self, failure: Exception) -> None:
         super().__init__(12)
@@ -317,7 +317,7 @@ def test_integers_wrap_and_convert_as_they_do_on_the_cpu(short: str) -> None:
         interpret.run_kernel(kernel, wanted)
     CardKernels([kernel], "webgpu").run(0, given)
     rounded = wanted[4].astype(np.float64)
-    inside = (rounded < info.max) & (rounded >= info.min)  # NumPy leaves open what the others become
+    inside = (rounded < info.max) & (rounded >= info.min)  # NumPy does not define other casts
     for x, y in zip(given, wanted, strict=True):
         x, y = (np.where(inside, z.reshape(-1, 64), 0) for z in (x, y))
         np.testing.assert_array_equal(x, y)
@@ -399,7 +399,7 @@ def test_state_that_there_is_no_memory_for_is_said_by_its_name(monkeypatch: pyte
 
 @pytest.mark.usefixtures("adapter")
 def test_intermediate_values_that_there_is_no_memory_for_are_said_by_their_line() -> None:
-    """The largest of them and the user's line, from a program that was compiled and from one of the cache."""
+    """The error names the largest value and the user's line, for a program compiled now or loaded from the cache."""
     driver: Any = BACKENDS["webgpu"]().memory.driver  # type: ignore[attr-defined]
 
     def wide(x: Any, y: Any) -> Any:

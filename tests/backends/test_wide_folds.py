@@ -25,7 +25,7 @@ from wholestep.lower.target import SplitLimits, Target
 from wholestep.passes.pipeline import ALL_PASSES, run_passes
 
 SMALL = replace(OPENCL, split=SplitLimits(elements=24, results=6, sums=0, chunks=12, terms=3))
-"""A card on which small folds are long ones."""
+"""A card on which folds of few elements count as long."""
 
 
 def lowered(f: Any, *given: Any, target: Target = SMALL) -> LoweredProgram:
@@ -63,7 +63,7 @@ def test_folds_in_parts_mean_the_same(name: str) -> None:
 
 
 def work(kernel: Kernel) -> int:
-    """The trips of a thread, of which a kernel without many points has to make few."""
+    """The trips of a thread, which must be few in a kernel without many points; 0 for other kernels."""
     points = math.prod([a.extent for a in find_workgroup(kernel).grid])
     return item_trips(kernel) if points < 64 else 0
 
@@ -87,7 +87,7 @@ def test_short_folds_stay_one_kernel() -> None:
 
 @pytest.mark.parametrize(("shape", "columns"), [((784, 256), 256), ((100, 64), 64), ((784, 256), 200)])
 def test_threads_run_along_memory(shape: tuple[int, ...], columns: int) -> None:
-    """Whatever axis is the longest."""
+    """Threads run along the contiguous axis even if another one is longer."""
     x = np.zeros(shape, np.float32)
     (first, *_) = lowered(lambda x: np.isfinite(x[:, :columns]).all(), x, target=CUDA).kernels()
     (thread,) = find_workgroup(first).threads
@@ -119,7 +119,7 @@ def verdict(*arrays: Any) -> Any:
 
 
 def test_verdicts_wait_for_none_of_the_others() -> None:
-    """The kernels of a chain of verdicts read arrays, or nothing but verdicts."""
+    """A kernel of a chain of verdicts reads one array, or only verdicts."""
     given = [np.ones(n, np.float32) for n in (100, 70, 9_000, 33, 9)]
     plan = lowered(verdict, *given, target=CUDA)
     assert any(k.buffers[0].size == 9_000 and k.buffers[1].size > 1 for k in plan.kernels())  # a verdict in parts
@@ -135,7 +135,7 @@ def test_verdicts_wait_for_none_of_the_others() -> None:
 
 
 def test_small_values_share_no_memory() -> None:
-    """Where one is written, nothing of another is read or written, so that their kernels pass each other."""
+    """No address is written by two launches: buffers with disjoint live ranges lie apart, so launches may overlap."""
     plan = lowered(verdict, *[np.ones(n, np.float32) for n in (100, 70, 20_000, 33, 9)], target=CUDA)
     launches = [step for step in plan.steps if isinstance(step, Launch)]
     pairs = [pair for step in launches for pair in zip(step.refs, step.kernel.buffers, strict=True)]
@@ -144,7 +144,7 @@ def test_small_values_share_no_memory() -> None:
 
 
 def test_values_share_memory_within_a_budget() -> None:
-    """Room is worth more than launches then: a share of all is one of what the values take that share memory."""
+    """A memory budget outweighs independent launches: buffers with disjoint live ranges share memory."""
     given = [np.ones(n, np.float32) for n in (20_000, 30_000, 40_000)]
     graph = run_passes(ws.jit(verdict).lower(*given), ALL_PASSES)
     free, tight = [lower_program(graph, CUDA, budget=b).arena for b in (None, MemoryBudget(share=1.0))]

@@ -21,7 +21,7 @@ class Press(Callback):
 
 
 def pressing(fit, at):
-    """`fit`, during which it happens."""
+    """`fit` with Ctrl-C after a number of steps."""
 
     def pressed(*args, callbacks=(), **options):
         return fit(*args, callbacks=[*callbacks, Press(at)], **options)
@@ -39,6 +39,6 @@ def compiled_once(tmp_path_factory):
 
 
 def same_bits(one, other):
-    """Whether two checkpoints hold the same arrays."""
+    """Test whether two checkpoints hold the same arrays, bit for bit."""
     mine, theirs = load_file(one), load_file(other)
     return mine.keys() == theirs.keys() and all(np.array_equal(mine[name], theirs[name]) for name in mine)

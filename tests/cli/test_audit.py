@@ -1,4 +1,4 @@
-"""The audits find nothing wrong with checkpoints, and find what is wrong where something is."""
+"""The audits of checkpoints find nothing in correct code, and find each planted fault."""
 
 import json
 import re

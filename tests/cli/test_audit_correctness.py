@@ -1,4 +1,4 @@
-"""The audits of numbers find nothing wrong with a few programs, and find what is wrong where something is."""
+"""The audits of numbers find nothing in a few correct programs, and find each planted fault."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The audits of hostile input find nothing wrong with a little of it, and find what is wrong where something is."""
+"""The audits of hostile input find nothing in a small run of correct code, and find each planted fault."""
 
 import html
 import json
@@ -66,7 +66,7 @@ class AnyName:
 
 
 def test_names(monkeypatch):
-    """Programs of 34 parameters: those of a hundred take longer than as many names in smaller ones."""
+    """Programs of 34 parameters: those of 100 take longer to check, with no more names in all."""
     monkeypatch.setattr(names, "WIDE", 34)
     assert clean(names.audit(150, 1))["names"] >= 150
 

@@ -23,7 +23,7 @@ def same(one, other):
 
 
 def see(numbers, count, seed):
-    """Numbers, of which every third is wrong, and some are of a kind of their own."""
+    """Count some numbers as checks, every third of them a failure."""
     seen = Seen()
     for i in numbers:
         seen.count("odd" if i % 2 else "even", i == 7 or 1)

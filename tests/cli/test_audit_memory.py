@@ -23,7 +23,7 @@ from wholestep_tools.drawn.training import training
 def test_programs_keep_to_the_memory_that_was_planned() -> None:
     found = memory.audit(("W4",), ())(2, 1)
     assert found["failures"] == 0, found["examples"]
-    # Of the two the first runs with both numbers of threads.
+    # The first of the two programs runs with both numbers of threads.
     assert found["checks"]["programs run in guarded memory"] == 7
     assert found["checks"]["of them within a budget"] == 3
     assert found["checks"]["programs without a budget that touch the last 64 bytes of their arena"] == 4
@@ -56,7 +56,7 @@ def step():
 
 
 def planted(monkeypatch, change) -> list[str]:
-    """What is found wrong with a step whose plan is changed on its way to the code."""
+    """The problems reported for a step whose plan is changed before code generation."""
 
     def changed(*args, **more):
         return change(compile.lower_program(*args, **more))
@@ -69,7 +69,7 @@ def planted(monkeypatch, change) -> list[str]:
 
 
 def moved(plan: LoweredProgram, by: int, at: int) -> LoweredProgram:
-    """A plan one of whose kernels looks for its first operand in the arena elsewhere, or writes it there."""
+    """A plan in which one operand in the arena, read or written by a kernel, is moved by some bytes."""
     steps, seen = list(plan.steps), 0
     for k, s in enumerate(steps):
         if isinstance(s, Launch):

@@ -1,4 +1,4 @@
-"""Small audits of processes, bits, rounding, guards and the cache find nothing; each finds what is planted."""
+"""Small audits of processes, bits, rounding, guards and the cache find nothing but planted faults."""
 
 import json
 import math
@@ -46,7 +46,7 @@ def test_nothing_is_found(name, count):
 
 @LINUX
 def test_a_process_of_its_own_keeps_no_programs():
-    """The memory of a process that runs other tests as well moves by theirs."""
+    """A process of its own, since other tests change the memory of theirs."""
     command = [sys.executable, "-m", "wholestep", "audit", "shapes", "--count", "5", "--seed", "1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""`wholestep bench`: what it prints, what it calls wrong, and that every library is given the same work."""
+"""`wholestep bench`: its output, the results that it reports as wrong, and the same work for every library."""
 
 import doctest
 import functools
@@ -161,7 +161,7 @@ def test_the_machine_is_measured():
 
 @pytest.mark.skipif(not machine.STAT.exists(), reason="only Linux says what a process has had")
 def test_every_library_is_told_how_many_threads(tmp_path):
-    """JAX takes them from NPROC alone; XLA_FLAGS have no such word."""
+    """JAX reads the number of threads from NPROC alone; XLA_FLAGS have no option for it."""
     told = runner.environment(tmp_path, 3)
     assert {told[f"{name}_NUM_THREADS"] for name in runner.THREADS} == {"3"}
     assert told["WHOLESTEP_THREADS"] == told["NPROC"] == "3"
@@ -299,7 +299,7 @@ def given_to_all(name):
 
 @functools.cache
 def here(name):
-    """What Wholestep makes of two steps of training, or of one call, without compiling anything."""
+    """The losses of two training steps in Wholestep without compilation; the digest of a call for other workloads."""
     params, batch = given_to_all(name)
     if name not in ours.LOSSES:
         return [spec.digest(np.asarray(leaf) for leaf in tree.flatten(ours.FUNCTIONS[name](params, batch))[0])]

@@ -1,4 +1,4 @@
-"""`wholestep bench depth`: what it prints, what it calls wrong, and that its programs are the same in all libraries."""
+"""`wholestep bench depth`: its output, the results that it reports as wrong, and equal programs for all libraries."""
 
 import importlib
 import json

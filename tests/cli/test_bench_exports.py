@@ -1,4 +1,4 @@
-"""`wholestep bench exports`: its tables, its record, losses that are not ours, and what takes part in a run."""
+"""`wholestep bench exports`: its tables, its record, losses that differ from the step's, and the formats of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`wholestep bench gallery`: every example has a twin, what is called wrong, and that some twins compute the same."""
+"""`wholestep bench gallery`: a twin for every example, errors for other numbers, and twins that compute the same."""
 
 import importlib
 import json
@@ -15,7 +15,7 @@ from wholestep_tools.site.gallery import BESIDE, EXAMPLES, files, loaded, page
 
 @pytest.fixture
 def jax():
-    """JAX with wide floats, as the bench has it, and with narrow ones again afterwards."""
+    """JAX with 64-bit floats, as in the bench; its setting is restored afterwards."""
     found = pytest.importorskip("jax", reason="JAX is compared where it is installed")
     before = found.config.jax_enable_x64
     yield found

@@ -1,4 +1,4 @@
-"""`wholestep bench memory`: what it prints, what it calls wrong, and that all libraries train the same model."""
+"""`wholestep bench memory`: its output, the results that it reports as wrong, and the same model for all libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`wholestep bench pages`: its table and record, other losses, what is missing, and models that both libraries have."""
+"""`wholestep bench pages`: its table and record, losses that differ, missing tools, and models in both libraries."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def tab(*given: Any) -> Any:
 
 @pytest.fixture
 def measured(monkeypatch: Any) -> list[PageRow]:
-    """What is measured, by no browser: the last one of these."""
+    """A list of rows, the last one of which takes the place of a measurement by a browser."""
     rows = [ROW]
     for name, value in {"CHROMIUM": "there", "Chromium": Browser, "opened": tab, "npm": lambda *given: Path()}.items():
         monkeypatch.setattr(pages, name, value)

@@ -1,4 +1,4 @@
-"""`wholestep bench trace`: its programs trace in both ways, and its table and record say what was measured."""
+"""`wholestep bench trace`: its programs trace in both ways, and its table and record have the measurements."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`wholestep depth`: what it measures of stacks, and the plan of the GPT that it is about."""
+"""`wholestep depth`: its measurements of stacks, and the plan of a deep GPT."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""What the doctor says, and that it says it also where something is wrong."""
+"""The output of `wholestep doctor`, also in environments with faults."""
 
 import io
 import re

@@ -1,4 +1,4 @@
-"""`wholestep export` writes the step of a script, and runs what it wrote before it says so."""
+"""`wholestep export` writes the step of a script, and runs the written file before it reports success."""
 
 import importlib.util
 import json

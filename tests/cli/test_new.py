@@ -1,4 +1,4 @@
-"""A new project trains and passes its own tests, and shells complete what the command line has."""
+"""A new project trains and passes its own tests, and shells complete commands and options."""
 
 import os
 import shutil

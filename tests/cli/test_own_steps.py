@@ -1,4 +1,4 @@
-"""`wholestep audit mine` verifies the steps of a script, whatever else the script does."""
+"""`wholestep audit mine` verifies the steps of any script."""
 
 import sys
 import textwrap

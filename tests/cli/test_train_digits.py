@@ -1,4 +1,4 @@
-"""`wholestep train digits` as a user runs it: what it reaches, what it saves, what it says, and how it fails."""
+"""`wholestep train digits` as a user runs it: its accuracy, the files that it saves, its output, and its errors."""
 
 import ast
 import doctest
@@ -44,7 +44,7 @@ def run(tmp_path, *options):
 
 
 def reads(params, x):
-    """What a saved model reads in images."""
+    """The digits (n,) that a saved model recognizes in images."""
     model = nn.join(digits.DigitReader(key=ws.random.key(0)), params).eval()
     return np.argmax(model(x), axis=1)
 

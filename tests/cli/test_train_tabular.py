@@ -1,4 +1,4 @@
-"""`wholestep train tabular` as a user runs it: an honest table, results that are kept, and what is refused."""
+"""`wholestep train tabular` as a user runs it: an honest table, results that are kept, and results that are refused."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""`wholestep train text` as a user runs it, on a few steps of a small model, and what its model does."""
+"""`wholestep train text` as a user runs it, on a few steps of a small model, and the text that the model writes."""
 
 import re
 
@@ -23,7 +23,7 @@ STEPS = 12
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
-    """Less to look at and to write, so that what is trained is most of the work."""
+    """Evaluate on fewer characters and write fewer, so that a test spends most of its time on training."""
     whole = corpus()
     monkeypatch.setattr(job, "corpus", lambda: Corpus(whole.train, whole.test[:5000], whole.files))
     monkeypatch.setattr(job, "WATCHED", 8)
@@ -77,7 +77,7 @@ def test_minutes_become_steps_and_trying_leaves_nothing_behind(tmp_path, capsys,
 
 
 class Seen(Exception):
-    """What `fit` was called with."""
+    """An exception with the arguments of `fit`."""
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16", "float64"])
@@ -102,7 +102,7 @@ def test_bad_values_are_refused_before_anything_is_made(tmp_path, capsys, option
 
 
 def test_what_is_written_one_by_one_is_what_the_whole_model_says():
-    """With next to no temperature each character is the likeliest one, also beyond the reach."""
+    """At a temperature near zero each character is the likeliest one, also after the context is full."""
     model = text.Writer(96, 16, 2, key=ws.random.key(0))
     beginning, reach = encode("def f"), 8
     found = ws.jit(text.writing(12, reach, temperature=1e-4))(model, {"key": ws.random.key(1), "text": beginning})
@@ -114,4 +114,4 @@ def test_what_is_written_one_by_one_is_what_the_whole_model_says():
     assert len(decode(np.array(so_far))) == 17
     many = ws.jit(text.writing(12, 1, temperature=1e-4))(model, {"key": ws.random.key(1), "text": beginning})
     for last, character in zip([beginning[-1], *many[:-1]], many, strict=True):
-        assert character == np.argmax(model(np.array([[last]]))[0, -1])  # who looks at nothing else sees one character
+        assert character == np.argmax(model(np.array([[last]]))[0, -1])  # a context of one character

@@ -1,5 +1,5 @@
-"""Random losses of layers within budgets: every bit is kept, whatever the number of steps in a call, and no byte is
-taken beyond the budget. `wholestep audit memory` is the same with many more, in watched memory, on several threads."""
+"""Random losses of layers within memory budgets keep every bit for any number of steps in a call, and take no byte
+beyond the budget. `wholestep audit memory` does the same with many more, in watched memory, on several threads."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def test_what_is_not_finite_spreads_as_in_lapack(value: float, row: int, column:
     a = rng.normal(size=(40, 40))
     a[row, column] = value
     packed, pivots = ws.jit(lambda a: scipy.linalg.lu_factor(a, check_finite=False))(a)
-    # The unblocked elimination of LAPACK's reference: a comparison with NaN takes nothing.
+    # The unblocked elimination of LAPACK's reference, in which a comparison with NaN selects no pivot.
     wanted, rows = a.copy(), np.zeros(40, int)
     with np.errstate(all="ignore"):
         for j in range(40):
@@ -143,7 +143,7 @@ def test_neither_tiles_nor_panels_nor_threads_show(monkeypatch: pytest.MonkeyPat
             for threads, small in ((1, 0), (2, 0), (3, 1 << 60), (4, 0)):
                 monkeypatch.setattr(tiled_factors, "SMALL", small)
                 with thread_pool.threads(threads):
-                    # A function of its own for each, which is compiled for it.
+                    # A new function for each setting, so that it is compiled again.
                     found.append(ws.jit(lambda a: factored(a))(a))
     for packed, pivots in found[1:]:
         assert packed.tobytes() == found[0][0].tobytes()

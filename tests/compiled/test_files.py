@@ -1,4 +1,4 @@
-"""What lies in files changes nothing: random training steps whose state is mapped, and every way of passing it by."""
+"""Memory-mapped files change no result: random training steps with a mapped state, and each way to stream it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def in_files(x: np.ndarray, folder: Path) -> np.ndarray:
 
 
 def outputs(made: Training, streams: FileInputs) -> list[np.ndarray]:
-    """All outputs of two calls on resident state, of which some lies in files."""
+    """All outputs of two calls on resident state, a part of which is memory-mapped."""
     state = [
         in_files(made.args[i], streams.folder) if i in streams.inputs else made.args[i].copy() for i, _ in made.resident
     ]
@@ -97,7 +97,7 @@ def test_what_a_stack_keeps_lies_in_the_file_and_the_arena_is_that_of_one_layer(
 
 
 def followed(steps, trips, files) -> Iterator[tuple[str, tuple[int, int]]]:
-    """What is touched, asked for and let go of in files, in the order in which it happens."""
+    """The events of a program in order: trips, and the addresses in files that it accesses, prefetches and releases."""
     for s in steps:
         if isinstance(s, ForLoop):
             for k in range(s.trips):
@@ -266,5 +266,5 @@ def test_notes_reach_the_reader(tmp_path: Path) -> None:
     program = compile_graph(graph, (), None, FileInputs((0, 1), tmp_path))
     with thread_pool.threads(2):
         program([params["b"], params["w"], np.ones((4, 32))])
-    # Of 6 layers 5 are asked for early, b and w, on the way there and back; on the way back the kept inputs too.
+    # Of 6 layers 5 are prefetched: b and w in both directions, and the saved inputs in the backward pass.
     assert int(page_prefetcher._prefetcher.memory[0]) - before == 5 * (2 + 3)

@@ -1,4 +1,4 @@
-"""What random training steps have found, each as small as it could be made."""
+"""Faults that random training steps have found, each reduced to the smallest program."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def drawn(*shape: int) -> np.ndarray:
 
 
 def clipped_update(w: Any, v: Any, g: Any, scale: Any) -> Any:
-    """The sum reads a cheap value that its reader's reader then takes in: which waits for which?"""
+    """A possible cycle of fusion groups: the sum reads a cheap value that a later group would compute itself."""
     h = w + np.cos(scale)
     norm = np.sqrt((h * h).sum() + (g * g).sum() + 1)
     return w + h / norm, v + g / norm
 
 
 def sum_of_a_permuted_product(x: Any, y: Any) -> Any:
-    """The rows of the reduction lie in another order than the axes that it reads."""
+    """The rows of the reduction are in another order than the axes of its operand."""
     return (np.pad(x, ((0, 1), (1, 0), (0, 0))).transpose(1, 2, 0) * y).sum()
 
 
 def doubling(x: Any) -> Any:
-    """Each line reads the one before twice, at two places."""
+    """Each statement reads the result of the one before twice, at two offsets."""
     for k in (1, 2, 4, 8, 16, 32):
         x = x * np.concatenate([np.ones((5, k), np.float32), x[:, :-k]], axis=1)
     return x
@@ -62,13 +62,13 @@ def first_of_equals(x: Any) -> Any:
 
 
 def cut_and_reshaped(x: Any) -> Any:
-    """Places far into what is stored, taken apart again."""
+    """Slices far into a stored buffer, reshaped again."""
     far = x.T.reshape(-1)[19:21] * 3
     return far, x[2:, 3:].reshape(-1)[5:].reshape(3, -1).T * 2, np.pad(x, 1)[1:-1, 1:-1].reshape(-1)[::-1]
 
 
 def kept_and_joined(x: Any, w: Any, y: Any) -> Any:
-    """A value that is only moved is stored for one reader; what it was stored with is joined to another kernel."""
+    """A value that is only moved is stored for one reader; other values of its kernel are joined to another one."""
     wide = np.broadcast_to(x[:, None], (7, 3, 33))
     same = wide.copy()
     same[5:5, :1, 12:18] = y
@@ -76,7 +76,7 @@ def kept_and_joined(x: Any, w: Any, y: Any) -> Any:
 
 
 def repeated_not_once(x: Any) -> Any:
-    """A sum of nothing is nothing, also where its terms would be no numbers."""
+    """An empty sum is 0, even if its terms would be NaN."""
     return np.broadcast_to(np.log(x), (0, 17)).sum() + x, (np.broadcast_to(x / 0, (0, 17)) * 2).sum(0)
 
 
@@ -110,7 +110,7 @@ def test_a_program_is_right(name: str) -> None:
 
 
 FOUND = {1262: 46, 4904: 47, 1555: 58, 3098: 34, 4089: 59, 4929: 38}
-"""Of a campaign of 5,000: carried along lanes, twice; a moved value lost; no elements; a circle of kernels; 0 * nan."""
+"""Seeds of faults, of 5,000: carries along lanes, twice; a lost moved value; no elements; circular kernels; 0 * nan."""
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_loop_of_nothing_is_right() -> None:
 
 
 def test_a_carry_that_takes_a_detour_is_none_of_what_the_branches_hold() -> None:
-    """The loop's carry replaces the state that the way back begins from, so that it lies elsewhere meanwhile."""
+    """The loop's carry replaces the state that the backward pass begins with, so the latter moves to another buffer."""
 
     model = classifier()
     batch = tree.map(lambda x: np.resize(x, (4, 5, *x.shape[1:])), model.data)
@@ -154,7 +154,7 @@ def test_a_carry_that_takes_a_detour_is_none_of_what_the_branches_hold() -> None
 @pytest.mark.parametrize("roll", ["never", "auto", "always", "apart"])
 @pytest.mark.parametrize("move", ["sorted", "solve own", "inverse", "recalled and solved"])
 def test_what_a_routine_writes_in_a_loop_of_many_rounds_is_there_for_the_way_back(move: str, roll: str) -> None:
-    """The verifier of plans followed three trips, and knew of the others only what kernels and copies write."""
+    """The verifier of plans follows three trips, and has to know the writes of routines too in the others."""
     moves = [("product", [0, 0]), ("remembered", [1, 0]), (move, [1, 1]), ("tanh", [3, 0])]
     graph, args, kept = step_graph(Program(12, 4, moves, 1, -1, False, False, False, dtype="f4"), 1)
     found = outputs(graph, args, [(i, i) for i in range(kept)], roll)
@@ -162,7 +162,7 @@ def test_what_a_routine_writes_in_a_loop_of_many_rounds_is_there_for_the_way_bac
 
 
 def test_a_carry_of_an_inner_loop_is_not_written_over_what_that_loop_reads() -> None:
-    """The innermost loop reads the carry of the one around it, which lies in the carry of the outermost one."""
+    """The innermost loop reads the carry of the middle loop, which has the buffer of the outermost loop's carry."""
 
     def innermost(w: Any, _: Any) -> Any:
         return ws.scan(lambda a, _: (a * 0.5 + w * 0.25, None), w, None, 3)[0], None
@@ -180,10 +180,10 @@ def test_a_carry_of_an_inner_loop_is_not_written_over_what_that_loop_reads() -> 
 
 
 def test_a_branch_that_leaves_a_state_as_it_is_leaves_it_where_a_later_check_may_end_the_program() -> None:
-    """Resident results go through copies there, and the branch that changes nothing had filled none."""
+    """Resident results are written by copies there; the branch without a change had left its copy unfilled."""
 
     class Averaging:
-        """Every other update goes halfway to the mean of the last; the parameters are an inverse, which may fail."""
+        """Every other update moves halfway to the last mean; the parameters are an inverse, which may fail."""
 
         def init(self, params: Any) -> Any:
             return {"slow": np.array(params), "since": np.zeros((), np.int64)}

@@ -98,7 +98,7 @@ X = np.arange(1.0, 1.0 + ROWS * WIDTH).reshape(ROWS, WIDTH)
 
 
 def extremes(dtype: np.dtype[Any]) -> list[int]:
-    """Indices at the ends of an axis, of the dtype, and of the dtypes that it might be taken for."""
+    """Indices at the ends of an axis, of the dtype, and of dtypes that it could be mistaken for."""
     ends = [0, ROWS - 1, ROWS, -1, -ROWS, -ROWS - 1]
     ends += [
         sign * 2**bits + d for bits in (7, 8, 15, 16, 31, 32, 62, 63, 64) for sign in (-1, 1) for d in (-ROWS, -1, 0, 3)
@@ -108,7 +108,7 @@ def extremes(dtype: np.dtype[Any]) -> list[int]:
 
 
 def outcome(f: Callable[[], Any]) -> Any:
-    """What a call gives, or that it raises IndexError."""
+    """The result of a call, or IndexError if it raises that."""
     try:
         return f()
     except IndexError:
@@ -205,7 +205,7 @@ def test_an_index_of_any_dtype_means_what_it_means_in_numpy(place: Any, form: Fo
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_a_table_of_labels_and_of_ids_in_training(dtype: np.dtype[Any]) -> None:
-    """Ids count from the end, labels do not; a step that refuses one has changed nothing."""
+    """Ids may count from the end, labels may not; a refused step changes nothing."""
 
     def loss(p: Any, batch: Any) -> Any:
         ids, labels = batch
@@ -243,7 +243,7 @@ def signed(n: int) -> int:
 @pytest.mark.parametrize("source", ["float32", "float64"])
 @pytest.mark.parametrize("target", ["int32", "int64", "uint64"])
 def test_an_index_cut_from_a_number_that_no_integer_stands_for(source: str, target: str, length: int) -> None:
-    """Processors differ in what it is; whatever it is, it is inside or refused."""
+    """Processors differ in the result of the cast; each result is a valid index or is refused."""
 
     @ws.jit
     def both(x: Any, y: Any) -> Any:
@@ -278,7 +278,7 @@ def test_an_index_into_an_axis_of_symbolic_size() -> None:
 
 
 def test_an_index_too_narrow_to_count_the_other_axes() -> None:
-    """Sorting 300 rows by keys moves along one axis what counts along another."""
+    """The sorting of 300 rows by their keys needs integers up to 300 along an axis whose own indices fit in int8."""
     x = np.arange(900.0).reshape(300, 3)
     index = np.arange(900).reshape(300, 3).astype(np.int8) % np.int8(3)
     found = ws.jit(ws.grad(lambda x, i: np.sum(np.take_along_axis(x, i, 1) ** 2)))(x, index)

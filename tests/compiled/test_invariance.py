@@ -1,4 +1,4 @@
-"""What must not change a bit of a result: threads, residence, what memory held before, names; and what is predicted."""
+"""Bits of results are independent of threads, residence, contents of memory and names; predictions are exact."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_nothing_beyond_the_arena_is_touched(made: Training) -> None:
 
 
 def test_a_loop_still_reads_what_its_carry_replaces() -> None:
-    """The first value is a constant of the loop and what its carry begins with."""
+    """One value is both a constant of the loop and the initial value of its carry."""
 
     def run(p: Value) -> list[Value]:
         body, _ = build(lambda fixed, c: [c * 2.0 + fixed], [p.type, p.type], name="body")
@@ -152,7 +152,7 @@ def test_a_transposed_result_replaces_its_own_operand() -> None:
 
 
 def test_an_index_out_of_range_leaves_the_state_alone() -> None:
-    """Whether in a step or in a later trip of a loop of steps."""
+    """The index is out of range in a single step, or in a later trip of a loop of steps."""
     rows = array_type((4,), np.dtype(np.int64))
 
     def step(table: Value, at: Value) -> list[Value]:

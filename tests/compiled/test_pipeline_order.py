@@ -33,19 +33,19 @@ ROOMS = {
 }
 """The rooms of the pipeline in their order, and the folders and files of each."""
 TOOLS = ("named_pass", "optional", "pipeline", "rewrite", "differential_check", "inline_bodies", "dce")
-"""The modules of `passes` that are no room: the pass manager, and what rerolling and legalizing passes are made of.
+"""The modules of `passes` that are no room: the pass manager, and the parts of rerolling and legalizing passes.
 
 Neither are the drivers that call the rooms: `train/program`, `compiler`, `lower/compile.py`, `lower/lower_graph.py`.
 """
 DEVICE_DRIVERS = ("runtime/cpu/backend.py", "runtime/cpu/artifact_entry.py")
 """The drivers of a device: its backend, and the artifact that it has emitted and loads."""
 MAX_CLIMBS = 4
-"""Each of the two graphs of the guard's branches is fused while the tasks of the one around it are written, and the
-budget solver assigns buffers for a branch and for the whole."""
+"""The allowed steps back: each of the two graphs of the guard's branches is fused while the tasks of the outer graph
+are written, and the budget solver assigns buffers for a branch and for the whole."""
 
 
 def room_of(filename: str) -> int | None:
-    """The number of the room that a file belongs to: that of the longest path that it begins with."""
+    """The number of the room of a file, by the longest matching path; None for a file outside of the rooms."""
     path = filename.removeprefix(f"{SOURCE}/")
     if path == filename or path in [*DEVICE_DRIVERS, *[f"passes/{tool}.py" for tool in TOOLS]]:
         return None
@@ -54,7 +54,7 @@ def room_of(filename: str) -> int | None:
 
 
 class Walk:
-    """The rooms, one after the other, whose functions are given a graph, a task graph or a lowered program."""
+    """The sequence of rooms with a call that takes a graph, a task graph or a lowered program."""
 
     def __init__(self) -> None:
         self.rooms: list[int] = []
@@ -69,7 +69,7 @@ class Walk:
             self.rooms.append(room)
 
     def climbs(self) -> list[str]:
-        """The moves to a room that comes earlier in the pipeline than the one before."""
+        """The moves from a room to an earlier one of the pipeline."""
         names = list(ROOMS)
         pairs = zip(self.rooms, self.rooms[1:], strict=False)
         return [f"{names[here]} -> {names[there]}" for here, there in pairs if there < here]

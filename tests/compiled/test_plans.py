@@ -40,7 +40,7 @@ def chain() -> LoweredProgram:
 
 
 def moved(step: Step, number: int, ref: MemRef) -> Step:
-    """A launch with one of its places elsewhere."""
+    """A launch with one of its operands at another address."""
     assert isinstance(step, Launch)
     return replace(step, refs=(*step.refs[:number], ref, *step.refs[number + 1 :]))
 
@@ -157,7 +157,7 @@ def laid(*offsets: int) -> tuple[Allocation, list[Allocation]]:
 
 
 AS_MADE = MemoryLayoutBuilder().finish()
-"""Every place lies where it was made."""
+"""A layout in which no place is moved."""
 
 
 def work(

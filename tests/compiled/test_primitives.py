@@ -1,4 +1,4 @@
-"""Every primitive compiles: its samples, run as one program, give what the reference gives."""
+"""Every primitive compiles: its samples, run as one program, give the results of the reference."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from wholestep.testing.primitives import samples_of
 from wholestep_tools.drawn.law import compiled
 
 BOUND = 64
-"""How many rounding errors, of the largest element, a result may be off that of the reference."""
+"""The allowed difference from the reference, in rounding errors of the largest element."""
 
 INSIDE_TRANSFORMS = {
     "psum": "a named axis exists only inside vmap, or among the processes of tests/mesh",
@@ -33,7 +33,7 @@ INSIDE_TRANSFORMS = {
     "all_gather": "as psum",
     "psum_scatter": "as psum, and the gradient of all_gather",
 }
-"""What is not compiled, and why."""
+"""The primitives that are not compiled, each with the reason."""
 
 Arrays = Sequence[np.ndarray]
 
@@ -62,7 +62,7 @@ def off(found: np.ndarray, expected: np.ndarray, eps: float) -> bool:
 
 
 def check(graph: Graph, args: Arrays, exact: Sequence[Any] | None = None) -> None:
-    """Compiled, a graph gives what the reference gives, or better what `exact` is."""
+    """Check that a compiled graph gives the results of the reference, or is closer to `exact` where that is given."""
     found = compiled(graph)(list(args))
     expected = reference(graph, args)
     for i, (y, z) in enumerate(zip(found, expected, strict=True)):
@@ -73,7 +73,7 @@ def check(graph: Graph, args: Arrays, exact: Sequence[Any] | None = None) -> Non
 
 
 def in_double(primitive: Primitive, samples: Sequence[Sample]) -> list[Any] | None:
-    """What elementwise functions give in double precision: SciPy's own single precision may be the worse one."""
+    """The results of elementwise functions in double precision: SciPy's single precision may have the larger error."""
     if primitive.kind != "elementwise" or "dtype" in samples[0].params:
         return None
     outs: list[Any] = []
@@ -101,7 +101,7 @@ def test_every_sample(name: str) -> None:
 
 
 def test_any_partition_is_a_partition() -> None:
-    """NumPy leaves open in which order elements stand on each side; indices go with the values."""
+    """NumPy does not define the order of elements on each side; indices are moved with their values."""
     for sample in samples_of(REGISTRY["partition"]):
         graph, args = together(REGISTRY["partition"], [sample])
         values, order = compiled(graph)(args)
@@ -188,7 +188,7 @@ def test_random_bits_are_the_references_bits() -> None:
         np.testing.assert_array_equal(found, expected)
 
 
-# Linear algebra and transforms at sizes where routines take other ways than for the small samples.
+# Linear algebra and transforms of sizes whose algorithms differ from those of the small samples.
 
 
 def stack(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
@@ -198,7 +198,7 @@ def stack(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.nd
 
 @pytest.mark.parametrize("dtype", ["f8", "f4", "c16", "c8"])
 def test_matrices_of_some_size(dtype: str) -> None:
-    """What is unique is compared; factors are multiplied out by NumPy."""
+    """Unique results are compared; factors are multiplied by NumPy first."""
     rng = np.random.default_rng(0)
     n = 70
     a, tall, right = (stack(rng, s, dtype) for s in ((2, n, n), (n, 20), (2, n, 3)))
@@ -289,7 +289,7 @@ def test_a_result_waits_until_what_it_replaces_is_read(name: str) -> None:
         assert gap(found, expected) < 1e-12
 
 
-# What fails while it runs.
+# Errors at run time.
 
 
 def raised(function: Callable[..., Any], *args: Any) -> Exception:

@@ -1,4 +1,4 @@
-"""One code for all sizes gives what the reference gives for each size; what cannot be one code says why."""
+"""One code for all sizes gives the reference's results for each size; a graph that needs its sizes says why."""
 
 import numpy as np
 import pytest
@@ -204,7 +204,7 @@ def test_a_jitted_function_of_any_size():
         np.testing.assert_allclose(f(x[:n], y), 3 + x[:n].mean(axis=0), rtol=1e-12)
     assert f.traces == 1
     assert f(x.astype(np.float32), y).shape == (2,) and f.traces == 2
-    # Inside another trace a call is part of that one.
+    # A call inside another trace is traced into it.
     np.testing.assert_allclose(ws.grad(lambda x: f(x, y).sum())(x), np.full((9, 2), 1 / 9))
     with pytest.raises(DtypeError, match="called with a shape and no array"):
         f(shape(B, 2, dtype="float64"), y)

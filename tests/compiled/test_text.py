@@ -1,4 +1,4 @@
-"""What programs become on the way to machine code, as text: graph, kernels and plan, forward and backward."""
+"""The forms of programs on the way to machine code, as text: graph, kernels and plan, forward and backward."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wholestep.lower.verify_program import verify_program
 from wholestep.passes.pipeline import ALL_PASSES, run_passes
 
 MACHINE = CpuMachine(vector=32, registers=16)
-"""Not that of the machine at hand: the text is the same everywhere."""
+"""A fixed machine, so that the text is the same on every computer."""
 
 
 def array(*shape: int) -> np.ndarray:
