@@ -1,4 +1,4 @@
-"""What all tests share: the golden fixture, `assert text == golden`, against a file that a person can read."""
+"""The parts common to all tests: the golden fixture, `assert text == golden`, against a file that a person can read."""
 
 import difflib
 import importlib
@@ -17,18 +17,18 @@ import hypothesis
 import numpy as np
 import pytest
 
-# Every test compiles what it asks for, and the user's own folder is left alone.
+# Tests compile all their programs, and leave the user's cache folder alone.
 os.environ.setdefault("WHOLESTEP_CACHE", "off")
 
 # Processes that the tests start find the tools of the checkout, installed or not.
 TOOLS = Path(__file__).parents[1] / "tools"
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(TOOLS))))
 
-# Without bytecode beside the sources each process that the tests start compiles all of them: two thirds of what a short
-# one takes.
+# Without bytecode beside the sources each process that the tests start compiles all of them: two thirds of the time
+# of a short one.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# Whatever an optimization cannot do is an error here, and not left out.
+# An optimization that fails is an error here, and not left out.
 os.environ.setdefault("WHOLESTEP_STRICT", "1")
 
 # Started in the background, a process ignores Ctrl-C; the tests that press it need it.
@@ -73,7 +73,7 @@ class Golden:
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What goes to files does so a few hundred bytes at a time, and nothing is taken from the cache."""
+    """Split traffic with files into pieces of a few hundred bytes, and turn the compilation cache off."""
     config = importlib.import_module("wholestep.config")
     monkeypatch.setattr("wholestep.backends.cpu.target.split_launches.PIECE_BYTES", 512)
     monkeypatch.setattr("wholestep.backends.cpu.target.row_streaming.EVICTED_BYTES", 64)
@@ -85,7 +85,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def kept_objects() -> Iterator[None]:
-    """A module that LLVM has made an object of for one test is not compiled again for another."""
+    """Reuse the object that LLVM compiled from a module in an earlier test."""
     kept = importlib.import_module("tests.kept_objects").KeptObjects()
     with unittest.mock.patch("wholestep.backends.cpu.object_compiler.object_code", kept):
         yield
@@ -103,7 +103,7 @@ def generators_of(module: ModuleType) -> list[np.random.Generator]:
 
 @pytest.fixture(autouse=True)
 def numbers_of_the_test(request: pytest.FixtureRequest) -> None:
-    """What a test draws depends on its name, and not on the tests that ran before it in the same process."""
+    """Seed the random numbers of a test by its name, so that they do not depend on earlier tests in the process."""
     for i, generator in enumerate(generators_of(request.module) if request.module else ()):
         fresh = type(generator.bit_generator)(zlib.crc32(f"{request.node.nodeid} {i}".encode()))
         generator.bit_generator.state = fresh.state

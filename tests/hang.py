@@ -1,4 +1,4 @@
-"""How long a test waits before what it started counts as hung: so long that a loaded machine is no failure."""
+"""The time after which a test counts a process or thread as hung: so long that a loaded machine is no failure."""
 
 HANG = 900.0
 """Seconds."""

@@ -1,5 +1,5 @@
-"""Objects of earlier tests: LLVM makes each module once in a process of tests, since half of what tests compile was
-compiled by one before."""
+"""Objects of earlier tests: LLVM compiles each module once in a process of tests, since half of the modules of the
+tests are equal to earlier ones."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from wholestep.backends.cpu.cpu_features import CpuTarget
 from wholestep.backends.cpu.llvm_jit import object_code
 
 MOST_BYTES = 8_000_000
-"""Of objects that are kept: those that were asked for last."""
+"""The limit on the bytes of kept objects; the least recently used ones are dropped."""
 
 
 class KeptObjects:
-    """`object_code`, which gives the same object for the same text, target and options, with what it gave before."""
+    """`object_code` with a cache: equal text, target and options have one object."""
 
     def __init__(self) -> None:
         self.made: OrderedDict[bytes, bytes] = OrderedDict()

@@ -1,4 +1,4 @@
-"""One call that is covered, and what must hold of it."""
+"""One covered call, and the checks that it has to pass."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Case:
             return self.f(*given)
 
     def plain(self) -> Any:
-        """What NumPy gives; arguments are copied, since the call may write into them."""
+        """The result of NumPy; arguments are copied, since the call may write into them."""
         copies = [np.array(self.args[i]) if isinstance(self.args[i], np.ndarray) else self.args[i] for i in self.traced]
         return self.call(*copies)
 
@@ -68,11 +68,11 @@ class Case:
         return [self.args[i] for i in self.traced]
 
     def inexact(self) -> list[bool]:
-        """Which of the traced arguments have a derivative."""
+        """For each traced argument: it is inexact, and so has a derivative."""
         return [np.asarray(x).dtype.kind in "fc" for x in self.numbers()]
 
     def split(self) -> tuple[Callable[..., Any], list[Any]]:
-        """The call as a function of its floating-point arguments alone, and those."""
+        """The call as a function of its floating-point arguments alone, and these arguments."""
         marks, numbers = self.inexact(), self.numbers()
         point = [x for x, m in zip(numbers, marks, strict=True) if m]
 
@@ -120,7 +120,7 @@ def compare(found: Any, expected: Any, case: Case) -> None:
 
 
 def inner(xs: list[Any], ys: list[Any]) -> float:
-    """Re<x, y> over all arrays."""
+    """The real part of the inner product <x, y> over all arrays."""
     return math.fsum(
         float(np.sum(np.real(np.conj(np.asarray(x)) * np.asarray(y)))) for x, y in zip(xs, ys, strict=True)
     )

@@ -22,7 +22,7 @@ def filled(make):
 
 
 def like(f):
-    """Of a traced array, of a plain one that takes a traced value, and in another dtype."""
+    """Cases with a traced prototype, with a plain one whose result takes a traced value, and with another dtype."""
 
     def assigned(x):
         y = f(np.ones((2, 4)))

@@ -76,7 +76,7 @@ DTYPES = ("f8", "c16", "f4", "i4", "?")
 
 
 def products(f, kinds=DTYPES, ranks=SHAPES):
-    """Every pair of ranks that NumPy takes; every dtype on the small ones."""
+    """Products of every pair of ranks that NumPy takes; with every dtype for ranks below 3."""
     cases = []
     for left in ranks:
         for right in ranks:

@@ -28,7 +28,7 @@ def sizes(t, z):
 
 
 def product_of(t, z):
-    """What the factors of a Schur form multiply to."""
+    """The matrix of a Schur form: the product of its factors."""
     return z @ t @ np.conj(z).T
 
 

@@ -27,7 +27,7 @@ def each(f, *arrays, **options):
 
 
 def written(call):
-    """A call that writes into its first argument, as a function that returns what it wrote."""
+    """A function that copies its first argument, lets the call write into the copy, and returns the copy."""
 
     def f(x, *rest):
         y = np.copy(x, order="C")

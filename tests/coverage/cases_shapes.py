@@ -23,7 +23,7 @@ def each(f, *arrays, **options):
 
 
 def views(*fs, of=(A,)):
-    """Each call on each array: its value, what it gives of a strided view, and what writing through it does."""
+    """Each call on each array: its result, its result for a strided view, and writes through its result."""
     cases = []
     for f in fs:
         for a in of:

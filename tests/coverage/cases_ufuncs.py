@@ -31,7 +31,7 @@ def draw(name, shape, dtype):
 
 
 def taken(ufunc, dtypes):
-    """Whether NumPy and the table both take these operands."""
+    """Test whether both NumPy and the table have a rule for these operands."""
     try:
         kinds = ufunc.resolve_dtypes((*[np.dtype(d) for d in dtypes], *[None] * ufunc.nout))
         operands = kinds[: ufunc.nin]
@@ -92,7 +92,7 @@ P = np.abs(X) + 0.5
 
 
 def written(call):
-    """A call that writes into its first argument, as a function that returns what it wrote."""
+    """A function that copies its first argument, lets the call write into the copy, and returns the copy."""
 
     def f(x, *rest):
         y = np.copy(x)

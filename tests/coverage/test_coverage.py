@@ -25,7 +25,7 @@ EACH = [
 
 @pytest.fixture(autouse=True)
 def quiet():
-    """NumPy's own warnings are not at stake here."""
+    """Ignore NumPy's own warnings."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         yield

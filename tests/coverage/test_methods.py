@@ -239,7 +239,7 @@ def test_creators_give_traced_arrays_inside_a_trace_only():
 
 @pytest.mark.parametrize("x", [X, X.astype(int), C, np.array([1.0, np.nan, 2.0, 1.0, 3.0]), X > 0], ids=str)
 def test_sort_in_descending_order(x):
-    """As NumPy 2.5 has it: stable, NaN last."""
+    """The order is that of NumPy 2.5: stable, NaN last."""
     values, places = ws.jit(lambda x: (np_sort(x), np_argsort(x)))(x)
     rows = np.where(np.isnan(x), -np.inf, x) if x.dtype.kind == "f" else x
     expected = np.stack(

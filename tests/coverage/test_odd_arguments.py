@@ -1,4 +1,4 @@
-"""Odd arguments: what NumPy takes is taken, and what is refused names the function and the types."""
+"""Odd arguments: those that NumPy takes are taken, and refusals name the function and the types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page on covered calls says what the tables say."""
+"""The page on covered calls has the content of the tables."""
 
 import importlib.util
 from pathlib import Path

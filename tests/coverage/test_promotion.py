@@ -63,7 +63,7 @@ def quiet():
 
 
 def result(f, *xs):
-    """The dtype of f(*xs), or None where NumPy has no meaning for it."""
+    """The dtype of f(*xs), or None where NumPy refuses the operands."""
     try:
         return np.asarray(f(*xs)).dtype
     except (TypeError, ValueError, OverflowError):
@@ -81,7 +81,7 @@ def sample(dtype):
 
 
 def same(f, arrays, whole):
-    """The traced dtype is NumPy's; only an order of complex numbers may be refused."""
+    """Assert that the traced dtype is NumPy's; only calls with complex numbers may be refused."""
     expected = result(whole, *arrays)
     supported = expected is not None and expected in DTYPES
     if supported:

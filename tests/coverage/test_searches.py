@@ -1,4 +1,4 @@
-"""Places in sorted arrays that are too long to be compared as a whole."""
+"""Searches in sorted arrays that are too long for a comparison with every element."""
 
 from __future__ import annotations
 

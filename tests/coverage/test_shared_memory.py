@@ -1,4 +1,4 @@
-"""What NumPy returns as a view is one here: a write through it reaches the array behind it, and elsewhere none does.
+"""Views are NumPy's: a write through a result reaches the array behind it exactly where NumPy returns a view.
 
 NumPy is asked about each call of the coverage cases and each method below.
 """
@@ -113,7 +113,7 @@ def test_writes_reach_what_they_reach_in_numpy(name: str) -> None:
 
 
 def same_writes(case: Case, places: list[int]) -> None:
-    """Double what a call returns, in NumPy and here; the arguments end alike, and so do their derivatives."""
+    """Double the result of a call in place, in NumPy and here; arguments and derivatives are the same afterwards."""
     numbers = case.numbers()
 
     def written(*floats: Any) -> Any:

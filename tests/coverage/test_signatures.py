@@ -1,4 +1,4 @@
-"""What NumPy's and SciPy's functions take is taken here, or refused by an error of ours that names the option."""
+"""Parameters of NumPy's and SciPy's functions are taken here, or refused by an error of ours that names the option."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def parameters(function: Any) -> dict[str, inspect.Parameter]:
 
 
 def comparable() -> list[str]:
-    """Covered functions that have a signature; ufuncs dispatch by themselves, with every option."""
+    """Covered functions with a signature, except ufuncs, which NumPy dispatches with every option."""
     found = []
     for name, outside in sorted(dispatch.NAMES.items()):
         if (
@@ -57,7 +57,7 @@ def test_a_function_takes_the_parameters_of_the_one_it_covers(name: str) -> None
 
 @pytest.mark.parametrize("outside", [f for f, ours in dispatch.FUNCTIONS.items() if getattr(ours, "stated", "")])
 def test_a_stated_signature_is_that_of_the_function(outside: Any) -> None:
-    """A process without docstrings knows no other."""
+    """A process without docstrings has no other source of the signature."""
     stated = inspect.signature(eval("lambda " + dispatch.FUNCTIONS[outside].stated.strip("()") + ": 0"))
     assert stated == inspect.signature(outside)
 

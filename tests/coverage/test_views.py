@@ -109,7 +109,7 @@ class Draw:
         return tuple(out) or ((1,) if n else (0,))
 
     def value(self, shape):
-        """Something to write into a place of this shape: an expression of the pool."""
+        """A value to assign to a place of this shape, as text and as a function of the pool."""
         fitting = [i for i, a in enumerate(self.pool) if self.fits(a.shape, shape)]
         scale = round(self.rng.uniform(-1, 1), 2)
         if fitting and self.rng.random() < 0.7:
@@ -239,7 +239,7 @@ class Draw:
             self.keep(f"fill_diagonal(p[{i}], 0.9)", lambda p: np.fill_diagonal(p[i], 0.9))
 
     def run(self, x):
-        """The program, on whatever kind of array."""
+        """Run the program on an array of any kind."""
         pool = [x * 1.0]
         for step in self.steps:
             step(pool)

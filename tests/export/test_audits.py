@@ -26,7 +26,7 @@ def test_hostile_names_are_data() -> None:
 
 @pytest.fixture
 def all_readers() -> None:
-    """The audit's programs: a compiler of C, node, and what writes packages of Core ML."""
+    """Skip without the audit's programs: a C compiler, node, and coremltools, which writes packages of Core ML."""
     pytest.importorskip("coremltools", reason="coremltools writes the packages; not installed")
     if export_files.COMPILER is None or shutil.which("node") is None:
         pytest.skip("there is no C compiler, or no node")

@@ -63,7 +63,7 @@ def drawn(seed: int) -> tuple[Any, list[Any]]:
 
 
 def moved(graph: Graph) -> tuple[Graph, Graph]:
-    """A graph in the words of JAX, and the same with channels last, in float64 too."""
+    """A graph exported for JAX, and the same graph with channels last, also for float64."""
     core = export_core(graph, JAX)
     return core, channels_last(core, any_convolution)
 
@@ -79,7 +79,7 @@ def test_numbers_stay(seed: int) -> None:
 
 
 def test_no_transpose_between_convolutions() -> None:
-    """The image is moved where it comes in, its gradient where it goes out, and features where rows are joined."""
+    """Images are transposed only at the input, and features only at the dense layer, forward and backward."""
 
     def network(x: Any, first: Any, second: Any, last: Any) -> Any:
         h = pooled(np.maximum(nn.conv2d(x, first, padding=1), 0))

@@ -60,7 +60,7 @@ def test_torch_convolves_as_the_reference(seed: int) -> None:
 
 @pytest.mark.parametrize("first", range(0, 16, 8))
 def test_jax_convolves_as_the_reference(first: int, jax: Any) -> None:
-    """Several in one program, which XLA compiles faster than each by itself."""
+    """Several convolutions are one program, since XLA compiles that faster than each of them."""
     calls = [drawn(seed) for seed in range(first, first + 8)]
     graphs = [ws.trace(f)(*args) for f, args in calls]
     run = jax.jit(lambda rows: [python_function(g, JAX)(*args) for g, args in zip(graphs, rows, strict=True)])

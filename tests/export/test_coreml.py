@@ -1,4 +1,4 @@
-"""Core ML packages: their programs, read from the files and evaluated, compute what the reference does, and train."""
+"""Core ML packages: their programs, read from the files and evaluated, give the reference's results, and train."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -36,7 +36,7 @@ Call = tuple[str, Graph, list[Any]]
 
 
 def is_written(graph: Graph) -> bool:
-    """True for a call that has words and numbers that Core ML has."""
+    """True for a call whose primitives and dtypes Core ML supports."""
     try:
         check_wide(graph, NARROW_TARGETS["coreml"])
     except UnsupportedError:
@@ -50,7 +50,7 @@ def is_written(graph: Graph) -> bool:
 
 
 def calls() -> Iterator[Call]:
-    """The first sample of each primitive and each combination of dtypes that is written."""
+    """The first supported sample of each primitive for each combination of dtypes."""
     for name, primitive in REGISTRY.items():
         found: dict[Any, Call] = {}
         for sample in [] if primitive.nested or primitive.collective else samples_of(primitive):
@@ -111,7 +111,7 @@ def dense(dtype: Any) -> tuple[Any, Any]:
 
 
 def curve() -> tuple[Any, Any]:
-    """A regression with 16 hidden units twice."""
+    """A regression with two hidden layers of 16 units."""
     rng = np.random.default_rng(4)
     shapes = {"a": (2, 16), "b": (16, 16), "c": (16, 1)}
     p = {name: 0.5 * rng.normal(size=shape).astype("f4") for name, shape in shapes.items()}

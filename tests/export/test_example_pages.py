@@ -34,7 +34,7 @@ def test_it_learns_and_becomes_a_page(file: Path, tmp_path: Path) -> None:
 @pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
 @each_file
 def test_it_trains_in_a_browser_as_here(file: Path, opened: Open) -> None:
-    """Three steps, beside those in Python, and a function on the state, which gives finite numbers."""
+    """The losses of three steps are those of Python, and a function on the state gives finite numbers."""
     made: dict[str, Any] = runpy.run_path(str(file))
     step, data = made["step"], made["data"]
     tab = opened(step, data, shuffle=False, attach=made["attach"])

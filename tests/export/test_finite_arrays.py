@@ -1,4 +1,4 @@
-"""Tests of whole arrays for finite elements: where one is found in a graph, and what it says in PyTorch and JAX."""
+"""Tests of whole arrays for finite elements: their pattern in a graph, and their source in PyTorch and JAX."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def erf(x: Any) -> Any:
 
 
 def attended(p: Any, x: Any, heads: tuple[int, int] = (3, 3), dims: int = 4, **options: Any) -> Any:
-    """Attention as `nn` writes it, of the heads of queries and fewer of keys and values."""
+    """Attention as `nn` writes it, with as many or fewer heads of keys and values than of queries."""
     h = x @ p["w"]
     q, k, v = [h[..., i * 12 : i * 12 + 4 * n].reshape(2, 6, n, 4) for i, n in enumerate((heads[0], *[heads[1]] * 2))]
     q, k, v = [y.transpose(0, 2, 1, 3) for y in (q, k, v)]
@@ -117,7 +117,7 @@ def grouped_by_hand(p: Any, x: Any) -> Any:
 
 
 def twice_normed(p: Any, x: Any) -> Any:
-    """Two norms of one array that is used besides, so that their gradients are added up among others."""
+    """Two norms of one array with a third reader, so that their gradients are terms of one sum."""
     h = np.tanh(x @ p["u"])
     return h * normed(h, p) + np.sin(normed(h, p, "2", 1e-3)) + h
 
@@ -129,7 +129,7 @@ def block(p: Any, x: Any) -> Any:
 
 
 def looped(body: Any, wrap: Any = lambda f: f, **options: Any) -> Any:
-    """The carry and all rows of a loop whose steps add what a function makes of a carry."""
+    """A loop that returns its rows plus its last carry; `body` computes each row from a carry."""
 
     def loop(p: Any, x: Any) -> Any:
         def step(h: Any, row: Any) -> Any:
@@ -302,7 +302,7 @@ WORDS |= {f"{label}_gradients": f"{word}_backward" for label, word in WORDS.item
 WORDS |= {"group_norm": "normed_groups", "group_norm_gradients": "normed_groups_gradients"}
 for kind in ("", "causal_", "masked_", "masked_causal_"):
     WORDS |= {f"{kind}attention": "mixed_values", f"{kind}attention_gradients": "attention_gradients"}
-"""What PyTorch's files call the functions."""
+"""The names of the functions in files for PyTorch."""
 
 
 def loss_of(f: Any) -> Any:
@@ -336,7 +336,7 @@ def test_steps_call_the_functions_of_pytorch(name: str, dtype: str, tmp_path: Pa
 
 
 def program_text(folder: Path) -> str:
-    """The functions of a step's file behind those that every file has."""
+    """The text of a step's file after the functions that all files have."""
     text = (folder / "step.py").read_text(encoding="utf-8")
     return re.split(r"\ndef (?:part1|part2|step_program)\(", text, maxsplit=1)[1]
 
@@ -351,7 +351,7 @@ def test_parts_of_a_batch_call_them_too(tmp_path: Path) -> None:
 
 
 def stacked_bytes(graph: Any) -> int:
-    """The bytes that the loops of a graph make row by row."""
+    """The bytes of the stacked results of a graph's loops."""
     loops = [node for node in graph.nodes if node.op.name == "scan"]
     return sum(v.type.nbytes for node in loops for v in node.outputs[node.params["sizes"][1] :])
 
@@ -382,7 +382,7 @@ COMPILED = """two norms|a norm without a gain|a norm of images|a norm of groups 
 gelu|silu|a gate|attention of nn
 causal attention with a mask|a mask of the batch that hides all|few heads of keys, causal
 attention with rotary positions|norms of groups in a loop""".replace("\n", "|").split("|")
-"""Those that one compiled step makes together, since a compilation takes long."""
+"""The cases that are compiled together as one step, since a compilation takes long."""
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")

@@ -121,7 +121,7 @@ def test_torch_trains_a_model_as_wholestep_does() -> None:
         assert float(loss.detach()) == pytest.approx(float(step(batch=(x, y)).loss), rel=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # what PyTorch keeps for old programs
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # TorchScript, which PyTorch has deprecated
 def test_torch_traces_a_module_into_torchscript() -> None:
     torch = torch_or_skip()
     module = ws.to_torch(energy, PARAMS, X, module=True)

@@ -34,19 +34,19 @@ def test_rows_are_in_the_order_of_the_step() -> None:
 
 
 def test_host_numbers_have_the_bits_of_the_interpreter() -> None:
-    """Among them are shifts and bits of 64-bit integers, which JavaScript's own `<<` and `|` cut to 32 bits."""
+    """The operations include shifts and bits of 64-bit integers, which JavaScript's own `<<` and `|` cut to 32 bits."""
     found = host_numbers.AUDIT.run(20, 1)
     assert found["failures"] == 0, found["examples"]
     assert found["checks"]["numbers"] > 30_000 and found["checks"]["operations in their dtypes"] == len(DECK)
 
 
 SUMMANDS = [(1e200, 1e200, -np.inf), (-1e200, 1e200, np.inf), (1e200, 1e200, np.nan), (np.inf, 0.0, 1.0)]
-"""The factors and summands of `fma` that are no numbers, or make none."""
+"""Operands of `fma` that are NaN or infinite, or whose product overflows."""
 
 
 @pytest.mark.parametrize(("a", "b", "c"), SUMMANDS)
 def test_an_infinite_summand_stays_so(a: float, b: float, c: float) -> None:
-    """The product is exact in `fma`, and so it is finite where a product of float64 is infinite."""
+    """The product in `fma` is exact, and so it is finite where a product rounded to float64 is infinite."""
     code = [KnownOperation("given", "f64", (), i) for i in range(3)] + [KnownOperation("fma", "f64", (0, 1, 2))]
     made = HostProgram(tuple(code), tuple([np.full(host_numbers.LANES, x) for x in (a, b, c)]), (), ())
     (found,) = host_numbers.by_javascript([made])
@@ -64,7 +64,7 @@ FAULTS = [
     ("s + odd(r, cl)", "s + (r + cl)", "fma of f64"),
     ("Math.imul(a, b)", "a * b", "mul of [iu]32"),
 ]
-"""Faults to be planted in the script, and what is to be found."""
+"""Faults to plant in the script, as text and its replacement, and a pattern of the expected failure."""
 
 
 @pytest.mark.parametrize(("right", "wrong", "words"), FAULTS)

@@ -1,4 +1,4 @@
-"""LiteRT models: in TensorFlow's interpreter they compute what the reference does, and train as steps here."""
+"""LiteRT models: in TensorFlow's interpreter they give the reference's results, and train as steps here."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -36,7 +36,7 @@ Call = tuple[str, Graph, list[Any]]
 
 
 def is_written(graph: Graph) -> bool:
-    """True for a call that has words and numbers that LiteRT has."""
+    """True for a call whose primitives and dtypes LiteRT supports."""
     values = (*graph.inputs, *graph.outputs)
     try:
         check_wide(graph, NARROW_TARGETS["litert"])
@@ -48,7 +48,7 @@ def is_written(graph: Graph) -> bool:
 
 
 def calls() -> Iterator[Call]:
-    """The first sample of each primitive and each combination of dtypes that is written."""
+    """The first supported sample of each primitive for each combination of dtypes."""
     for name, primitive in REGISTRY.items():
         found: dict[Any, Call] = {}
         for sample in [] if primitive.nested or primitive.collective else samples_of(primitive):
@@ -135,7 +135,7 @@ def masked() -> tuple[Any, Any]:
 
 STEPS = {**NATIVE_STEPS, "rows": rows, "tokens": tokens, "recurrent": recurrent, "masked": masked}
 NEAR = {"cnn": 1e-4}
-"""Where a rounding moves our own losses further: a network with maxima, by Adam."""
+"""Larger tolerances, for a network with maxima by Adam, whose losses a rounding error changes by more."""
 
 
 @pytest.mark.parametrize("name", STEPS)

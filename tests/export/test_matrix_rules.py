@@ -1,4 +1,4 @@
-"""Factorizations as scans over columns keep what defines them, for matrices of more than a few rows."""
+"""Factorizations as scans over columns satisfy their defining equations, for matrices of more than a few rows."""
 
 from __future__ import annotations
 

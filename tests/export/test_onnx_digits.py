@@ -52,7 +52,7 @@ class Handed:
             yield found
 
     def ours(self, nudge: int | None = None) -> np.ndarray[Any, Any]:
-        """The losses of the step here; with a number, of parameters that are one rounding up or down at random."""
+        """The losses of the step here; `nudge` is a seed by which each parameter is moved one rounding up or down."""
         rng = np.random.default_rng(nudge)
 
         def nudged(x: Any) -> Any:

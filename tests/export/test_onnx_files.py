@@ -238,7 +238,7 @@ CONVOLUTIONS: dict[str, tuple[Any, tuple[int, ...], Counter[str]]] = {
     "of every third place": (lambda x, w: nn.conv2d(x, w, stride=3), (4, 3, 1, 1), Counter(Conv=3)),
     "to many channels": (lambda x, w: nn.conv2d(x, w), (80, 3, 3, 3), Counter(Conv=2, ConvTranspose=1)),
 }
-"""Convolutions, the shapes of their kernels, and the operators that they and both gradients are."""
+"""Convolutions, the shapes of their kernels, and the operators of each with both of its gradients."""
 
 
 @pytest.mark.parametrize("name", CONVOLUTIONS)
@@ -260,7 +260,7 @@ def test_convolutions_and_both_gradients_are_written_as_such(name: str) -> None:
 @pytest.mark.parametrize(("shape", "axes"), [((8, 784, 64), (0, 1, 2)), ((100_003,), (0,)), ((3, 5000, 2), (1,))])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_long_sums_are_added_up_in_parts(shape: tuple[int, ...], axes: tuple[int, ...], dtype: str) -> None:
-    """ONNX Runtime adds elements up one after another, which made 5e-5 of the first of these."""
+    """ONNX Runtime adds elements one after another, which had an error of 5e-5 in the first of these cases."""
     x = np.random.default_rng(0).random(shape).astype(dtype) / 64
     graph, _ = build(lambda x: [REGISTRY["sum"](x, axes=axes)], [array_type(x.shape, x.dtype)], name="f")
     (got,) = session(onnx_model(ExportedProgram("f", graph, ("x",), ("y",)))).run(None, {"x": x})
@@ -279,7 +279,7 @@ def test_windows_that_no_product_reads_are_arrays() -> None:
 @pytest.mark.parametrize("name", ["floor_divide", "remainder", "fmod"])
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8"])
 def test_no_integer_divisor_ends_the_process(name: str, dtype: str) -> None:
-    """Processors trap a division by 0, and that of the least number by -1; NumPy gives 0, and the least number."""
+    """Processors trap a division by 0 and that of the least integer by -1; NumPy returns 0 and the least integer."""
     limits = np.iinfo(dtype)
     x, y = np.meshgrid(*[np.array([limits.min, limits.max, 7, 0], dtype)] * 2)
     y = np.concatenate([y, np.full_like(y, -1 if limits.min else 1)])
@@ -301,7 +301,7 @@ def test_a_loop_of_no_steps_gives_what_it_began_with() -> None:
 
 
 def test_a_model_holds_no_constant_that_nothing_reads(capfd: pytest.CaptureFixture[str]) -> None:
-    """The rotations of a matrix of one row are a loop of no steps, whose numbers ONNX Runtime warned of."""
+    """The rotations of a 1 x 1 matrix are a loop of no steps; ONNX Runtime warned of its unused constants."""
     x = np.array([[2.5]])
     graph = ws.trace(lambda x: tuple(np.linalg.eigh(x)))(x)
     found = session(onnx_model(ExportedProgram("f", graph, ("x",), ("w", "v")))).run(None, {"x": x})
@@ -310,7 +310,7 @@ def test_a_model_holds_no_constant_that_nothing_reads(capfd: pytest.CaptureFixtu
 
 
 def test_half_precision_without_kernels_goes_in_and_out() -> None:
-    """A model takes and gives bfloat16 as it is stored; ONNX Runtime holds it without an array of NumPy."""
+    """A model takes and gives bfloat16 values, which ONNX Runtime holds without a NumPy array."""
     bf16 = dtypes.from_short("bf16")
     graph, _ = build(lambda a: [REGISTRY["mul"](a, a)], [array_type((3,), bf16)], name="f")
     model = onnx_model(ExportedProgram("f", graph, ("x",), ("y",)))

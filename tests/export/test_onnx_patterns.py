@@ -1,4 +1,4 @@
-"""What ONNX files say for several operations at once: the operators, and the numbers of the reference, with ties."""
+"""Single operators of ONNX for several operations: the operators, and the results of the reference, with ties."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def check_close(got: Any, want: Any) -> None:
 
 
 def images(dtype: str = "float32", lowest: int = -2) -> Any:
-    """Images of few numbers, so that most of their tiles have several largest elements."""
+    """Images with few distinct values, so that most of their tiles have several maxima."""
     return np.random.default_rng(0).integers(lowest, 3, (2, 3, 6, 9)).astype(dtype)
 
 
@@ -107,7 +107,7 @@ def test_a_rectifier_and_its_gradient_choose_nothing() -> None:
 
 
 def test_a_choice_by_other_signs_keeps_what_is_not_chosen_out() -> None:
-    """0 times what is not finite would be NaN."""
+    """A product of 0 and an element that is not finite would be NaN."""
     x = np.array([[0, 1], [2, 4]], np.float32)
 
     def f(x: Any) -> Any:

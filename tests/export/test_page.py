@@ -1,4 +1,4 @@
-"""Pages as files: what they refuse, that no name of a user becomes code, and what a page is to do as text."""
+"""Pages as files: their refusals, names of users that never become code, and the program of a page as text."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def program_of(page: Path) -> dict[str, Any]:
 
 
 def listing(program: dict[str, Any]) -> str:
-    """What a page does in a step: its dispatches, what the host computes, and where everything lies."""
+    """The program of a page's step as text: its dispatches, the scalars that the host computes, and all addresses."""
     step = program["step"]
     lines = [f"heap {program['bytes']}, state {program['state']}, loss {program['loss']}, finite {program['finite']}"]
     lines += [f"input {x['address']}: {x['nbytes']} bytes" for x in step["inputs"]]
@@ -96,7 +96,7 @@ def test_what_a_page_cannot_do_is_refused_before_anything_is_written(tmp_path: P
 
 
 def test_noise_is_drawn_in_a_page(tmp_path: Path) -> None:
-    """Functions of scipy.special are their formulas in a page, as they are on cards."""
+    """Functions of scipy.special are computed by their formulas in a page, as on cards."""
 
     def loss(params: Any, x: Any, *, key: Any) -> Any:
         return np.mean((params["w"] * x + ws.random.normal(key, x.shape, np.float32)) ** 2)

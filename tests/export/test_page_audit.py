@@ -1,4 +1,4 @@
-"""The audit of pages finds nothing wrong in a few trainings, and finds what is wrong where something is."""
+"""The audit of pages finds nothing in a few correct trainings, and finds each planted fault."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def audited(*names: str) -> Any:
 
 
 def test_states_go_to_pages_and_back() -> None:
-    """One with noise by keys, one with branches and complex numbers, one that is refused, and a random one."""
+    """Steps with noise by keys, with branches and complex numbers, one that is refused, and a random one."""
     found = audited("VAE", "branches", "three steps a call")
     assert found["failures"] == 0, found["examples"]
     assert found["checks"]["trained in a page, and on here"] == 2 and found["checks"]["refused by pages"] == 1
@@ -39,7 +39,7 @@ def test_losses_of_a_page_that_are_off_are_found(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_state_that_came_back_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page that trains one step more before it gives its state, and one whose file is cut."""
+    """Planted faults: a page that trains one more step before it gives its state, and one whose file is truncated."""
     give = pages.PageAtWork.give
 
     def one_more(page: pages.PageAtWork) -> Path:

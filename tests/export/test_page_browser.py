@@ -1,4 +1,4 @@
-"""Pages in a browser: what a person does with one, against the step in Python, and every way in which it fails."""
+"""Pages in a browser: everything that a person does with one, against the step in Python, and every way it can fail."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CUT_OFF = """navigator.storage.getDirectory().then(async (folder) => {
     await out.truncate(500);
     await out.close();
 })"""
-"""What cuts off the newest copy that a page keeps."""
+"""A script that truncates the newest copy of the state that a page keeps."""
 
 
 def loss(params: Any, batch: Any) -> Any:
@@ -50,7 +50,7 @@ def python_losses(step: Any, data: Any, n: int, first: int = 0) -> list[float]:
 
 
 def run(tab: Tab, n: int) -> list[float]:
-    """The losses of so many steps, one by one."""
+    """Train n steps one by one in the page; their losses."""
     before = tab.evaluate("losses.length")
     for i in range(n):
         tab.evaluate("one('once').click()")
@@ -60,7 +60,7 @@ def run(tab: Tab, n: int) -> list[float]:
 
 
 def status(tab: Tab) -> str:
-    """What the page says."""
+    """The text of the page's status line."""
     found: str = tab.evaluate("one('status').textContent")
     return found
 
@@ -141,7 +141,7 @@ def test_a_damaged_checkpoint_changes_nothing(opened: Open, tmp_path: Path, how:
 
 @pytest.mark.parametrize("kind", [np.float32, np.int8])
 def test_rows_are_shuffled_as_by_run(opened: Open, tmp_path: Path, kind: type) -> None:
-    """Rows of four bytes and of one; a page goes on from a checkpoint as a run does that begins a new epoch."""
+    """Rows of four bytes and of one; from a checkpoint a page trains like a run that begins a new epoch."""
     data = rows(45)
     if kind is np.int8:
         data["y"] = (3 * data["y"]).astype(kind)
@@ -179,7 +179,7 @@ def opened_again(tab: Tab) -> None:
 
 
 def test_a_page_that_is_opened_again_goes_on_where_it_was(opened: Open) -> None:
-    """In the middle of an epoch of shuffled rows; a copy that was cut off is passed over, and a reset forgets all."""
+    """The page is reloaded in the middle of a shuffled epoch; a truncated copy is ignored, and a reset deletes all."""
     data = rows(45)
     step = small_step(data)
     tab = opened(step, data)
@@ -318,7 +318,7 @@ navigator.gpu.requestAdapter = async () => {
     const found = await asked(), limits = { maxStorageBufferBindingSize: LIMIT, maxBufferSize: 9e9 };
     return { info: found.info, limits, requestDevice: () => found.requestDevice() };
 };"""
-"""What makes the browser's adapter one that binds few bytes."""
+"""A script that lowers the adapter's limit on the size of a bound storage buffer."""
 
 
 def sorted_loss(params: Any, batch: Any) -> Any:

@@ -21,7 +21,7 @@ PAGES = Path(__file__).parents[2] / "examples" / "pages"
 
 
 def launches(steps: Sequence[Any]) -> int:
-    """The launches of steps as a device packs them, loops gone through and the longest case of each branch."""
+    """The number of launches of a device's steps, with all trips of loops and the longest case of each branch."""
     count = 0
     for kind, *rest in steps:
         if kind == "launch":
@@ -63,7 +63,7 @@ def engine_of_page(name: str) -> Any:
     ],
 )
 def test_a_step_takes_no_more_launches_than_it_did(name: str, device: int, page: int) -> None:
-    """Both join small kernels; a page goes through no loops, and knows counters ahead."""
+    """Both targets join small kernels; a page has its loops written out, and computes counters ahead."""
     engine = engine_of_page(name) if (PAGES / f"{name}.py").exists() else engine_of(name)
     steps = CardModule(step_plan(engine, "page", page_target()).plan, WGSL(), False).steps
     entries = page_program(engine, None, True, {})["step"]["entries"]

@@ -1,4 +1,4 @@
-"""Functions beside the step in pages, and captures: what a person types or drops, against the same calls in Python."""
+"""Functions beside the step in pages, and captures: typed and dropped inputs, against the same calls in Python."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def values(tab: Tab, name: str) -> list[list[float]]:
 
 
 def said(tab: Tab, name: str) -> str:
-    """What is wrong with what a function was given."""
+    """The error that the page shows for the inputs of a function."""
     tab.wait(f"document.querySelector('#function-{name} .said').className === 'said bad'")
     found: str = tab.evaluate(f"document.querySelector('#function-{name} .said').textContent")
     return found
@@ -185,13 +185,13 @@ def test_images_that_a_function_gives_are_pictures(opened: Open, made: Any) -> N
 
 
 def brightness(params: Any, image: Any) -> Any:
-    """The parameters beside what is drawn in each quarter of an image."""
+    """The mean of each quarter of an image (8, 8), and the parameters."""
     quarters = image.reshape(2, 4, 2, 4).mean((1, 3)).reshape(4)
     return np.concatenate([quarters, params["w"]])
 
 
 def test_an_image_is_drawn(opened: Open, made: Any) -> None:
-    """What is drawn is seen in the quarter where it is; the numbers of an image can be typed as well."""
+    """A drawing changes the mean of its own quarter; the numbers of an image can be typed as well."""
     step, data = made
     image = step.attach(brightness, batch=ws.ShapeDtype((8, 8), np.float32))
     tab = opened(step, data, attach={"see": image})

@@ -1,4 +1,4 @@
-"""ES modules of a step: what a program in JavaScript does with one, against the step in Python."""
+"""ES modules of a step: their use by a program in JavaScript, against the step in Python."""
 
 from __future__ import annotations
 

@@ -34,9 +34,9 @@ globalThis.trained = async (counts, parts) => {
   return { ...found, submits, state: Array.from(await training.save()) };
 };
 """
-"""What trains from the beginning in the worker of a page: so many steps a submit, or each step in so many submits.
+"""A script that trains from the initial state in a page's worker: several steps a submit, or several submits a step.
 
-A submit ends early behind a step that is left out, for what the host computes of the next ones depends on it.
+A submit ends early after a skipped step, since the scalars that the host computes for later steps depend on it.
 """
 
 
@@ -83,7 +83,7 @@ def with_everything(rows: int) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize(("name", "count"), [("W1", 3), ("W4", 12), ("everything", 12)])
 def test_steps_together_have_the_bits_of_steps_alone(opened: Open, name: str, count: int) -> None:
-    """Twelve steps are more than two epochs of all that there may be in a step."""
+    """Twelve steps with every feature are more than two epochs."""
     step, data = with_everything(45) if name == "everything" else STEPS[name]()
     if name == "everything":
         data["x"][9] = np.nan

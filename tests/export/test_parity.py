@@ -1,4 +1,4 @@
-"""The audit of exported steps finds nothing wrong in a few, and finds what is wrong where something is."""
+"""The audit of exported steps finds nothing in a few correct ones, and finds each planted fault."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_few_steps_train_elsewhere_and_come_back() -> None:
 
 
 def test_soap_trains_elsewhere_with_the_same_eigenvectors() -> None:
-    """Their signs too, which libraries choose otherwise."""
+    """Signs of eigenvectors agree too, although libraries choose them differently."""
     part = parity.handed_over(["soap"], HERE)
     assert part.seen.failures == []
     assert all(found.losses < 1e-6 and found.state < 3e-6 for found in part.measured.values())
@@ -49,7 +49,7 @@ def of_half_precision() -> tuple[Any, Any]:
 
 
 def of_a_library() -> tuple[Any, Any]:
-    """A step with a function that neither NumPy's sources nor C have words for."""
+    """A step with a function that the export for NumPy and for C does not support."""
     params, batch = {"a": np.float64(1.5)}, np.linspace(1, 2, 5)
 
     def loss(p: Any, x: Any) -> Any:
@@ -78,7 +78,7 @@ def test_half_precision_trains_in_numpy_and_c(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_step_that_calls_a_library_trains_in_c_by_formulas_to_rounding() -> None:
-    """The VAE draws normal numbers, whose quantile is SciPy's here."""
+    """The VAE draws normal numbers, whose quantile function is SciPy's here."""
     if "c" not in HERE:
         pytest.skip("there is no C compiler")
     part = parity.handed_over(["VAE"], ("c", "object"))

@@ -1,4 +1,4 @@
-"""Exported Python files: they train as the step does, and what they have trained is loaded back."""
+"""Exported Python files: they train as the step does, and their trained state is loaded back."""
 
 import importlib.util
 import sys
@@ -36,7 +36,7 @@ def library(target: str) -> Any:
 
 
 def check_trains_alike(target: str, step: Any, batch: Any, folder: Path, count: int = 20) -> None:
-    """Train in both places from one state, hand the state of the other one back, and go on."""
+    """Train here and in the exported file from one state, load the state of the file, and go on here."""
     array = library(target)
     step(batch)
     files = step.export(folder / "step.py", to=target)
@@ -108,7 +108,7 @@ def test_every_optimizer_is_in_the_file(name: str, tmp_path: Path) -> None:
 
 
 def test_a_file_of_torch_is_compiled_whole(tmp_path: Path, monkeypatch: Any) -> None:
-    """A device that is entered, and one that is asked for by its name, would break the graph."""
+    """A device context, or a device given by name, would break the graph."""
     torch = pytest.importorskip("torch", reason="PyTorch is an outside oracle; not installed")
     rng = np.random.default_rng(0)
     held, batch = rng.normal(size=(3, 4)), {"x": rng.normal(size=(5, 3))}
@@ -125,7 +125,7 @@ def test_a_file_of_torch_is_compiled_whole(tmp_path: Path, monkeypatch: Any) -> 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
 def test_rows_that_torch_compile_adds_up_are_added_in_memory(tmp_path: Path, monkeypatch: Any) -> None:
-    """TorchInductor adds to an array of strides 0 as if it were memory: it refused that, or gave wrong numbers."""
+    """TorchInductor added to an array of strides 0 as if it were contiguous: an error, or wrong numbers."""
     rng = np.random.default_rng(0)
     rows, batch = rng.normal(size=(50, 32)).astype("f"), rng.integers(0, 50, (4, 16))
     step = ws.compile(lambda p, i: np.mean(np.tanh(p[i]) ** 2), rows, optimizer=ws.optim.sgd(1.0), batch=batch)
@@ -150,7 +150,7 @@ def guarded(rate: float) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("rate", [1e-3, 1e9])
 def test_an_update_in_jax_is_a_choice_and_no_branch(rate: float, tmp_path: Path, jax: Any) -> None:
-    """XLA would copy the whole state for a branch."""
+    """A branch would make XLA copy the whole state."""
     step, batch = guarded(rate)
     files = step.export(tmp_path / "step.py", to="jax")
     assert "lax.switch" not in files[0].read_text(encoding="utf-8")

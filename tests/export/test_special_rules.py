@@ -14,7 +14,7 @@ from wholestep.primitives.family import REGISTRY
 EDGES = [0.0, -0.0, 0.5, 1.0, 2.0, -0.5, -1.0, -2.0, -3.0, 90.0, -90.0, 45.0, 180.0, 270.0, 360.0, 1e-8, -1e-8, 1e-300]
 EDGES += [np.inf, -np.inf, np.nan, 1.0 - 1e-12, 1e15, 700.0, -700.0]
 LOOSE = {"gamma": 1e-11, "rgamma": 1e-11, "beta": 1e-11, "digamma": 1e-10}
-"""Relative tolerances of functions whose terms are larger than they are by thousands; of the others 1e-12."""
+"""Relative tolerances of functions that are thousands of times smaller than their terms; 1e-12 for others."""
 
 
 def arguments(count: int) -> list[np.ndarray]:

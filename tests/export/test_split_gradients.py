@@ -104,7 +104,7 @@ def test_a_rectifier_before_a_pool_is_part_of_the_split(name: str, dtype: str) -
 @pytest.mark.parametrize("way", ["alone", "over", "compiled"])
 @pytest.mark.parametrize("name", RECTIFIED)
 def test_a_step_splits_as_a_function_does(name: str, way: str) -> None:
-    """In memory of its own, over the images, and in the words that a compiler takes, where images lie anyhow."""
+    """The split in new memory, over the images, and in the compiled form, for images of any memory order."""
     _, shape, axes = RECTIFIED[name]
     support: Any = pytest.importorskip("wholestep.export.python.support.torch_support")
     x, weights, f = rectified_pool(name, "float64")
@@ -122,7 +122,7 @@ def test_a_step_splits_as_a_function_does(name: str, way: str) -> None:
 
 @pytest.mark.parametrize("kind", ["smallest", "bound", "other"])
 def test_a_rectifier_of_another_kind_keeps_its_own_derivative(kind: str) -> None:
-    """Where 0 is the smallest element not all are 0; another bound is another function, as is what is read twice."""
+    """With a minimum at 0 not all elements are 0; another bound, or a second reader, makes it another function."""
     x = np.random.default_rng(1).integers(-2, 3, (4, 2, 6)).astype(np.float64)
 
     def f(x: Any) -> Any:
@@ -145,7 +145,7 @@ def pooled_network(p: Any, x: Any) -> Any:
 
 
 def test_a_step_splits_over_what_it_convolved(tmp_path: Path) -> None:
-    """Pixels of few numbers, and biases of 0, so that places around an image are equal."""
+    """Pixels with few distinct values, and biases of 0, so that many pooled elements are equal."""
     rng = np.random.default_rng(0)
     params = {
         "k": rng.normal(size=(4, 1, 3, 3)),
@@ -177,7 +177,7 @@ def test_a_bound_after_a_pool_has_its_values_and_stays_before_it_in_a_function(t
 
 @pytest.mark.parametrize("shape", [(2, 1, 3, 4), (2, 5, 3, 4), (0, 1, 3, 4), (2, 1, 3, 4, 5)])
 def test_images_say_that_their_channels_come_last(shape: tuple[int, ...]) -> None:
-    """Strides of 1 along a single channel, too, which convolutions go by."""
+    """The stride of a single channel is 1 too, since convolutions choose their layout by it."""
     support: Any = pytest.importorskip("wholestep.export.python.support.torch_support")
     x = torch.arange(float(np.prod(shape))).reshape(shape)
     made = support.with_channels_last(x)

@@ -27,16 +27,16 @@ def mean_square(p: Any, x: Any) -> Any:
 
 
 def exported(loss: Any, params: Any, optimizer: Any, batch: Any, folder: Path, **options: Any) -> tuple[Any, Any, str]:
-    """A step, the module that it is as a file of PyTorch, and what its program says."""
+    """A step, its module in a file for PyTorch, and the source of the program in that file."""
     step = ws.compile(loss, params, optimizer=optimizer, batch=batch, **options)
     path, _ = step.export(folder / "step.py", to="torch")
     return step, imported(path), path.read_text(encoding="utf-8").split("def step_program(")[1]
 
 
 def check_trains(step: Any, module: Any, batches: Any, folder: Path) -> None:
-    """Both take the same batches and have the same losses, and then the same state.
+    """Assert that both have the same losses for the same batches, and the same state afterwards.
 
-    In float32 the state is not compared: steps of Adam part where a gradient is little more than rounding.
+    In float32 the state is not compared: steps of Adam differ where a gradient is little more than a rounding error.
     """
     wide = {np.asarray(x).dtype for x in tree.leaves(step.params)} == {np.dtype(np.float64)}
     state = module.load(folder / "step.safetensors")
@@ -107,7 +107,7 @@ def test_a_step_takes_the_memory_of_its_state(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
 def test_gradients_that_are_parameters_are_read_before_they_change(order: tuple[str, str], tmp_path: Path) -> None:
-    """The gradient of each is the other one, and a fused update would read what it has already written."""
+    """The gradient of each parameter is the other one, and a fused update would read a parameter after its change."""
     params = {name: np.asarray(RNG.normal(size=(70, 70)), np.float32) for name in order}
 
     def loss(p: Any, x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""TensorFlow: what is handed over is differentiated and compiled there, and a `SavedModel` trains alone."""
+"""TensorFlow: functions and steps are differentiated and compiled there, and a `SavedModel` trains alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words of array libraries: what each primitive is spelled as computes what the reference computes, at its samples."""
+"""Expressions of array libraries: that of each primitive gives the reference's results at its samples."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ def test_tensorflow_has_every_primitive(name: str) -> None:
 
 
 def one_each() -> Iterator[tuple[Primitive, Sample]]:
-    """A sample of each primitive, of float32 where it takes that, of more than no elements.
+    """A nonempty sample of each primitive, in float32 where it takes that.
 
-    Functions that SciPy computes here have words that are names of JAX's own, and XLA compiles them for long.
+    Primitives that SciPy computes here are left out: JAX has functions of these names, which XLA compiles slowly.
     """
     for name in CALLED:
         if name not in REFUSED | DEAR and not isinstance(REGISTRY[name], External):
@@ -82,7 +82,7 @@ def one_each() -> Iterator[tuple[Primitive, Sample]]:
 
 
 def test_jax_has_the_primitives(jax: Any) -> None:
-    """One program of all of them, since XLA compiles one faster than many."""
+    """All primitives are one program, since XLA compiles that faster than many."""
     calls = list(one_each())
     inputs = [np.asarray(x) for _, sample in calls for x in sample.inputs]
 

@@ -22,7 +22,7 @@ SYMBOLS = {"B": B, "C": C, "D": D}
 
 
 def value(text, sizes):
-    """What a text means with these sizes, or None where it divides by zero."""
+    """The value of an expression with these sizes, or None if it divides by zero."""
     try:
         return eval(text, dict(sizes))
     except ZeroDivisionError:

@@ -1,4 +1,4 @@
-"""The facts about dtypes agree with NumPy, and what is not supported is refused."""
+"""The facts about dtypes agree with NumPy, and unsupported dtypes are refused."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The import: what waits until it is asked for, and what it does to the garbage collector of the process."""
+"""The import: the modules that are loaded on demand, and the effect on the garbage collector of the process."""
 
 import gc
 import pickle
@@ -47,7 +47,7 @@ print(len(inside()) > 0)
 
 
 def test_any_module_of_layers_may_be_imported_first():
-    """The module of a layer is what a new process meets first where it reads a model from a pickle."""
+    """A new process that reads a model from a pickle imports the module of a layer first."""
     assert printed(EACH_FIRST) == "True"
 
 
@@ -68,7 +68,7 @@ print(type(ws.compile(loss, model, optimizer=ws.optim.adam(1e-3), batch=batch)).
 
 
 def test_docstrings_may_be_left_out(tmp_path):
-    """NumPy's functions in C have their signatures in their docstrings, and layers are documented by one another."""
+    """Signatures of NumPy's C functions and documentation of layers are read from docstrings, and may be missing."""
     script = tmp_path / "script.py"
     script.write_text(WITHOUT_DOCSTRINGS, encoding="utf-8")
     assert printed(f"import runpy; runpy.run_path({str(script)!r})", "-OO") == "Step"

@@ -32,7 +32,7 @@ def opaque(*args: Any, **kwargs: Any) -> Any:
 
 
 def accepted(*functions: Callable[..., Any]) -> None:
-    """Takes functions of any parameters, where mypy does not infer those of a lambda."""
+    """A function for lambdas whose parameters mypy does not infer."""
 
 
 w: Weights = {"w": np.ones(3)}
@@ -61,7 +61,7 @@ def gradients() -> None:
 
 
 def wrong_calls() -> None:
-    """Calls that a type checker must refuse: an error that is not found leaves its mark unused, which is one too."""
+    """Calls that a type checker must refuse: an accepted call makes its `type: ignore` unused, which is an error."""
     ws.grad(loss)(w)  # type: ignore[call-arg]
     ws.grad(loss)(w, x, size=2)  # type: ignore[call-arg]
     ws.grad(loss)(x, x)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Checkpoint policies: what is kept, what is computed again, and the same bits whatever is."""
+"""Checkpoint policies: the values that are kept, those that are computed again, and equal bits for every policy."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ POLICIES = {
 
 
 def again(policy, f=net):
-    """How often each operation is computed for a value and its gradient."""
+    """The number of times that each operation is computed for a value and its gradient."""
     counts = {}
 
     def count(graph):

@@ -65,7 +65,7 @@ WAVES = [np.exp, lambda x: x * x, lambda x: -x, lambda x: 2 * np.sin(x)]
 @pytest.mark.parametrize("dtype", [np.int64, np.int8, np.uint8])
 def test_switch_runs_the_branch_of_an_index_or_the_nearest(index, dtype):
     if np.dtype(dtype).kind == "u" and index < 0:
-        index = 255  # the number below 0 of an unsigned dtype is its largest
+        index = 255  # an unsigned index wraps around to the largest number
     wave, i = WAVES[min(max(index, 0), 3)], dtype(index)
     compiled = ws.jit(lambda i, x: ws.switch(i, WAVES, x))
     np.testing.assert_allclose(compiled(i, X), wave(X))

@@ -36,7 +36,7 @@ def test_residuals_may_be_any_tree():
 
 
 def test_a_rule_may_itself_differentiate():
-    """The last walk of a gradient keeps no nodes, but for what a rule differentiates."""
+    """The last reverse pass of a gradient records no nodes except those that a rule differentiates."""
 
     @ws.custom_vjp
     def f(x):
@@ -164,7 +164,7 @@ def test_a_python_number_stays_weak_inside(wrap):
 
 
 def test_one_rule_for_each_operand():
-    """As `jax.custom_jvp.defjvps`: the tangent is the sum of what the rules give, and None gives nothing."""
+    """As `jax.custom_jvp.defjvps`: the tangent is the sum of the rules' results, and a rule None adds nothing."""
 
     @ws.custom_jvp
     def f(x, p, count):
@@ -248,7 +248,7 @@ def test_rules_are_ordinary_code():
 
 
 def test_a_function_that_returns_its_pullback():
-    """As `jax.custom_gradient`; what the pullback reads may be any value that the function has computed."""
+    """As `jax.custom_gradient`; the pullback may read any value that the function has computed."""
 
     @ws.custom_gradient
     def f(x, p, scale):

@@ -1,4 +1,4 @@
-"""Stated batches: what vmap makes of a function, in every order of transforms."""
+"""Custom batching rules: `vmap` of a function with one, in every order of transforms."""
 
 import numpy as np
 import pytest

@@ -203,7 +203,7 @@ def test_values_refuse_to_become_plain():
     for convert in (memoryview, lambda x: x.item(), lambda x: x.tolist(), bytes):
         with pytest.raises(TypeError):
             ws.grad(lambda x, c=convert: c(x) or x)(1.0)
-    # What eager values may do: be asked for truth and, as integers, for an index.
+    # Eager values have a truth value and, as integers, are indices.
     assert ws.grad(lambda x: x * 2 if x > 0 else x)(1.0) == 2.0
     assert ws.jvp(lambda x: x[np.argmax(x)], (X,), (np.ones(3),))[1] == 1.0
     assert ws.grad(lambda x: [x, x * 3][int(x > 0)])(1.0) == 3.0
@@ -226,7 +226,7 @@ def test_arrays_are_recognised():
 
 
 def test_nothing_is_computed_of_what_has_no_elements():
-    """NumPy would warn of the logarithm of a negative base, which is none of them."""
+    """NumPy would warn of the logarithm of a negative base, although there is no element to compute."""
     base, exponent = np.array([-2.0, -3.0]), np.ones((2, 0))
     found = ws.grad(lambda y: np.sum(np.power(np.broadcast_to(base[:, None], (2, 0)), y)))(exponent)
     assert found.shape == (2, 0)
@@ -236,7 +236,7 @@ def test_nothing_is_computed_of_what_has_no_elements():
 
 
 def test_an_index_of_more_axes_than_numpy_adds_at():
-    """NumPy's own `add.at` crashes there."""
+    """NumPy's own `add.at` crashes for an index of 40 axes."""
     index = np.full((1,) * 40, 2)
     np.testing.assert_array_equal(ws.grad(lambda x: np.sum(x[index]))(np.zeros(4)), [0, 0, 1, 0])
     assert ws.grad(lambda x: np.sum(x[np.zeros((0, 2), int)]))(np.zeros((3, 0))).shape == (3, 0)

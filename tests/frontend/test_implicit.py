@@ -20,7 +20,7 @@ def newton(g, x):
 
 
 def relaxed(g, b):
-    """Richardson's iteration until it is done."""
+    """The solution of g(x) = b by Richardson's iteration."""
     return ws.while_loop(lambda x: np.max(abs(g(x) - b)) > 1e-13, lambda x: x + 0.2 * (b - g(x)), np.zeros_like(b))
 
 
@@ -109,7 +109,7 @@ def test_a_linear_equation_in_complex_numbers():
 
 
 def counted(solve):
-    """A solver that says beside its solution how often it went on."""
+    """A solver with an auxiliary result, its number of steps."""
 
     def solver(g, x):
         def step(carry):
@@ -153,7 +153,7 @@ def test_a_solver_may_say_how_it_went():
 
 
 def test_the_loop_of_a_solver_is_not_differentiated():
-    """A while_loop has no reverse mode; a root in it has."""
+    """A while_loop has no derivative in reverse mode, but a root has one although its solver is such a loop."""
     step = ws.compile(lambda p, b: np.sum(equilibrium(p, b) ** 2), A, optimizer=ws.optim.sgd(0.1), batch=B)
     first = step(B).loss
     assert [step(B).loss for _ in range(20)][-1] < first

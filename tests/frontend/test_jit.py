@@ -164,7 +164,7 @@ def test_threads_trace_side_by_side():
             for _ in range(20):
                 np.testing.assert_allclose(ws.grad(lambda x: (np.sin(x) * k).sum())(X), np.cos(X) * k)
                 np.testing.assert_allclose(ws.jit(lambda x: x * k)(X), X * k)
-        except Exception as error:  # whatever goes wrong in a thread is the failure to report
+        except Exception as error:  # any exception in a thread is a failure to report
             failures.append(error)
 
     threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
@@ -251,7 +251,7 @@ def test_static_values_that_are_equal_and_differ_have_programs_of_their_own():
 def test_the_order_of_keys_is_that_of_the_call():
     joined = ws.jit(lambda d: np.concatenate(list(d.values())))
     a, b = np.array([1.0]), np.array([2.0, 3.0])
-    for _ in range(2):  # by the long way, and by the short one
+    for _ in range(2):  # by the slow path, and by the fast one
         assert joined({"a": a, "b": b}).tolist() == joined({"a": a, "b": b}).tolist() == [1.0, 2.0, 3.0]
         assert joined({"b": b, "a": a}).tolist() == joined({"b": b, "a": a}).tolist() == [2.0, 3.0, 1.0]
     assert joined.traces == 2

@@ -1,4 +1,4 @@
-"""Eager gradients of tapes that were met before: the bits of a walk of their own, whatever the function does."""
+"""Eager gradients of tapes that were recorded before: the bits of a reverse pass of their own, for any function."""
 
 import gc
 import weakref

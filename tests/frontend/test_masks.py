@@ -1,4 +1,4 @@
-"""What a mask leaves out reaches no value, no derivative of any order and no warning: for every call, form and mode."""
+"""Elements that a mask leaves out reach no value, no derivative of any order and no warning, in every call and mode."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ CALLS = list(calls())
 
 
 def operands(types, domain):
-    """Operands inside the domain where the mask holds, and elsewhere whatever harms."""
+    """Operands inside the domain where the mask holds, and harmful values elsewhere."""
     rng = np.random.default_rng(len(types))
     made = []
     for shift, t in enumerate(types):
@@ -61,7 +61,7 @@ def total(result):
 
 
 def direct(ufunc, xs):
-    """The forms' numbers without any mask, for operands that hold the chosen elements alone."""
+    """The results of `forms` computed without a mask, from operands that hold the chosen elements alone."""
     plain = total(ufunc(*xs))
     mixed = [total(ufunc(*[x if i == k else x[0] for i, x in enumerate(xs)])) for k in range(len(xs) if xs[1:] else 0)]
     return [plain] * (5 if len(xs) > 1 else 6) + mixed
@@ -100,7 +100,7 @@ def loss(numbers):
 
 
 def derivatives(f, order):
-    """(operands) -> the gradient, and its derivative in a fixed direction where the order is 2."""
+    """A function of the operands: the gradient, and for order 2 also its derivative in a fixed direction."""
     if order == 0:
         return lambda xs: ()
     if order == 1:
@@ -109,7 +109,7 @@ def derivatives(f, order):
 
 
 def smooth(ufunc, types, xs):
-    """The operands that a call can be differentiated in, and to which order."""
+    """The highest order of derivative of a call, and the operands that have it."""
     floats = [k for k, t in enumerate(types) if t == "d"]
     for order, chosen in ((2, floats), (1, floats), (2, floats[-1:]), (1, floats[-1:])):
 
@@ -137,7 +137,7 @@ def put(x):
 
 
 class Checked:
-    """A call with operands: the function that computes all its numbers, and what they have to be."""
+    """A call with operands: the function that computes all its numbers, and the expected ones."""
 
     def __init__(self, ufunc, types, domain):
         self.ufunc = ufunc

@@ -1,4 +1,4 @@
-"""Which reshapes are views: results lie in memory as NumPy lays them, so writes reach exactly what they reach there."""
+"""Views by reshape: results have the memory order of NumPy's, so that writes reach the same arrays as there."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What is printed inside traced functions: at once where values are known, else by the program, with the same bits."""
+"""`ws.print` in traced functions: at once where values are known, else by the program, without a change of its bits."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""A call like the last one takes a short way, and gives what the long way gives: results, errors, new traces."""
+"""Repeated calls take a fast path and give the results of the slow one: values, errors, new traces."""
 
 import functools
 import gc

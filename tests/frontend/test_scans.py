@@ -16,7 +16,7 @@ def affine(a, b):
 
 
 def one_by_one(xs, order):
-    """Prefixes in an order of rows, each at the place of the row that it ends with."""
+    """The prefix results of rows in a given order, each at the position of its last row."""
     rows = [tree.map(lambda x, i=i: x[i], xs) for i in order]
     made = rows[:1]
     for row in rows[1:]:

@@ -72,7 +72,7 @@ SAME = {
 
 
 def written(change):
-    """A program that changes a copy of v and then reads all of it that the mask holds."""
+    """A program that changes a copy of v and then reads the elements under the mask."""
 
     def program(v, r, m):
         v, r = v.copy(), r.copy()
@@ -131,12 +131,12 @@ SAME |= {f.__name__: written(f) for f in (in_place, copied, shared, changed_mask
 
 
 def gradients(f):
-    """The gradient of the sum of what a program gives."""
+    """The gradient of the sum of a program's results."""
     return ws.grad(lambda v, r, m: np.sum(f(v, r, m)), argnums=(0, 1))
 
 
 def eager(f):
-    """Its values without a trace: NumPy's own, where the program is NumPy's."""
+    """The values of f without a trace: NumPy's own, if the program is plain NumPy."""
     with np.errstate(all="ignore"):
         return f(V, ROWS, M)
 

@@ -274,7 +274,7 @@ ROUGH = {
     "spectrum": 1e-4,
 }
 WITHOUT_SLOPE = {"zeta", "next", "general", "general windows", "batched by rule", "products at", "words"}
-"""Cases that JAX does not differentiate, or leaves the initial value out where it does."""
+"""Cases without a derivative in JAX, or whose derivative there ignores the initial value."""
 FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
@@ -342,7 +342,7 @@ def oracle(name):
 
 @pytest.mark.parametrize("names", [list(CASES)[i : i + 8] for i in range(0, len(CASES), 8)], ids=", ".join)
 def test_functions_give_the_numbers_and_gradients_of_jax(names):
-    """The cases of a group are one program of JAX, which is what costs."""
+    """The cases of a group are one program of JAX, since its compilations take most of the time."""
     together = jax.jit(lambda given: {name: oracle(name)(given[name]) for name in names}, compiler_options=FAST)
     wanted = together({name: CASES[name][1:] for name in names})
     for name in names:
@@ -373,7 +373,7 @@ FAR = {
 
 @pytest.mark.parametrize("name", FAR)
 def test_slopes_far_out_and_at_poles_are_those_of_jax(name):
-    """The square of a power is out of range where the slope of its reciprocal is not; SciPy's `ive` ends in nan."""
+    """Squares of powers overflow where the derivative of their reciprocal does not; SciPy's `ive` is NaN far out."""
     function, least = FAR[name]
     mine = ws.from_jax(function, ENDS)
     found = ws.jit(ws.grad(lambda x: np.sum(mine(x))))(ENDS)
@@ -467,7 +467,7 @@ def test_arguments_that_differ_from_the_examples_are_refused():
 
 @jax.tree_util.register_pytree_with_keys_class
 class Affine:
-    """A layer that JAX knows as a tree, and its width, which is no array."""
+    """A layer registered as a tree in JAX, and its width as static data."""
 
     def __init__(self, w, b, width):
         self.w, self.b, self.width = w, b, width
@@ -510,10 +510,10 @@ OTHER_NAMES = {
     *("approx_top_k", "lu_pivots_to_permutation", "threefry2x32", "iota_2x32_shape"),
     *("scatter_mul", "scatter_min", "scatter_max", "igamma", "igammac", "regularized_incomplete_beta"),
 }
-"""Primitives that JAX's own passes make, or other versions, and those inside of others and in tests of their own."""
+"""Primitives of JAX's own passes or of other versions, those inside of others, and those with tests of their own."""
 
 
 def test_every_primitive_is_met():
-    """Every handler is called by a case, but for other names of primitives, and what only JAX's own passes make."""
+    """Every handler is called by a case, but for `OTHER_NAMES`."""
     met = set().union(*[called_by(ws.from_jax(function, *args)) for function, *args in [*CASES.values(), LOOP]])
     assert (set(PRIMITIVES) | set(RULED) | set(DRAWN)) - met <= OTHER_NAMES

@@ -55,7 +55,7 @@ MODELS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 
 
 class FirstResult(torch.nn.Module):  # type: ignore[misc]
-    """A network of transformers with named arguments, and the first of what it returns."""
+    """A network of transformers with named arguments, and the first of its results."""
 
     def __init__(self, model: Any, names: Any) -> None:
         super().__init__()

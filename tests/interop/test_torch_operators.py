@@ -36,7 +36,7 @@ WITHOUT_ORACLE = {
     "numel": "sizes",
     "sym_numel": "sizes",
 }
-"""Operators that PyTorch has not under this name, or whose values are not defined, and what stands for them."""
+"""Operators without an oracle of their own name, or without defined values, each with the test in its place."""
 UNIQUE = {"linalg_qr", "_linalg_svd", "_linalg_eigh"}
 """Operators whose results are known but for signs: absolute values are compared."""
 FIXED = {
@@ -46,7 +46,7 @@ FIXED = {
     "_native_batch_norm_legit_functional": 2,
     "fake_quantize_per_channel_affine_cachemask": 1,
 }
-"""How many floating arguments, the last ones, PyTorch does not differentiate by."""
+"""The number of floating arguments, counted from the last, by which PyTorch does not differentiate."""
 DEQUANTIZED = {"dequantize_per_channel", "dequantize_per_tensor"}
 """Operators without a derivative in PyTorch."""
 ROUGH = {
@@ -89,7 +89,7 @@ def outs(x):
 
 
 def expected_of(name, args, options):
-    """PyTorch's results, and its gradients of a weighted sum of them, None where it has none."""
+    """PyTorch's results, and the gradients of a weighted sum of them; None without a derivative."""
     leaves, structure = tree.flatten((args, options))
     given = [theirs(x) for x in leaves]
     floats = [x for x in given if isinstance(x, torch.Tensor) and x.is_floating_point()]

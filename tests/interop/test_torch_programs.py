@@ -189,7 +189,7 @@ FACTORED = {
 
 @pytest.mark.parametrize("name", FACTORED)
 def test_checks_of_factorizations_leave_the_program_as_it_is(name):
-    """PyTorch writes them as effects in order, with a token that goes in and comes out."""
+    """PyTorch writes the checks as ordered effects, with a token as argument and result."""
 
     class Factored(tn.Module):
         def forward(self, x):
