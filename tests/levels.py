@@ -27,7 +27,7 @@ def narrower() -> list[str]:
 
 
 def main(names: list[str]) -> int:
-    """Run the tests for each level, and say what became of them; 0 where all of them pass."""
+    """Run the tests for each level; the exit status, 0 where all of them pass."""
     chosen = names or narrower()
     if not chosen:
         print(f"this processor has no vectors wider than those of {USUAL[0]}, which all tests have run with")

@@ -1,5 +1,5 @@
-"""How far scalar functions are from the truth: exact values in ball arithmetic, samples, and errors in units in the
-last place."""
+"""Errors of scalar functions, in units in the last place: exact values in ball arithmetic, samples, and the distance
+to the exact values."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 
 
 class Function(NamedTuple):
-    """A function of one or two operands: its exact value, where it is interesting, and the errors that are promised.
+    """A function of one or two operands: its exact value, an interval of interesting operands, and its promised errors.
 
     `bounds` are those of float32 and of float64, in units in the last place.
     """
@@ -89,7 +89,7 @@ def primitive(name: str) -> Elementwise:
 
 
 def ball(function: Callable[..., Any], point: Sequence[float]) -> Any:
-    """The exact value to 80 bits or more; None where 6000 bits do not settle it: at poles, outside the domain."""
+    """The exact value to 80 bits or more; None where 6000 bits are not enough: at poles, outside the domain."""
     for bits in (200, 1200, 6000):
         flint.ctx.prec = bits
         found = function(*[arb(x) for x in point])
@@ -116,7 +116,7 @@ def nearly(name: str, operands: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def unit(exact: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """The unit in the last place of a dtype at exact values; that of its ends beyond them."""
+    """The unit in the last place of a dtype at exact values, which are first clipped to the dtype's normal range."""
     info = np.finfo(dtype)
     size = np.clip(np.abs(exact), float(info.tiny), float(info.max))
     return np.ldexp(1.0, np.frexp(size)[1] - 1 - info.nmant)

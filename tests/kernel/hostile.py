@@ -1,9 +1,9 @@
-"""A hostile compiler: kernels rewritten by what the specification of WGSL permits, under a seed.
+"""A hostile compiler: kernels after rewrites that the specification of WGSL permits, drawn by a seed.
 
-float32 counts as real numbers: sums and products are associated otherwise, distributed and factored; what is added and
-taken off again goes; products and sums are contracted and `fma` is split; x - x is 0 and x / x is 1; divisions and
-roots are some units off; numbers below the least normal one count as zero, each time or not. Nobody looks through
-`exact`, nor through bits. Rounding stays to nearest, as on all known devices, though WGSL leaves the
+float32 counts as real numbers: sums and products are associated otherwise, distributed and factored; a term that is
+added and subtracted is dropped; products and sums are contracted and `fma` is split; x - x is 0 and x / x is 1;
+divisions and roots are some units off; subnormal numbers count as zero, each time or not. No rewrite crosses an
+`exact` or an operation on bits. Rounding stays to nearest, as on all known devices, though WGSL leaves the
 direction open.
 """
 
@@ -33,7 +33,7 @@ def hostile(kernel: Kernel, seed: int) -> Kernel:
 
 
 def hostile_calls(seed: int) -> Mapping[str, Callable[..., Any]]:
-    """What a hostile device computes where an operation has no exact meaning."""
+    """Inexact operations of a hostile device, by name: divisions, roots, and the flush of subnormal numbers."""
     rng = np.random.default_rng(seed)
 
     def off(x: Array, units: float) -> Array:
@@ -51,7 +51,7 @@ def hostile_calls(seed: int) -> Mapping[str, Callable[..., Any]]:
 
 
 class HostileCompiler(PartReplacement):
-    """A copy of a kernel's statements, in which float32 is computed otherwise."""
+    """A copy of a kernel's statements with rewritten float32 arithmetic."""
 
     def __init__(self, seed: int) -> None:
         super().__init__({}, {})
@@ -72,7 +72,7 @@ class HostileCompiler(PartReplacement):
         return found
 
     def computed(self, v: Var) -> bool:
-        """Write a value of float32 as the hostile compiler has it; False where it leaves it alone."""
+        """Write a float32 value in its rewritten form; False for an operation without one."""
         if v.dtype != F32 or v.op not in ("add", "sub", "mul", "fma", "div", "sqrt"):
             return False
         args = [self.of(x) for x in v.args]
@@ -86,7 +86,7 @@ class HostileCompiler(PartReplacement):
         return True
 
     def function(self, name: str, args: Sequence[Var]) -> Var:
-        """What stands for an operation, put in and rewritten in its turn."""
+        """The result of an operation's own implementation, inlined and rewritten in turn."""
         code, _ = ROUNDED_ONCE[name]
         b = KernelBuilder(name)
         with b:
@@ -101,7 +101,7 @@ class HostileCompiler(PartReplacement):
         self.inside = outside
         return self.of(found)
 
-    # -- what is permitted -------------------------------------------------------------------------------------------
+    # -- permitted rewrites ------------------------------------------------------------------------------------------
 
     def rearranged(self, op: str, a: Var, b: Var, *c: Var) -> Var:
         """A sum, difference or product of real numbers, as one of the ways to compute it."""
@@ -110,7 +110,7 @@ class HostileCompiler(PartReplacement):
         if op == "fma":
             return self.put("fma", a, b, *c)
         ways = self.ways(op, a, b)
-        # Where something can be done it is done three times of four: that finds faults.
+        # A possible rewrite is made three times of four, a rate that finds faults.
         if not ways or self.random.random() < 0.25:
             return self.put(op, a, b)
         return self.random.choice(ways)()
@@ -130,7 +130,7 @@ class HostileCompiler(PartReplacement):
             out.append(lambda: put(p.op, p.args[0], put(op if p.op == "add" else opposite, p.args[1], b)))
         if q.op in ("add", "sub"):  # a - (x - y) is (a - x) + y
             out.append(lambda: put(op if q.op == "add" else opposite, put(op, a, q.args[0]), q.args[1]))
-        if op == "sub":  # what is added and taken off again goes
+        if op == "sub":  # a term that is added and subtracted is dropped
             out += [lambda x=x: x for x, y in (p.args, p.args[::-1]) if seen(y) is q] if p.op == "add" else []
             out += [lambda: q.args[1]] if q.op == "sub" and seen(q.args[0]) is p else []
         if p.op == "mul":

@@ -1,9 +1,9 @@
-"""Interpreter: what a kernel means, in NumPy; every axis in sight is one dimension of the arrays that it computes with.
+"""Interpreter: the meaning of a kernel in NumPy; every axis in scope is one dimension of the arrays that it computes.
 
 Independent and folding loops run over all their points at once, in pieces where there are many; an ordered loop runs
-step by step. The schedule is not looked at, for it changes nothing but the order of a fold. In a kernel with barriers
-or scratch memory every thread runs by itself, up to its next barrier, before the next thread of the workgroup does; all
-run at once where none touches what another writes between two barriers, for then their order does not show.
+step by step. The schedule is ignored, since it changes nothing but the order of a fold. In a kernel with barriers or
+scratch memory every thread runs by itself, up to its next barrier, before the next thread of the workgroup does; all
+run at once, with equal results, where none accesses an element that another one writes between the same two barriers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def run_kernel(
 ) -> None:
     """Run a kernel on flat arrays, one for each of its buffers; those that it writes are written in place.
 
-    `calls` says what external functions are; the others are those of scipy.special (`special.gammaln:dd`). `sizes` has
+    `calls` has external functions by name; the others are those of scipy.special (`special.gammaln:dd`). `sizes` has
     a number for each name in symbolic sizes. `order` is that in which so many threads of a workgroup run between
     barriers; no result of a kernel without races depends on it.
     Raises KernelError where an array does not fit its buffer, an index leaves it, scratch memory is read before it is
@@ -65,7 +65,7 @@ def run_in_order(machine: KernelInterpreter, order: Callable[[int], Sequence[int
 
 
 def run_at_once(machine: ThreadsAtOnce, arrays: Sequence[Array]) -> bool:
-    """Run the threads of each workgroup at once, and say whether that was it; else the arrays are as they were."""
+    """Run the threads of each workgroup at once; False, with the arrays restored, where their order could matter."""
     if not machine.threads or not machine.accesses.known or not machine.whole.isdisjoint(machine.threads):
         return False
     written = [i for i, b in enumerate(machine.kernel.buffers) if b in machine.accesses.stored]
@@ -81,13 +81,13 @@ def run_at_once(machine: ThreadsAtOnce, arrays: Sequence[Array]) -> bool:
 
 
 Meeting = Generator[Barrier, None, None]
-"""A part of a kernel at work, which yields where it waits for other threads."""
+"""The execution of a part of a kernel, which yields at each barrier."""
 
 
 class KernelInterpreter:
-    """The values in sight. A value has one dimension for each loop around it, of length 1 where it does not vary.
+    """The values in scope. A value has one dimension for each loop around it, of length 1 where it does not vary.
 
-    `active` says at which points the guards of the loops around let anything be read or written.
+    `active` is the mask of the points at which the guards of the loops around allow loads and stores.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class KernelInterpreter:
         self.within = False
         """True inside the loops over threads."""
         self.point: dict[Axis, int] = {}
-        """The steps of thread axes that this thread is."""
+        """The indices of this thread along the thread axes."""
         self.stored: dict[Buffer, Array] = {}
         """Of scratch memory, the elements that were written."""
 
@@ -162,7 +162,7 @@ class KernelInterpreter:
                 self.memory[b], self.stored[b] = np.zeros(b.size, b.dtype), np.zeros(b.size, bool)
 
     def meet(self, threads: list[Meeting]) -> None:
-        """Run each thread to its next barrier, until all have ended."""
+        """Run all threads from barrier to barrier, until all have ended; raises KernelError if some miss a barrier."""
         reached: list[Barrier | None] = []
         while not reached or reached[0] is not None:
             reached = [None] * len(threads)
@@ -202,7 +202,7 @@ class KernelInterpreter:
             return most(size)
 
     def piece(self, loop: Loop) -> int:
-        """How many steps of a loop to take at once."""
+        """The number of steps of a loop that are taken at once."""
         if loop.ordered or loop.carries or loop.axis in self.grid:
             return 1
         if loop.axis in self.whole:
@@ -211,7 +211,7 @@ class KernelInterpreter:
         return max(POINTS // points, 1)
 
     def folded(self, fold: Fold, before: Array) -> Array:
-        """A fold after the steps at hand, which are the last dimension."""
+        """The result of a fold over the current steps, which are the last dimension."""
         values = [self[v] for v in fold.values]
         term = values[0] * values[1] if fold.op == "fma" else values[0]
         return np.asarray(FOLDS[fold.op].meaning(before, self.reduced(fold.op, term, len(self.shape) - 1)[..., 0]))
@@ -261,7 +261,7 @@ class KernelInterpreter:
         return found
 
     def elements(self, buffer: Buffer, at: Array, asked: Array | None = None) -> Array:
-        """The elements at these indices, or at those that are asked for."""
+        """The elements at these indices, where `asked` holds."""
         place = self.place(buffer, at, asked)
         if buffer in self.stored and not self.stored[buffer][place].all():
             raise KernelError(f"run: {self.name} reads {buffer.name}, in {buffer.space} memory, before it is written")
@@ -280,7 +280,7 @@ class KernelInterpreter:
         return np.broadcast_arrays(*arrays)
 
     def place(self, buffer: Buffer, at: Array, asked: Array | None = None, stores: bool = False) -> Array:
-        """Where the elements of these indices lie, those that are asked for; checks that there are such elements."""
+        """The indices of the elements in memory, where `asked` holds; raises KernelError for indices out of range."""
         at = at if asked is None else at[asked]
         wrong = at[(at < 0) | (at >= buffer.size)]
         if wrong.size:
@@ -302,15 +302,15 @@ class KernelInterpreter:
 
 
 def parallel_points(body: tuple[Statement, ...]) -> int:
-    """How many points the loops of a body have that are computed at once."""
+    """The number of points of the loops of a body that are computed at once."""
     inner = [(1 if s.ordered else s.axis.extent) * parallel_points(s.body) for s in body if isinstance(s, Loop)]
     return max([1, *inner])
 
 
 class ThreadsAtOnce(KernelInterpreter):
-    """All threads of a workgroup, whose loops are dimensions as all others are, with private memory side by side.
+    """All threads of a workgroup at once: their loops are dimensions like others, with private memory for each thread.
 
-    Raises OrderShows where the threads one after another may mean something else.
+    Raises OrderShows where threads one after another could give other results.
     """
 
     def __init__(self, kernel: Kernel, *given: Any) -> None:

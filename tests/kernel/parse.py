@@ -47,7 +47,7 @@ TERM = re.compile(r"([+-]?) ?(?:(\d+)\*)?(\w+) ?")
 
 
 class KernelParser:
-    """Reads a kernel line by line; what a name stands for is what was last made under it."""
+    """Reads a kernel line by line; a name stands for the last value, axis or buffer made under it."""
 
     def __init__(self, source: str) -> None:
         self.lines = [line for line in source.split("\n") if line.strip()]
@@ -271,7 +271,7 @@ READERS: dict[str, Callable[[KernelParser, str], Var]] = {
     "across": KernelParser.across,
     "call": KernelParser.call,
 }
-"""How a value is read that is no plain operation."""
+"""The readers of values that are no plain operations."""
 
 
 def parse_kernel(source: str) -> Kernel:

@@ -1,6 +1,6 @@
 """Random valid kernels whose result does not depend on the order of any fold, so that evaluators agree to the bit.
 
-What is folded, multiplied into a sum or handed on is first made coarse (a small whole number), so every sum is exact;
+Operands of folds, products in sums and carries are first made coarse (small whole numbers), so every sum is exact;
 everything else is one correctly rounded operation. NaNs may differ in their bits, and are compared as equal.
 """
 
@@ -48,14 +48,14 @@ def random_arrays(kernel: Kernel, seed: int) -> list[np.ndarray[Any, Any]]:
 
 
 def agree(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> bool:
-    """Whether two arrays hold the same numbers; all NaNs are the same, and so are both zeros."""
+    """Test whether two arrays hold the same numbers; all NaNs are equal, and so are both zeros."""
     if dtypes.is_float(x.dtype):
         return bool(np.array_equal(x.astype(np.float64), y.astype(np.float64), equal_nan=True))
     return bool(np.array_equal(x, y))
 
 
 class Writer:
-    """Writes one kernel; `path` holds the axes around what is being written, and whether each is ordered."""
+    """Writes one kernel; `path` holds the axes around the current statement, each with a flag for an ordered loop."""
 
     def __init__(self, rng: np.random.Generator, name: str) -> None:
         self.rng = rng
@@ -142,7 +142,7 @@ class Writer:
         return loop.fold(op, x, init=None if first is None else self.outside(first))
 
     def outside(self, x: Var) -> Var:
-        """A coarse number, made before the loop that is being written."""
+        """A coarse number, made before the current loop."""
         with self.builder.at(len(self.builder.frames) - 2):
             return self.coarse(x)
 
@@ -197,7 +197,7 @@ class Writer:
         return self.ready(self.builder.load(self.input(room + 15 * factor), rest + Index(0, {bounded: factor})))
 
     def place(self, axes: int) -> tuple[Index, int]:
-        """An index over some of the axes in sight that starts at 0, and how many elements it spans."""
+        """An index over some of the axes in scope whose minimum is 0, and the number of elements that it spans."""
         chosen = [a for a, _ in self.path if self.chance(0.7)][-axes - 1 :]
         self.rng.shuffle(chosen)
         terms: dict[Axis | Var, int] = {}
@@ -288,7 +288,7 @@ class Writer:
         return op("max", op("min", op("rint", x), 8.0), -8.0) + 0.0
 
     def convert(self, x: Var, dtype: np.dtype[Any]) -> Var:
-        """To a dtype, within what it can hold, for what lies outside has no meaning."""
+        """Convert to a dtype; an operand is first brought into its range, since other conversions are undefined."""
         if dtypes.is_float(x.dtype) and not dtypes.is_float(dtype) and dtype != BOOL:
             x = self.coarse(x)
             x = self.builder.op("abs", x) if dtype.kind == "u" else x

@@ -40,7 +40,7 @@ def as_c(folder: Path) -> Callable[[Kernel, list[Array]], None]:
 
 @pytest.fixture(params=["interpreter", "native", "c"])
 def evaluate(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., list[Array]]:
-    """Kernels run by each that means or prints them; the arrays that a kernel wrote."""
+    """A function that runs a kernel by one of the evaluators and returns the arrays that it wrote."""
     if request.param == "c" and shutil.which("cc") is None:
         pytest.skip("there is no C compiler")
     ways = {"interpreter": interpret.run_kernel, "native": lambda k, a: native_kernels.run(k, *a), "c": as_c(tmp_path)}

@@ -113,7 +113,7 @@ kernel multiply_add(a: {t}[{n}], b: {t}[{n}], c: {t}[{n}], mut y: {t}[{n}]):
 
 @pytest.mark.parametrize("name", ["f64", "f32"])
 def test_one_rounding_by_this_processor(name: str) -> None:
-    """A million and more; in single precision the same numbers, rounded and brought into range."""
+    """More than a million cases; in single precision the same numbers, rounded and scaled into range."""
     dtype = np.dtype("f8" if name == "f64" else "f4")
     with np.errstate(all="ignore"):
         parts = [list(x) for x in zip(*triples(np.random.default_rng(2), 24000), strict=True)]

@@ -19,7 +19,7 @@ from wholestep.kernel.maths import float_bits
 
 LEAST = float(np.finfo(np.float32).tiny)
 CLEAR = 16 * LEAST
-"""Below this much, terms of a result may be flushed."""
+"""The magnitude below which terms of a result may be flushed to zero."""
 RELAXED = {"sqrt": 0.51}
 """Bounds where a division of the device is not rounded to nearest."""
 COUNT = 2000
@@ -30,7 +30,7 @@ def flushed(x: np.ndarray) -> np.ndarray:
 
 
 def worst(code: Any, name: str, seed: int, keep: Any = keep_roundings) -> tuple[float, list[Any]]:
-    """The largest error of a function as the hostile compiler has it, and where."""
+    """The largest error of a function after hostile rewrites, and its operands and results."""
     rng = np.random.default_rng(seed)
     given = [flushed(sample(rng, F32, FUNCTIONS[name].interval, COUNT)) for _ in range(primitive(name).arity)]
     kernel = keep(written(code, [F32] * len(given), F32, COUNT, doubles=False))
@@ -51,7 +51,7 @@ def test_functions_keep_their_bounds(name: str) -> None:
 
 
 def test_the_compiler_is_hostile() -> None:
-    """Without roundings that are kept, most functions are wrong: a law that nothing breaks shows nothing."""
+    """Without `keep_roundings` most functions are wrong, which shows that the law can fail."""
     broken = [n for n in FUNCTIONS if worst(primitive(n).code, n, 0, lambda k: k)[0] > 2 * FUNCTIONS[n].bounds[0]]
     assert len(broken) >= 15, broken
 
@@ -63,7 +63,7 @@ def test_operations_are_rounded_once(op: str, bound: float) -> None:
     ends = np.array([0.0, -0.0, 1.0, -1.0, 3.0, np.inf, -np.inf, np.nan, 3e38, 2e-38], F32)
     near = rng.uniform(-4, 4, (3, COUNT)).astype(F32)
     wide = np.ldexp(near, rng.integers(-100, 100, (3, COUNT))).astype(F32)
-    if op == "fma":  # a sum that takes the product away but for its last digits, and one of the same size
+    if op == "fma":  # a summand that cancels the product up to its last digits, and one of the same size
         near[2] = np.where(np.arange(COUNT) % 2, -near[0] * near[1], near[2])
         wide = np.ldexp(near, rng.integers(-20, 20, (3, COUNT))).astype(F32)
     corners = [x.reshape(-1) for x in np.meshgrid(*[ends] * arity)]
@@ -81,7 +81,7 @@ def test_operations_are_rounded_once(op: str, bound: float) -> None:
 
 
 def chain(seed: int) -> Kernel:
-    """A chain of sums, differences and products, each of two of those before it."""
+    """A chain of sums, differences and products, each of two of the three values before it."""
     rng = np.random.default_rng(seed)
     lines = ["kernel chain(x: f32[96], mut y: f32[96], mut s: f32[3]):", "    v100 = f32(0.0)", "    for i in 3:"]
     lines += ["        for j in 32:", *[f"            v{n} = x[32*i + j]" for n in range(1)]]
@@ -135,7 +135,7 @@ kernel held(x: f32[8], mut y: f32[8], mut z: f32[8], mut w: f32[1]):
 
 
 def test_only_what_a_compiler_could_look_through_is_exact() -> None:
-    """What is only stored stays open; what is loaded again, handed on or taken off itself is not."""
+    """A value that is only stored stays as it is; one that is loaded again, carried or minus itself becomes exact."""
     kernel = keep_roundings(parse_kernel(HELD))
     exact = [s.args[0].op for s in walk(kernel.body) if isinstance(s, Var) and s.op == "exact"]
     assert exact == ["mul", "add", "load", "sub", "add", "add"]

@@ -12,7 +12,7 @@ from wholestep.kernel.lang import Axis, Index
 
 @pytest.mark.parametrize(("const", "row", "column"), [(0, 12, 1), (8, 4, 1), (13, 8, 2), (24, 12, 0), (5, 4, 0)])
 def test_a_quotient_and_a_remainder_are_those_of_the_number(const: int, row: int, column: int) -> None:
-    """As for a slice that begins at a row of its own: 4 * (i + 2) + j is in row i + 2."""
+    """For example, a slice that begins at a row of its own: 4 * (i + 2) + j is in row i + 2."""
     i, j = Axis("i", 3), Axis("j", 2)
     index = Index(const, {k: c for k, c in ((i, row), (j, column)) if c})
     whole, rest = divide_index(KernelBuilder("divided"), index, 4)
@@ -32,7 +32,7 @@ def split_axis(divisor: int) -> tuple[Axis, Index, Index]:
 
 
 def test_what_was_divided_is_whole_again_where_it_is_put_together() -> None:
-    """Else a split of channels that is undone at once gathers elements that lie side by side one by one."""
+    """Otherwise a split of channels that is undone at once would gather contiguous elements one by one."""
     axis, quotient, rest = split_axis(64)
     assert linear_index((quotient, rest), (64, 1), 5) == Index(8, {axis: 1})
     assert linear_index((quotient, rest), (128, 2)) == Index(6, {axis: 2})

@@ -1,4 +1,4 @@
-"""Joined grids: loops that walk evenly through memory become one, whatever stands between them, and vectors stay."""
+"""Joined grids: loops whose strides continue each other become one, even around another loop, and vectors stay."""
 
 from __future__ import annotations
 

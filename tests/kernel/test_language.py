@@ -93,9 +93,9 @@ def test_text_reads_back(source: str) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_kernels(seed: int) -> None:
-    """The text says it all: what is read back prints the same and does the same, to the bit.
+    """The text is complete: a kernel that is read back prints the same and computes the same, to the bit.
 
-    And a loop that is not ordered gives the same in one piece and in many.
+    An unordered loop gives the same in one piece and in many.
     """
     kernel = random_kernel(seed)
     verify_kernel(kernel)

@@ -24,7 +24,7 @@ def whole(rng: np.random.Generator, *shape: int, dtype: str = "f4") -> Array:
 
 
 def run(source: str, *given: Array, **calls: Any) -> dict[str, Array]:
-    """Run a kernel on copies of its inputs, then on zeros for the buffers that are left; what is written, by name."""
+    """Run a kernel on copies of its inputs, and on zeros for the other buffers; the written buffers, by name."""
     kernel = parse_kernel(source)
     verify_kernel(kernel)
     rest = [np.zeros(b.size, b.dtype) for b in kernel.buffers[len(given) :]]
@@ -200,7 +200,7 @@ kernel scatter(g: f32[24], at: i32[6], mut t: f32[28]):
 
 
 def test_guards_of_loops_and_stores() -> None:
-    """Where a guard is false nothing is read, nothing is written, and a fold or carry keeps what it started from."""
+    """A false guard prevents loads and stores, and the result of its fold or carry is the initial value."""
     source = """\
 kernel guarded(n: i32[6], x: f32[4], mut y: f32[6], mut z: f32[6], mut w: f32[6]):
     v0 = i32(4)
@@ -249,7 +249,7 @@ CASES = [
 
 @pytest.mark.parametrize(("op", "name"), CASES)
 def test_folds(op: str, name: str) -> None:
-    """Integers wrap around in their own dtype; NaN wins; the first value takes part."""
+    """Integers wrap around in their own dtype; NaN wins; the initial value takes part."""
     dtype = dtypes.from_short(name)
     source = f"""\
 kernel folds(x: {name}[20], f: {name}[1], mut y: {name}[4]):
@@ -343,7 +343,7 @@ kernel copy(at: i64[3], x: f32[5], mut y: f32[3]):
 
 @pytest.mark.parametrize("wrong", [-1, 5])
 def test_an_index_outside_is_an_error(wrong: int) -> None:
-    """Also one that NumPy would take to count from the end."""
+    """A negative index is an error too, although NumPy counts it from the end."""
     with pytest.raises(KernelError, match=rf"run: copy touches x\[{wrong}\], which has 5 elements"):
         run(COPY, np.array([0, wrong, 2]), np.zeros(5, np.float32))
 

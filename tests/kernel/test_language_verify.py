@@ -26,7 +26,7 @@ def kernel(body: str) -> Kernel:
 
 
 FAULTS = {
-    # values: what is in sight, and dtypes
+    # values: scopes and dtypes
     "value of a loop used after it": (
         "for i in 4:\n    v0 = x[i]\ny[0] = v0",
         "made later, in another loop, or nowhere",
@@ -289,7 +289,7 @@ def nest(rng: np.random.Generator) -> Kernel:
 
 
 def collide(kernel: Kernel) -> bool:
-    """Whether two steps of an unordered loop do touch one place, one of them storing: found by trying all points."""
+    """Test whether two steps of an unordered loop access one element, one of them storing, by trying all points."""
     loops, inner = [], kernel.body
     while isinstance(inner[0], Loop):
         loops.append(inner[0])
@@ -312,7 +312,7 @@ def collide(kernel: Kernel) -> bool:
 
 
 def test_no_two_steps_of_a_kernel_that_passes_touch_one_place() -> None:
-    """All that the verifier lets pass is sound, and of what is sound it lets most pass."""
+    """The verifier accepts no kernel with such a conflict, and most kernels without one."""
     rng = np.random.default_rng(0)
     sound = passed = 0
     for _ in range(600):
@@ -329,7 +329,7 @@ def test_no_two_steps_of_a_kernel_that_passes_touch_one_place() -> None:
 
 
 def test_a_range_of_what_is_read_twice_at_each_of_many_levels_is_worked_out_once() -> None:
-    """Places that are moved again and again: walked through as a tree, they would be 2 ** 60 values."""
+    """Nested indices, each read twice at the next level: a walk without a memo would visit 2 ** 60 values."""
     axis = Axis("i", 8)
     place = Var("index", (), I64, Index(0, {axis: 1}))
     for _ in range(60):

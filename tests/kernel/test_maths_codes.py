@@ -1,4 +1,4 @@
-"""Law: the scalar code of every elementwise primitive means what its reference means, on every dtype that it takes."""
+"""Law: the scalar code of every elementwise primitive agrees with its reference, on every dtype that it takes."""
 
 import itertools
 from typing import Any
@@ -25,7 +25,7 @@ LOOSE = {
     "log_ndtr": (200, "the reference loses digits on the right"),
     "pow": (400, "a complex power is as exact as its exponent times its logarithm is large"),
 }
-"""How many units in the last place are allowed beyond the usual, and why."""
+"""Larger tolerances, in units in the last place, each with the reason."""
 
 LIMITS = {"zeta": "at an infinite exponent SciPy gives NaN, the code its limit"}
 
@@ -61,7 +61,7 @@ def operands(primitive: Elementwise, dtype: np.dtype) -> list[np.ndarray]:
 
 
 def reference(primitive: Elementwise, given: list[np.ndarray]) -> np.ndarray:
-    """The values in a wider dtype where there is one, so that the reference's own rounding is no matter."""
+    """The reference's values, computed in a wider dtype where there is one, so that its rounding does not matter."""
     dtype, plain = given[0].dtype, np.asarray(primitive.ref(*given))
     if dtype_kind(dtype) not in "fc" or plain.dtype == bool or primitive.name in OWN:
         return plain
@@ -75,7 +75,7 @@ def reference(primitive: Elementwise, given: list[np.ndarray]) -> np.ndarray:
 
 
 def agree(found: np.ndarray, expected: np.ndarray, units: float) -> np.ndarray:
-    """Where numbers are as near to each other as the dtype allows; NaN, infinities and signs of zeros included."""
+    """A mask of the elements that agree within some units in the last place; NaN, infinities and zeros' signs count."""
     if dtype_kind(expected.dtype) not in "fc":
         return found == expected
     part = expected.dtype if expected.dtype.kind != "c" else dtypes.real_of(expected.dtype)
@@ -96,7 +96,7 @@ def finite(x: np.ndarray) -> np.ndarray:
 
 
 def within(x: np.ndarray, y: np.ndarray, size: np.ndarray, share: float) -> np.ndarray:
-    """Whether x is y, or differs from it by a share of a size."""
+    """A mask of the elements where x is y, or differs from it by at most a share of a size."""
     return (np.abs(x - y) <= share * size) | (x == y) | (np.isnan(x) & np.isnan(y))
 
 
@@ -118,7 +118,7 @@ def test_code_means_what_the_reference_means(name: str, dtype: np.dtype) -> None
     if name == "pow" and dtype.kind == "c":
         right |= ~np.isfinite(expected)  # products overflow on the way, in NumPy too
     if name in ("maximum", "minimum", "nextafter"):
-        right |= found == expected  # of zeros that are equal either may be taken
+        right |= found == expected  # either of two equal zeros may be taken
     wrong = np.flatnonzero(~right)[:5]
     assert not wrong.size, [(*[a[i] for a in given], found[i], expected[i]) for i in wrong]
 
@@ -138,7 +138,7 @@ def test_casts(source: str, target: str) -> None:
     if before.kind == "c" and after.kind not in "cb":
         return
     points = special(before)
-    if dtype_kind(after) == "i" and dtype_kind(before) != "b":  # what does not fit is the machine's affair
+    if dtype_kind(after) == "i" and dtype_kind(before) != "b":  # conversions out of range are undefined
         with np.errstate(invalid="ignore"):
             whole = points.astype(np.float64)
         info = np.iinfo(after)

@@ -38,11 +38,11 @@ BALLS: dict[str, tuple[Callable[[Any], Any], float]] = {
     "erfi": (acb.erfi, 24),
     "dawsn": (lambda z: acb.pi().sqrt() / 2 * (-z * z).exp() * z.erfi(), 24),
 }
-"""The exact value, and how many units in the last place the modulus of the error may be."""
+"""For each function: the exact value, and the bound of the error's modulus in units in the last place."""
 
 
 def points(dtype: np.dtype) -> np.ndarray:
-    """Numbers of many sizes and directions, off the axes, where the cuts are; those are compared with NumPy."""
+    """Numbers of many sizes and directions, off the axes, where branch cuts are; the axes are compared with NumPy."""
     rng = np.random.default_rng(5)
     size = np.exp2(rng.uniform(-12, 2.3, 3000))
     angle = np.concatenate([rng.uniform(-np.pi, np.pi, 2400), rng.integers(-4, 5, 600) * np.pi / 4 + 1e-4])

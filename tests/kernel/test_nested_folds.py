@@ -1,4 +1,4 @@
-"""A fold over two loops: the outer one hands on what the inner one has come to, in any order of its steps."""
+"""A fold over two loops: the outer one carries the inner one's result, in any order of its steps."""
 
 import pytest
 from tests.kernel.parse import parse_kernel
@@ -21,7 +21,7 @@ kernel total(x: f32[12], mut y: f32[1]):
 USED = FOLD.replace("v2 = x[4*i + j]", "v2 = max(v1, v0)")
 NEGATED = FOLD.replace("        next v1 = v3", "        v5 = neg(v3)\n        next v1 = v5")
 
-# What a loop of one step carries varies with the loops around only where what goes into it does.
+# The carry of a loop of one step varies with the loops around it only if its operands do.
 EVEN = """
 kernel rare(x: f32[12], mut y: f32[1]):
     v0 = f32(0.0)

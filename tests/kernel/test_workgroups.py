@@ -35,21 +35,21 @@ ORDERS: dict[str, Callable[[int], Sequence[int]]] = {
 
 
 def run(kernel: Kernel, given: Sequence[np.ndarray], order: str = "forwards") -> np.ndarray:
-    """What a kernel stores to its last buffer, which holds nothing but nan before."""
+    """The elements that a kernel stores to its last buffer, which is filled with NaN before."""
     out = np.full(kernel.buffers[-1].size, np.nan, np.float32)
     run_kernel(kernel, [*[np.ascontiguousarray(x).reshape(-1) for x in given], out], order=ORDERS[order])
     return out
 
 
 def run_one_by_one(kernel: Kernel, given: np.ndarray, order: str) -> np.ndarray:
-    """The same of a kernel of two buffers, of which no threads run at once."""
+    """The result of a kernel of two buffers whose threads run one after another."""
     out = np.full(kernel.buffers[-1].size, np.nan, np.float32)
     run_in_order(KernelInterpreter(kernel, dict(zip(kernel.buffers, [given, out], strict=True)), {}, {}), ORDERS[order])
     return out
 
 
 def at_once(kernel: Kernel, given: Sequence[np.ndarray]) -> np.ndarray | None:
-    """The same of threads that all run at once, where their order does not show."""
+    """The result of a kernel whose threads run at once; None where their order could matter."""
     arrays = [np.ascontiguousarray(x).reshape(-1) for x in given]
     arrays.append(np.full(kernel.buffers[-1].size, np.nan, np.float32))
     machine = ThreadsAtOnce(kernel, dict(zip(kernel.buffers, arrays, strict=True)), {}, {})
@@ -91,7 +91,7 @@ def test_without_its_barriers_a_kernel_is_refused_and_the_interpreter_shows_why(
 
 
 def test_the_builder_writes_the_transpose() -> None:
-    """A load from shared memory stays where it was written, behind the barrier."""
+    """The builder keeps a load from shared memory at its place behind the barrier."""
     with KernelBuilder("transpose") as b:
         x, y = b.buffer("x", F32, 96), b.buffer("y", F32, 96)
         t = b.buffer("t", F32, 20, space="shared")
@@ -272,7 +272,7 @@ def test_canonical_text_holds_no_names_of_scratch_memory() -> None:
     assert canonical_text(other) == canonical_text(parse_kernel(TRANSPOSE))
 
 
-# Meaning: what the interpreter refuses, whether or not the verifier does.
+# Meaning: kernels that the interpreter refuses, and the verifier may accept.
 
 
 @pytest.mark.parametrize(
@@ -297,7 +297,7 @@ def test_the_interpreter_refuses_what_has_no_meaning(body: str, problem: str) ->
 
 
 def test_threads_meet_in_memory_that_two_buffers_share() -> None:
-    """Each thread reads, through one buffer, what another writes through the other one."""
+    """Each thread reads, through one buffer, an element that another thread writes through the other buffer."""
     made = kernel(
         THREADS + "v0 = x[8*g - i + 7]\n        y[8*g + i] = v0\n        barrier",
         "kernel k(x: f32[40], mut y: f32[40]):\n",
@@ -316,8 +316,8 @@ def test_threads_meet_in_memory_that_two_buffers_share() -> None:
 
 
 def random_body(rng: np.random.Generator) -> tuple[str, int]:
-    """Loads and stores of shared memory by eight threads, with barriers between some of them, some in a loop; and how
-    many values were loaded."""
+    """Loads and stores of shared memory by eight threads, with barriers between some of them, some in a loop; and the
+    number of loaded values."""
     places = ("i", "-i + 7", "i + 8", "-i + 15", "2*i", "2*i + 1", "0", "i + 1", "k", "k + 8")
     lines, values, loads, inside = ["v0 = x[i]", "t[i] = v0", "t[i + 8] = v0", "barrier"], 1, 0, ""
     for _ in range(int(rng.integers(3, 10))):

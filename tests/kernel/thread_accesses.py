@@ -1,5 +1,5 @@
-"""Who touches what between two barriers: threads that run at once mean what they mean one after another, in any order,
-for as long as none touches what another writes."""
+"""Accesses between two barriers: threads that run at once give the results of threads in any order if none of them
+accesses an element that another one writes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class OrderShows(Exception):
 class ThreadAccesses:
     """The last thread that wrote each element of the memory that threads share, and the last that read it.
 
-    Threads are counted on from `first`, which grows at each barrier: what was noted before lies below it. `first +
+    Threads are counted on from `first`, which grows at each barrier: marks of earlier accesses are below it. `first +
     count` is the mark of several readers. Buffers that no thread writes are left out.
     """
 
@@ -76,7 +76,7 @@ class ThreadAccesses:
 
 
 def address(array: Array) -> int:
-    """Where an array begins."""
+    """The address of an array's first element."""
     return int(array.__array_interface__["data"][0])
 
 

@@ -25,7 +25,7 @@ from tests.kernel.elementwise import written
 RECORD = Path(__file__).with_suffix(".json")
 PAGE = Path(__file__).parents[2] / "docs" / "accuracy.md"
 CHUNK = 1 << 15
-"""So many inputs at a time that all that is made of them stays in the cache."""
+"""The number of inputs at a time, so that all arrays stay in the cache."""
 SEED = 1
 Array = np.ndarray[Any, Any]
 
@@ -54,7 +54,7 @@ class Compiled:
 
 
 class Worst:
-    """The largest error that was seen; that of a result rounded once is not looked for."""
+    """The largest error so far, and its operands; errors of at most half a unit are not recorded."""
 
     def __init__(self) -> None:
         self.error, self.at, self.inputs = 0.5, list[float](), 0
@@ -71,7 +71,7 @@ class Worst:
 
 
 def suspicious(found: Array, exact: Array, limit: float) -> Array:
-    """Where an error in float32 may be above a limit of at least 0.5: a quick look that lets nothing through."""
+    """The indices where an error in float32 may be above a limit of at least 0.5: a fast test that misses none."""
     with np.errstate(all="ignore"):
         rounded = (found.view(np.uint32) == exact.astype(F32).view(np.uint32)) | (found != found) & (exact != exact)
         some = np.flatnonzero(~rounded)
@@ -133,7 +133,7 @@ def moves(rng: np.random.Generator, x: Array) -> Array:
 
 
 def machine() -> dict[str, str]:
-    """Where and of what this was measured."""
+    """The commit, the machine and the date of a measurement."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     return {"commit": commit.stdout.strip(), "machine": platform.machine(), "date": time.strftime("%Y-%m-%d")}
 

@@ -1,4 +1,4 @@
-"""Kernels of workgroups as golden text, with operands and what NumPy gives for them."""
+"""Kernels of workgroups as golden text, with operands and NumPy's results for them."""
 
 from __future__ import annotations
 

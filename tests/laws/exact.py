@@ -22,7 +22,7 @@ PRIME = 2**61 - 1
 
 
 def residue(number: Any) -> int:
-    """A number modulo the prime; a float is the fraction that it is."""
+    """The residue of a number modulo the prime; a float counts as its exact fraction."""
     exact = Fraction(number)
     return exact.numerator % PRIME * pow(exact.denominator, -1, PRIME) % PRIME
 

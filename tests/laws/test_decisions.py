@@ -1,4 +1,4 @@
-"""What a derivative is where mathematics leaves a choice: each row of the table in the design, at the point itself."""
+"""Derivatives at points where mathematics leaves a choice: each row of the table in the design, at the point itself."""
 
 from __future__ import annotations
 

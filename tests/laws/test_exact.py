@@ -40,7 +40,7 @@ def degree(graph: Graph) -> int:
 
 
 def arguments(graph: Graph, sample: Sample, rng: np.random.Generator) -> list[Any]:
-    """Residues where the sample has floats; a zero stays zero, so that rules meet it."""
+    """Random residues in place of the sample's floats; zeros stay, so that rules for them are tested."""
     args = []
     for x, t in zip(map(np.asarray, sample.inputs), graph.in_types, strict=True):
         args.append(np.where(x == 0, 0, exact.random_residues(rng, t)) if t.inexact else x)
@@ -99,7 +99,7 @@ WITHOUT_BALLS = {
     "ndtri_exp": "an inverse: its derivative is that of log_ndtr",
     "owens_t": "no counterpart in ball arithmetic; differences check it",
 }
-"""Functions of scipy.special that the differences of the other laws must do for, and why."""
+"""Functions of scipy.special that only the finite differences of other laws check, each with the reason."""
 
 
 @pytest.mark.parametrize("name", BALLS)

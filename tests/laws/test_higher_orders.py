@@ -23,11 +23,11 @@ PAIRS = [(0.5, 2.0), *TIES, *[p for g in GAPS for p in ((0.0, g), (g, 0.0), (0.0
 ALONG = {1: [(1.0,)], 2: [(1.0, 0.0), (0.0, 1.0), (1.0, -1.0)]}
 
 ROUNDINGS = 4000
-"""How many rounding errors a derivative may be off, of its own size and of a tenth."""
+"""The allowed error of a derivative d, in rounding errors of |d| + 0.1."""
 
 
 class Law(NamedTuple):
-    """A function of arrays, the same in balls, and where it is smooth."""
+    """A function of arrays, the same function in ball arithmetic, and a test of the points where it is smooth."""
 
     ours: Callable[..., Any]
     ball: Ball
@@ -185,7 +185,7 @@ def forwards(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def slopes(f: Callable[[Any], Any], derive: Callable[..., Any], at: Any) -> Iterator[Any]:
-    """The derivatives of orders 1, 2 and 3 of a function of each number."""
+    """The derivatives of orders 1, 2 and 3 of an elementwise function at the given numbers."""
     for _ in range(3):
         f = derive(f)
         yield np.asarray(f(at))

@@ -11,7 +11,7 @@ from wholestep.testing.primitives import graph_of, samples_of
 
 
 def groups_of(name, sample):
-    """The groups at a sample; none of a name for a value, which a finished graph has not."""
+    """The linear groups of a primitive's node at a sample; none for a marker without a node in a finished graph."""
     nodes = graph_of(REGISTRY[name], sample).nodes
     return nodes[0].op.linear_groups(nodes[0]) if nodes else ()
 

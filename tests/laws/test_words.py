@@ -1,4 +1,4 @@
-"""Whatever names are made of, no text for people holds what a terminal obeys; and a REPL shows tables as tables."""
+"""Names of any characters put no control sequence into a text for people; and a REPL shows tables as tables."""
 
 import io
 import sys
@@ -49,7 +49,7 @@ def step():
 
 
 def trained(step):
-    """What a run with every output says on the way, and its history."""
+    """The output of a run with every kind of output, and its history."""
     stream = io.StringIO()
     held, sys.stdout = sys.stdout, stream
     try:

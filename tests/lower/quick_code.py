@@ -1,5 +1,5 @@
-"""Machine code without LLVM's optimization, of which nothing that it gives may depend: the same numbers in less than
-half of the time that its making takes."""
+"""Machine code without LLVM's optimization, for tests whose results may not depend on it: compilation takes less than
+half of the time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wholestep.backends.cpu.llvm_jit import object_code
 
 @contextmanager
 def quick_code() -> Iterator[None]:
-    """With programs that are compiled without optimization, beside which those of users are held."""
+    """Compile programs without optimization."""
 
     def unoptimized(text: str, target: CpuTarget, *, opt: int = 3, lane: int = 0) -> bytes:
         return object_code(text, target, opt=0, lane=lane)

@@ -49,7 +49,7 @@ def test_rows_in_a_cache_are_not_asked_for(f: Callable[[Any], Any]) -> None:
 
 
 def test_costly_terms_are_not_laid_side_by_side() -> None:
-    """The registers are for what is computed there."""
+    """The registers are kept for the intermediate values of the terms."""
     kernel = kernels_of(lambda x: np.tanh(x * 2 + 1).sum(0), (4096, 8192))[0]
     assert axis_of_extent(kernel, 8192).tile <= 5
     assert axis_of_extent(kernel, 4096).ahead == 0

@@ -22,7 +22,7 @@ SEEDS = range(8)
 
 
 def nested() -> Graph:
-    """A loop in a loop beside a branch, whose carries are stacked too, and its derivative."""
+    """A loop with stacked carries in a loop with a branch, and the derivative of both."""
 
     def inner(c: Any, x: Any) -> Any:
         c = np.tanh(c @ c + x)
@@ -40,7 +40,7 @@ def nested() -> Graph:
 
 
 def graphs() -> list[Any]:
-    """Task graphs of programs with their layouts, not yet assigned."""
+    """Task graphs of programs with their memory layouts, before buffer assignment."""
     made = [training((23, i), 30) for i in SEEDS]
     return [
         works_of(run_passes(nested(), ALL_PASSES)),

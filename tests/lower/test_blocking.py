@@ -1,4 +1,4 @@
-"""Blocked contractions: exact, with the bits of the kernel that they replace, whatever the blocks and the threads."""
+"""Blocked contractions: exact, with the bits of the kernel that they replace, for all blocks and numbers of threads."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from wholestep_tools.drawn.law import compiled
 
 COUNT, SEED = int(os.environ.get("BLOCKING_COUNT", "120")), int(os.environ.get("BLOCKING_SEED", "1"))
 MANY, CHUNK = int(os.environ.get("BLOCKING_MANY", "1000")), 20
-"""Of contractions whose bits are compared, and how many of them are one test."""
+"""The number of contractions whose bits are compared, and the number of them in one test."""
 V3 = machine_model(named_target("x86-64-v3"))
 EXTENTS = (1, 2, 3, 5, 7, 8, 9, 13, 16, 17, 24, 31, 33, 48, 64, 65, 100)
 LARGE, MOST_PRODUCTS = (128, 200, 257, 333, 512, 700), 1 << 24
-"""Extents of some of the contractions, and up to how many products these have."""
+"""Extents of a part of the contractions, and the most products that these may have."""
 SPECS = (
     *("ik,kj->ij", "ki,kj->ij", "ik,jk->ij", "ki,jk->ij", "ik,kj->ji", "bik,kj->bij", "bki,kj->bji"),
     *("bik,khj->bhij", "ik,khj->hij", "bik,bjk->bij", "bik,bij->kj", "ik,khj->ihj"),
@@ -63,7 +63,7 @@ Array = np.ndarray[Any, Any]
 
 @pytest.fixture
 def sizes(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int], BlockSizes | None]], None]:
-    """Choose other blocks, of so many lanes, for every contraction."""
+    """A function that replaces the choice of block sizes, given the number of lanes, for all contractions."""
 
     def choose(chosen: Callable[[int], BlockSizes | None]) -> None:
         def block_sizes(nest: Any, target: Any, caches: Caches) -> BlockSizes | None:
@@ -107,7 +107,7 @@ def never(lanes: int) -> None:
 
 
 def drawn_program(draw: random.Random) -> tuple[Callable[..., Any], list[Array], Array | None]:
-    """A contraction with an epilogue, its arguments, and its value where that is exact."""
+    """A contraction with an epilogue, its arguments, and its exact value, or None for operands that round."""
     extents = drawn_extents(draw)
     spec, name = draw.choice(SPECS), draw.choice(list(EPILOGUES))
     dtype = np.dtype(draw.choice(("float32", "float32", "float64", "float16", ml_dtypes.bfloat16)))
@@ -155,7 +155,7 @@ def draw(request: pytest.FixtureRequest) -> Iterator[random.Random]:
 
 @pytest.fixture(params=range(0, MANY, CHUNK))
 def several(request: pytest.FixtureRequest) -> dict[str, random.Random]:
-    """The sources of several draws, by what draws each again."""
+    """The generators of several draws, each by the seed that repeats it."""
     return {f"{SEED}, {n}": random.Random(f"{SEED}, {n}") for n in range(request.param, request.param + CHUNK)}
 
 
@@ -175,7 +175,7 @@ def compare_blocks(name: str, draw: random.Random, sizes: Any) -> None:
     with thread_pool.threads(1), quick_code():
         plain = [np.array(x) for x in compiled(graph)(args)]
     if wanted is not None:
-        # One term is no sum that begins at zero: a product with zero keeps its sign.
+        # A contraction of one term is the product itself, so that a zero keeps its sign.
         assert np.array_equal(plain[0], wanted), f"draw {name}: small integers are exact"
     for making in (nullcontext, quick_code):
         sizes(drawn_sizes(draw))
@@ -188,7 +188,7 @@ def compare_blocks(name: str, draw: random.Random, sizes: Any) -> None:
 
 
 def test_places_of_images_are_one_axis_that_threads_share() -> None:
-    """A convolution of single points: its rows lie one after the other, however many axes they have."""
+    """A pointwise convolution: all of its axes are one axis of contiguous rows."""
     args = [np.ones(shape, "f") for shape in ((16, 32, 32, 32), (64, 32), (64,))]
     plan = plan_of(graph_of(lambda x, w, b: np.maximum(np.einsum("nhwc,oc->nhwo", x, w) + b, 0), args))
     (tiles,) = [s for s in walk_steps(plan.steps) if isinstance(s, Launch) and s.kernel.name.endswith("_tiles")]
@@ -332,7 +332,7 @@ def test_strips_of_a_matrix_in_no_cache_ask_for_their_columns_early() -> None:
             plan = lower_program(graph, machine_model(target))
             text = "\n".join([assembly(module, target) for module in llvm_source(plan, target).modules])
             places = re.findall(r"prefetcht1\s+(-?\d*)\(", text)
-            # One for each line of two vectors of eight terms.
+            # one prefetch for each cache line of two vectors, for eight terms
             assert len(places) == (wanted and target.vector_bytes // 32 * 8), (m, n, level)
             assert any("ahead 1" in format_kernel(kernel) for kernel in plan.kernels()) == wanted
 
@@ -371,7 +371,7 @@ def test_several_axes_of_rows_and_of_columns(spec: str, sizes: Any) -> None:
 
 
 def test_terms_of_masked_operands_are_few_blocks_or_none() -> None:
-    """The code of a mask says where along the terms it is, so that the packing of each block is code of its own."""
+    """The code of a mask depends on its offset along the terms, so that each block is packed by code of its own."""
     source = """kernel k(a: f32[2720], b: f32[6528], mut c: f32[960]):
     v0 = f32(0.0)
     for i in 20:
@@ -471,7 +471,7 @@ def test_targets_choose_blocks_by_registers_and_caches() -> None:
 
 
 def test_few_panels_are_narrow_where_their_columns_have_one_axis() -> None:
-    """Threads then have panels of their own, and none of them waits for what another packs."""
+    """Threads then have panels of their own, and none of them waits for panels that another one packs."""
     target = machine_model(named_target("x86-64-v4"))
 
     def chosen(spec: str, *shapes: tuple[int, ...]) -> tuple[set[str], set[str]]:
@@ -504,7 +504,7 @@ def test_rows_side_by_side_are_read_in_place_where_their_terms_are_near() -> Non
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("columns", [256, 512])
 def test_tiles_keep_their_sums_in_registers(level: str, dtype: str, columns: int) -> None:
-    """LLVM loads columns of the next term early: registers must be left for them."""
+    """LLVM loads columns of the next term early, so that registers must be left for them."""
     args = [np.zeros((256, 512), dtype), np.zeros((512, columns), dtype)]
     target = named_target(level)
     plan = lower_program(graph_of(lambda a, b: a @ b, args), machine_model(target))
@@ -552,7 +552,7 @@ def test_parts_of_an_axis_are_all_of_it(split: Callable[[int, int, int], list[Ax
 
 
 def loads_first(source: str) -> bool:
-    """True if a kernel may load what it has not stored itself."""
+    """True if a kernel may load an element that it has not stored itself."""
     return any(not span.written for span in kernel_footprint(KernelParser(source).kernel()))
 
 
@@ -595,6 +595,6 @@ SUMMED = """\
 @pytest.mark.parametrize("last", [COPIED, SUMMED])
 @pytest.mark.parametrize(("start", "fits"), [(64, True), (63, False), (0, False)])
 def test_blocks_of_columns_may_go_where_their_operand_was(last: str, start: int, fits: bool) -> None:
-    """Each block has loops of its own; one that reads another's columns would read what that has written."""
+    """Each block has loops of its own; one that reads another block's columns would read overwritten elements."""
     kernel = KernelParser((BLOCKS + last).format(start=start)).kernel()
     assert overwrites_after_read(kernel, *kernel.buffers) == fits

@@ -43,7 +43,7 @@ CHUNK = 5
 
 
 def outcome(made: Training, budget: MemoryBudget | None) -> list[bytes]:
-    """What three calls on resident state give, as bytes."""
+    """The results of three calls on resident state, and that state, as bytes."""
     program = compile_graph(made.graph, made.resident, budget)
     state = [made.args[i].copy() for i, _ in made.resident]
     instance = program.instance(state)
@@ -57,7 +57,7 @@ def planned(made: Training, budget: MemoryBudget | None = None) -> LoweredProgra
 
 
 def least(made: Training, share: float) -> tuple[MemoryBudget, LoweredProgram]:
-    """A share of the arena, or what works in its place where that does not, and the plan within it."""
+    """A budget of a share of the arena, or the budget that the error suggests instead, and the plan within it."""
     try:
         return MemoryBudget(share=share), planned(made, MemoryBudget(share=share))
     except errors.BudgetError as error:
@@ -75,7 +75,7 @@ def test_random_steps_keep_every_bit(first: int, monkeypatch: pytest.MonkeyPatch
 
 
 def keeps_every_bit(i: int) -> None:
-    """A step keeps its bits within a random budget, and its plan is the same whenever it is made."""
+    """Check that a step keeps its bits within a random budget, and that its plan is deterministic."""
     rng = np.random.default_rng([SEED, i, 7])
     made = training((SEED, i), int(rng.integers(10, 50)))
     if rng.random() < 0.3:
@@ -91,7 +91,7 @@ def keeps_every_bit(i: int) -> None:
 
 
 def works_of(graph: Graph, resident: Any = ()) -> tuple[TaskGraph, MemoryLayout]:
-    """The works of a program, not yet laid out."""
+    """The task graph of a program and its memory layout, without addresses."""
     machine = machine_model(host_target())
     graph, copies, _ = legalize(graph, machine)
     context = ProgramBuilder(machine, copies)
@@ -113,7 +113,7 @@ def price(works: Any) -> list[float]:
 
 
 def paid(schedule: SimulatedSchedule, prices: RematPrices) -> float:
-    """What is paid for what runs again, counted one by one."""
+    """The cost of all recomputations, summed one by one."""
     return sum(prices.tasks[run.task] for run in schedule.runs if run.kind == "again")
 
 
@@ -262,7 +262,7 @@ def test_the_reference_plans_no_memory() -> None:
 
 
 def pinned(mark: Any, budget: Any = None) -> Any:
-    """A step whose inner values are marked; what was decided, and its outcome."""
+    """A step with its inner values marked: its decisions, and its losses and parameters."""
     rng = np.random.default_rng(0)
     params = [rng.normal(size=(32, 32)).astype(np.float32) / 6 for _ in range(6)]
     x = rng.normal(size=(256, 32)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Fewer launches on cards: what follows a product is done by its kernel, and values in one place are tasks apart."""
+"""Fewer launches on cards: a product's readers are its epilogue, and a buffer is reused only some tasks later."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def layer(x: Any, w: Any, y: Any) -> Any:
 
 @pytest.mark.parametrize("lead", [(6,), (2, 3), (2, 1, 5), (3, 2, 4)], ids=str)
 def test_what_follows_a_product_is_done_by_its_kernel(lead: tuple[int, ...]) -> None:
-    """Rows of several axes are one axis of the product, which is split again for what reads them."""
+    """Rows of several axes are one axis of the product, which is split again for its readers."""
     rng = np.random.default_rng(0)
     shapes = ((*lead, 7), (7, 5), (*lead, 5))
     given = [rng.integers(-2, 3, shape).astype(np.float32) for shape in shapes]
@@ -39,7 +39,7 @@ def test_what_follows_a_product_is_done_by_its_kernel(lead: tuple[int, ...]) -> 
 
 
 def test_a_product_whose_rows_are_parted_otherwise_stays_alone() -> None:
-    """(4, 6) is no part of rows that count to 24 as (8, 3) does."""
+    """Rows of shape (8, 3) cannot be split into (4, 6), although both have 24 rows."""
     x, w, y = np.ones((8, 3, 5), np.float32), np.ones((5, 2), np.float32), np.ones((4, 6, 2), np.float32)
     plan = lowered(lambda x, w, y: np.tanh((x @ w).reshape(4, 6, 2) * y) + np.tanh(x @ w).reshape(4, 6, 2), x, w, y)
     (found,) = ProgramInterpreter(plan)([x, w, y])
@@ -47,7 +47,7 @@ def test_a_product_whose_rows_are_parted_otherwise_stays_alone() -> None:
 
 
 def chain(x: Any) -> Any:
-    """Sums along rows, each of which reads the one before at other places."""
+    """Sums along rows, each of which reads the result of the one before in reversed order."""
     for _ in range(9):
         x = np.cumsum(x[::-1], axis=1)[:, ::-1] / 4 + np.max(x, axis=0)
     return x
@@ -69,14 +69,14 @@ def test_values_in_one_place_are_tasks_apart(apart: int) -> None:
 
 
 def read_twice(x: Any, w: Any) -> Any:
-    """Sums that a product reads, and soon after it a kernel that could write over them."""
+    """Sums that a product reads, and soon afterwards a kernel whose result could replace them."""
     sums = np.cumsum(x, axis=1)
     return np.cumsum(np.exp(sums * (sums @ w)[:, None]), axis=0)
 
 
 @pytest.mark.parametrize("apart", [1, 2, 3, 5])
 def test_what_another_task_has_just_read_is_not_written_over(apart: int) -> None:
-    """In place the kernel would wait for the product, beside which it can run."""
+    """In place, the kernel would wait for the product, and could not run at the same time."""
     rng = np.random.default_rng(0)
     x, w = rng.normal(size=(8, 12)).astype(np.float32), rng.normal(size=12).astype(np.float32) / 100
     plan = lowered(read_twice, x, w, target=replace(SCALAR, reuse=ReuseLimits(apart=apart)))

@@ -59,6 +59,6 @@ def test_few_products_stay(shapes: tuple[tuple[int, ...], ...]) -> None:
 
 @pytest.mark.parametrize("f", [np.abs, np.exp, lambda x: x * x, lambda x: x.sum(0), lambda x: x.sum(1), np.angle])
 def test_complex_numbers_lie_along_vectors(f: Callable[[Any], Any]) -> None:
-    """Their parts are picked out of whole vectors, and stored woven."""
+    """Real and imaginary parts are separated after vector loads, and interleaved before vector stores."""
     kernels = lower_program(ws.trace(f)(np.ones((40, 50), "c8")), machine_model(named_target("x86-64-v3"))).kernels()
     assert all(max(axis.lanes for axis in axes_of(kernel)) == 8 for kernel in kernels)

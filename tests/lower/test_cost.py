@@ -1,4 +1,4 @@
-"""What kernels cost: counts by hand and by walking through every point, the roofline, and a ledger that adds up."""
+"""Costs of kernels: counts by hand and by walking through every point, the roofline, and a ledger that adds up."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def test_an_mlp_costs_what_a_hand_counts():
     batch = {"x": ws.ShapeDtype((rows, 784), F32), "y": ws.ShapeDtype((rows,), np.int32)}
     found = ws.estimate(mlp, params, optimizer=ws.optim.adam(1e-3), batch=batch).cost()
     forward = [2 * rows * m * n for m, n in itertools.pairwise(sizes)]
-    # Backward each product comes twice, but for the gradient of the data, which nobody wants.
+    # The backward pass has two products for each one, but no gradient of the data.
     assert found.contraction == 3 * sum(forward) - forward[0]
-    # Adam takes 13 operations for a parameter; what is left is small.
+    # Adam takes 13 operations for a parameter; all other operations are few.
     numbers = sum(m * n + n for m, n in itertools.pairwise(sizes))
     assert 13 * numbers < found.flops - found.contraction < 13 * numbers * 1.5
     # At least everything is touched: 3 numbers are read and written for a parameter, and its gradient.
@@ -116,7 +116,7 @@ def test_a_rare_case_costs_nothing_and_a_guarded_loop_its_steps():
 def walked(kernel: Kernel) -> int | None:
     """The bytes of the distinct elements, found by going to every point; None where an index is looked up.
 
-    What lies outside of a buffer is what a guard leaves out.
+    Elements outside of a buffer are excluded by a guard.
     """
     reads: dict[Buffer, set[int]] = {}
     writes: dict[Buffer, set[int]] = {}
@@ -205,7 +205,7 @@ def kernel_of(f, *shapes) -> Launch:
 
 
 def scaled(by: float) -> Rates:
-    """A machine that is faster in everything."""
+    """The rates of a machine that is faster by a factor in every respect."""
     per_second = ("contraction", "elementwise", "cache", "memory", "memory_all", "copy", "disk_write", "disk_read")
     faster = {name: getattr(DEFAULT_RATES, name) * by for name in per_second}
     return DEFAULT_RATES._replace(**faster, launch=DEFAULT_RATES.launch / by, sharing=DEFAULT_RATES.sharing / by)
@@ -262,7 +262,7 @@ def test_a_vector_that_a_tile_holds_is_loaded_once():
     assert [(a.lanes, a.tile) for a in axes(kernel.body)][:2] == [(1, 6), (8, 2)]
     products, others = vector_instructions(kernel, MACHINE.vector)
     assert products == 96**3 / 8
-    # A number of the left matrix serves 16 columns, a vector of the right one 6 rows; then the result is stored.
+    # One load of the left matrix serves 16 columns, one of the right matrix 6 rows; then the result is stored.
     assert others == 96**3 / 16 + 96**3 / 8 / 6 + 96**2 / 8
 
 
@@ -307,7 +307,7 @@ def test_routines_are_priced():
         assert microseconds(sort) == pytest.approx(each * 8 * length, rel=0.01)
 
 
-# What is in the caches.
+# The contents of the caches.
 
 
 def missing(plan: LoweredProgram, cached: float) -> list[float]:
@@ -322,7 +322,7 @@ def test_what_was_just_touched_is_in_the_caches():
     n = 1000
     made = planned(f, np.ones(n), np.ones(n))
     assert len(list(made.launches())) == 3
-    # All arrays fit; none does; or what the kernel before has written.
+    # All arrays fit; none does; or the array that the previous kernel has written.
     assert missing(made, 8.0 * 7 * n) == [0.0, 0.0, 0.0]
     assert missing(made, 8.0) == [16.0 * n] * 3
     order = [launch.refs for launch in made.launches()]
@@ -339,7 +339,7 @@ def test_a_loop_finds_what_it_keeps_and_misses_what_is_new():
     (loop,) = [s for s in made.steps if isinstance(s, ForLoop)]
     (body,) = [s for s in loop.body if isinstance(s, Launch)]
     found = cache_misses(made.steps, DEFAULT_RATES._replace(cached=8.0 * 10 * n))
-    # The row of each trip comes from memory; weights and carry were there in the trip before.
+    # The row of each trip comes from memory; weights and carry are in the cache since the trip before.
     assert 8 * n <= found[id(body)] < 8 * n * (1 + 4 / trips)
     assert cache_misses(made.steps, DEFAULT_RATES._replace(cached=8.0 * 10 * trips * n))[id(body)] == 0.0
 
@@ -352,7 +352,7 @@ def test_what_a_loop_keeps_is_there_behind_it():
     made = planned(f, np.ones(n), np.ones((40, n)))
     loop, product, sums = made.launches()
     assert len(loop.refs) == 4 and product.refs[0] == loop.refs[0]
-    # Behind the loop weights and carry are there; the result lies where nothing was since the run before.
+    # After the loop weights and carry are in the cache; the result's memory was last accessed in the run before.
     assert missing(made, 8.0 * 10 * n)[1:] == [0.0, 8.0 * n] and sums.refs[1].slot == 4
 
 
@@ -404,7 +404,7 @@ def test_a_ledger_adds_up(drawn):
         assert found.flops == sum(x.flops for x in found.lines)
         assert found.bytes == sum(x.bytes for x in found.lines)
         assert found.microseconds == pytest.approx(sum(x.microseconds for x in found.lines))
-        # These programs are small, so that all they touch stays in the caches.
+        # These programs are small, so that all their accesses hit the caches.
         assert found.microseconds == pytest.approx(total_microseconds(p.steps))
         times = [k.microseconds for k in found.kernels]
         assert times == sorted(times, reverse=True)

@@ -1,4 +1,4 @@
-"""The topological order of fusion groups stands whatever dependences are found, and answers what depends on what."""
+"""The topological order of fusion groups holds after every added dependence, and dependences are transitive."""
 
 import random
 
@@ -12,7 +12,7 @@ def test_the_order_stands_and_dependences_are_found(seed: int) -> None:
     draw = random.Random(seed)
     graph, groups = DependenceGraph(), list[FusionGroup]()
     needed: dict[FusionGroup, set[FusionGroup]] = {}
-    """What each group depends on, directly or through others, itself among it."""
+    """The transitive dependences of each group, itself among them."""
     for _ in range(draw.randrange(2, 60)):
         group = FusionGroup({})
         graph.append(group)

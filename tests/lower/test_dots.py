@@ -1,4 +1,4 @@
-"""One row times a matrix that lies along its terms: the sums are of those partial sums that are defined, to the bit."""
+"""One row times a matrix that is contiguous along the terms: the sums have the defined partial sums, to the bit."""
 
 from __future__ import annotations
 

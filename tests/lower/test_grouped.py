@@ -148,7 +148,7 @@ def test_rounded_sums_have_the_bits_of_one_kernel(sizes: Any) -> None:
 
 
 def test_rows_that_few_panels_use_are_read_in_place(sizes: Any) -> None:
-    """Windows of three lines of an image: its lines lie apart, and what is in one line lies as along one axis."""
+    """Windows of three lines of an image: its lines lie apart, and the elements of one line are contiguous."""
     rng = np.random.default_rng(0)
     x, w = [rng.normal(size=shape).astype("f") for shape in ((2, 14, 16, 17), (3, 3, 17, 24))]
 
@@ -190,7 +190,7 @@ def test_columns_that_lie_as_they_would_be_packed_are_read_in_place(sizes: Any) 
 
 
 def test_columns_whose_terms_lie_apart_are_packed(sizes: Any) -> None:
-    """A gradient over a part of each line of an image: lines lie farther apart than they are long."""
+    """A gradient over a part of each line of an image, so that the distance of lines is more than their length."""
     rng = np.random.default_rng(0)
     x, g = [rng.integers(-3, 4, shape).astype("f") for shape in ((2, 9, 9, 17), (2, 7, 9, 32))]
 
@@ -225,7 +225,7 @@ def test_kernels_of_convolutions_are_moved_to_panels_and_never_packed() -> None:
 
 
 def test_filters_of_symbolic_number_are_moved_as_they_are() -> None:
-    """A number of filters that is not known is no number of panels."""
+    """A symbolic number of filters cannot be split into panels."""
     size = ws.Dim("C")
     types = {"x": ws.ShapeDtype((2, 32, 8, 8), "float32"), "w": ws.ShapeDtype((size, 32, 3, 3), "float32")}
     scale = {"a": np.ones(32, "f")}
@@ -242,7 +242,7 @@ def test_filters_of_symbolic_number_are_moved_as_they_are() -> None:
 
 
 def test_sums_of_many_columns_wait_for_rows_that_lie_apart(sizes: Any) -> None:
-    """What is added to the sums has the rows in another order, so that they are not one axis."""
+    """The addend of the sums has the rows in another order, so that they are not one axis."""
     rng = np.random.default_rng(0)
     args = [rng.integers(-3, 4, shape).astype("f") for shape in ((6, 4, 6, 4), (4, 6, 64), (4, 6, 64))]
 
@@ -257,8 +257,8 @@ def test_sums_of_many_columns_wait_for_rows_that_lie_apart(sizes: Any) -> None:
 
 
 def test_sums_of_many_columns_wait_for_terms_that_are_taken_step_by_step(sizes: Any) -> None:
-    """Blocks of one step of an axis are one kind of block, of which there are several: no block of columns may take the
-    sums of another from the scratch memory.
+    """Blocks of one step of an axis are of one kind, of which there are several: no block of columns may read another's
+    sums from the scratch memory.
     """
     rng = np.random.default_rng(0)
     x, w = [rng.integers(-3, 4, shape).astype("f") for shape in ((2, 5, 6, 17), (2, 2, 17, 18))]
@@ -332,7 +332,7 @@ def test_windows_are_never_an_array_of_their_own() -> None:
 
 
 def test_a_depthwise_convolution_makes_no_windows() -> None:
-    """Between pointwise convolutions all lies channels last: vectors run along the channels, forward and back."""
+    """Between pointwise convolutions values have their channels last, with vectors along them, forward and backward."""
     x, point, depth = [np.zeros(shape, "f") for shape in ((2, 16, 12, 12), (16, 16, 1, 1), (16, 1, 3, 3))]
 
     def loss(point: Any, depth: Any, x: Any) -> Any:
@@ -348,7 +348,7 @@ def test_a_depthwise_convolution_makes_no_windows() -> None:
 
 
 def test_a_padded_pool_between_convolutions_lies_channels_last() -> None:
-    """The border of -inf is put around in the layout of the convolution, and derivatives go back in it."""
+    """The border of -inf and the derivatives have the layout of the convolution."""
     x, w = [np.zeros(shape, "f") for shape in ((2, 16, 12, 12), (16, 16, 3, 3))]
 
     def loss(w: Any, x: Any) -> Any:
@@ -362,7 +362,7 @@ def test_a_padded_pool_between_convolutions_lies_channels_last() -> None:
 
 
 def test_rows_that_lie_side_by_side_are_packed_without_turning() -> None:
-    """The weight gradient of a convolution: its rows are channels, along which vectors are packed term by term."""
+    """The weight gradient of a convolution: its rows are channels, so that each term is packed by vector loads."""
     rng = np.random.default_rng(0)
     x, g = [rng.integers(-3, 4, shape).astype("f") for shape in ((4, 12, 12, 32), (4, 10, 10, 48))]
 
@@ -391,7 +391,7 @@ def test_groups_are_whole_parts_of_rows() -> None:
         for most in (1, 20, 96):
             groups = choose_groups(extents, len(extents), 6, most)
             assert extents[groups.axis] % groups.steps == 0
-            # The rows of 97 have one divisor below 20, for tiles of one row of six.
+            # 97 is prime, so that a group is a whole row of it
             larger = (extents, most) == ((5, 97), 20)
             assert groups.size(extents) == 97 if larger else groups.size(extents) <= most + most // 2
 

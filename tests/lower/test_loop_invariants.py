@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 
 def recurrent(step: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    """The last state of a net whose steps multiply by a matrix, and the matrix's gradient."""
+    """A function with the loss of a recurrent net whose steps multiply by a matrix, and the matrix's gradient."""
 
     def loss(w: Any, h: Any, xs: Any) -> Any:
         return np.sum(ws.scan(lambda h, x: (np.maximum(step(h, w) + x, 0), None), h, xs)[0])
@@ -45,7 +45,7 @@ STEPS: dict[str, tuple[Callable[[Any, Any], Any], tuple[int, int]]] = {
 
 
 def arranged(graph: Graph, width: int = 16) -> int:
-    """How many arrangements of matrices a pass puts before the loops of a graph."""
+    """The number of arrangements of matrices that a pass puts before the loops of a graph."""
     found = panels.LOOP_INVARIANTS(graph, lambda itemsize: width)
     inputs = [len(node.inputs) for g in (graph, found) for node in g.nodes if node.op.name == "scan"]
     return sum(inputs[len(inputs) // 2 :]) - sum(inputs[: len(inputs) // 2])

@@ -199,7 +199,7 @@ def test_a_kernel_does_not_read_what_it_writes_under_another_name():
 
 
 def test_what_a_contraction_sums_over_is_not_made_for_each_of_its_sums():
-    """Its operand is as large as its result, and both meet in a sum: their kernels would be one, with a tanh inside."""
+    """The contraction's operand is as large as its result, and a sum has both: one kernel would repeat the tanh."""
 
     def f(x, g, w):
         t = np.tanh(x)
@@ -247,7 +247,7 @@ def test_a_reshape_of_nothing_has_no_runs() -> None:
 
 @pytest.mark.parametrize(("columns", "lanes"), [(2, 2), (3, 1), (4, 4), (5, 1), (8, 8), (12, 8)])
 def test_short_rows_that_a_scatter_adds_to_have_no_masked_stores(columns, lanes):
-    """A load that follows a masked store of the same place waits for it: rows of 2 to 5 took five times as long."""
+    """A load after a masked store to the same address waits for it: rows of 2 to 5 elements took five times as long."""
     rows = np.repeat(np.arange(4), 5)
 
     def f(x, u):

@@ -1,4 +1,4 @@
-"""The memory plan: what is alive at one time never overlaps, and no plan is below the bound."""
+"""The memory plan: live buffers never overlap, and no plan is below the lower bound."""
 
 import numpy as np
 import pytest

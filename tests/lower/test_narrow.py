@@ -1,4 +1,4 @@
-"""Kernels that touch nothing wider than a half precision are worked on in vectors like any other."""
+"""Kernels whose values are all of half precision or narrower are vectorized like others."""
 
 import ml_dtypes
 import numpy as np

@@ -11,7 +11,7 @@ SIZES = (0, 1, 64, 100, 128, 500, 1000, 4096)
 
 
 def plainly(lives):
-    """The same, interval by interval."""
+    """The offsets by a plain loop over intervals."""
     offsets = {}
     ordered = sorted(lives, key=lambda x: (-x.nbytes, x.start))
     for n, life in enumerate(ordered):

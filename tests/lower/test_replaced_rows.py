@@ -10,7 +10,7 @@ X = np.random.default_rng(4).normal(size=(ROWS, 5))
 
 
 def repeated(step):
-    """A loop of loops: the inner one turns the rows that the outer one carries into others."""
+    """A loop whose carry are rows, each trip of which replaces them by an inner loop."""
 
     def f(x):
         return ws.scan(lambda rows, _: (step(rows), None), x, None, length=STEPS)[0]
@@ -23,28 +23,28 @@ def plain(rows):
 
 
 def read_as_a_whole(rows):
-    """Each step reads all rows as they were."""
+    """Each step reads all rows before their replacement."""
     return ws.scan(lambda _, row: (None, row + np.sum(rows, axis=0)), None, rows)[1]
 
 
 def read_twice(rows):
-    """Each step reads a second row that another step replaces."""
+    """Each step reads a second row, which another step replaces."""
     return ws.scan(lambda _, xs: (None, xs[0] + 0.5 * xs[1]), None, (rows, rows[::-1]))[1]
 
 
 def two_at_once(rows):
-    """Both results of a step could be in the place of its operand."""
+    """Each of the two results of a step could replace its operand."""
     first, second = ws.scan(lambda _, row: (None, (row * 2.0, row + 1.0)), None, rows)[1]
     return first + 0.25 * second
 
 
 def backwards(rows):
-    """The state that a step reads was made of rows that are replaced by now."""
+    """The carry that a step reads is a sum of rows that have been replaced."""
     return ws.scan(lambda c, row: (c + row, np.sin(row) - c), np.zeros(5), rows, reverse=True)[1]
 
 
 def carried(rows):
-    """The rows are the first state of the loop as well."""
+    """The rows are also the initial value of the loop's carry."""
     last, made = ws.scan(lambda c, row: (0.5 * c + row, row + c), rows, rows)
     return made[-1] + last
 
@@ -56,7 +56,7 @@ def test_rows_are_replaced_after_their_last_read(step):
 
 
 def test_replaced_rows_take_no_memory_of_their_own():
-    """The arena of a step whose parameters go through such loops: three arrays of rows, and not four."""
+    """The arena of a step whose parameters go through such loops has three arrays of rows, and not four."""
     rows = np.zeros((64, 4096), np.float32)
 
     def loss(x, batch):

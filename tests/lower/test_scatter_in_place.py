@@ -1,4 +1,4 @@
-"""A scatter into what a loop carries writes it where it lies; one whose operand is read later works on a copy."""
+"""A scatter into a loop's carry writes it in place; one whose operand is read later works on a copy."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ X = np.arange(12.0).reshape(4, 3)
 
 
 def copies(f, *args):
-    """How many copies the program of a function makes, and its result."""
+    """The number of copies in the program of a function, and its result."""
     compiled = ws.jit(f)
     found = compiled(*args)
     (program,) = compiled.programs.values()
@@ -47,7 +47,7 @@ def test_what_a_loop_carries_is_copied_only_where_it_is_read_again(loop, read_la
 
 
 def test_a_next_index_that_is_looked_at_does_not_copy_the_table():
-    """Whether the next row may be read is known before this one is written; the copy that breaks the cycle is small."""
+    """The bounds check of the next row comes before the write of this one; the copy that breaks the cycle is small."""
 
     def step(carry):
         table, i, total = carry

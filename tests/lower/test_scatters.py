@@ -63,7 +63,7 @@ def draw_scatter(seed: int) -> tuple[Graph, list[Array]]:
 
 
 def wanted(graph: Graph, arrays: list[Array]) -> Array:
-    """What NumPy makes of it, in order."""
+    """The result of the graph by NumPy, operation by operation."""
     known = dict(zip(graph.inputs, arrays, strict=True))
     for node in graph.nodes:
         found = node.op.ref(*[known[v] for v in node.inputs], **node.params)
@@ -81,9 +81,9 @@ def test_random_scatters_have_the_bits_of_numpy(way: str) -> None:
         verify_program(plan)
         (found,) = ProgramInterpreter(plan)(arrays)
         right = wanted(graph, arrays)
-        if way != "in order" or right.dtype != np.float16:  # which rounds half precision after each sum
+        if way != "in order" or right.dtype != np.float16:  # "in order" rounds half precision after each sum
             np.testing.assert_array_equal(found, right, err_msg=f"seed {seed}\n{graph}")
-    assert {way, "at once"} <= taken <= {way, "at once", "by element"}  # nothing at all is looked at by element
+    assert {way, "at once"} <= taken <= {way, "at once", "by element"}  # scatters of no elements are "by element"
 
 
 def plan_of(function: Any, *arrays: Array, target: Target = CUDA) -> Any:
@@ -108,7 +108,7 @@ def test_a_table_is_looked_at_by_element_and_a_larger_one_sorted() -> None:
         return OPS["scatter_add"](OPS["full"](value=0, shape=(ROWS, 2), dtype=u.dtype), u, i, axes=(0,))
 
     few = plan_of(gradient, TABLE[:500], ids[:500])
-    assert names_of(few) == ["scatter_add"]  # which writes the zeros too
+    assert names_of(few) == ["scatter_add"]  # and writes the zeros too
     many = plan_of(gradient, TABLE[:TOKENS], ids)
     assert names_of(many)[-2:] == ["run_starts", "collect"]
     assert names_of(many).count("merge") == (TOKENS - 1).bit_length()
@@ -144,7 +144,7 @@ def test_places_that_ascend_are_not_sorted_again() -> None:
     names = names_of(plan_of(summed, ids, TABLE[:TOKENS]))
     assert names.count("merge") == (TOKENS - 1).bit_length() and names[-1] == "collect"
     signed = names_of(plan_of(summed, ids.astype(np.int32), TABLE[:TOKENS]))
-    assert signed.count("merge") == 2 * names.count("merge")  # a negative one would count from the end
+    assert signed.count("merge") == 2 * names.count("merge")  # negative indices count from the end, and are sorted too
 
 
 def test_places_that_a_program_holds_are_sorted_with_it() -> None:
@@ -181,7 +181,7 @@ def test_an_index_that_is_too_narrow_for_its_axis_meets_no_other_place() -> None
 
 
 def test_a_work_item_of_a_browser_takes_few_trips() -> None:
-    """As many places as before, when one loop went over them, or nearly."""
+    """A work item takes about as many trips as one loop over all indices did."""
     ids = np.zeros(50_000, np.int32)
     for name in ("scatter", "scatter_add"):
         plan = plan_of(

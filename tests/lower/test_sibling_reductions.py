@@ -54,8 +54,8 @@ def test_sums_of_siblings_are_those_of_each_alone(name: str) -> None:
 
 
 def test_a_reduction_that_waits_for_its_sibling_stays_apart() -> None:
-    """The second sum reads what an operation of its own makes of the first one: together they would wait for each
-    other."""
+    """The second sum reads the result of an operation on the first one that has a kernel of its own: in one kernel they
+    would wait for each other."""
 
     def f(g: Any, x: Any) -> Any:
         first = g.sum(0)

@@ -1,4 +1,4 @@
-"""Values that go to a file and come back: every bit is kept, the cheapest way is taken, nothing is asked too early."""
+"""Values that are spilled to a file: every bit is kept, the cheapest choice is made, no prefetch comes too early."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ SEED = int(os.environ.get("BUDGET_SEED") or secrets.randbits(32))
 COUNT = int(os.environ.get("BUDGET_COUNT") or 15)
 CHUNK = 5
 FAST = DEFAULT_RATES._replace(disk_write=1e13, disk_read=1e13)
-"""A disk that takes less than any kernel."""
+"""The rates with a disk that is faster than any kernel."""
 SLOW = DEFAULT_RATES._replace(disk_write=1e6, disk_read=1e6)
-"""One that takes longer than any."""
+"""The rates with a disk that is slower than any kernel."""
 
 
 pytestmark = pytest.mark.usefixtures("small_pieces")
@@ -70,7 +70,7 @@ def planned(made: Training, budget: MemoryBudget | None = None) -> LoweredProgra
 
 
 def outcome(made: Training, budget: MemoryBudget | None, streams: FileInputs = NO_FILE_INPUTS) -> list[bytes]:
-    """What three calls on resident state give, as bytes; memory of a budgeted program is watched."""
+    """The results of three calls on resident state, as bytes; the memory of a program with a budget is guarded."""
     program = compile_graph(made.graph, made.resident, budget, streams)
     if budget is not None:
         guarded.check_guarded(program.executable, made.args)
@@ -81,7 +81,7 @@ def outcome(made: Training, budget: MemoryBudget | None, streams: FileInputs = N
 
 
 def within(made: Training, budget: MemoryBudget) -> tuple[MemoryBudget, LoweredProgram]:
-    """The budget, or the one that works in its place, and the plan within it."""
+    """The budget, or the one that the error suggests instead, and the plan within it."""
     try:
         return budget, planned(made, budget)
     except errors.BudgetError as error:
@@ -129,7 +129,7 @@ def keeps_every_bit(i: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def paid(schedule: SimulatedSchedule, works: list[float], speed: Rates) -> float:
-    """What is paid for runs that no work asks for, counted one by one."""
+    """The cost of all recomputations, spills and reloads, summed one by one."""
     total = 0.0
     for run in schedule.runs:
         if run.kind == "again":
@@ -143,7 +143,7 @@ def paid(schedule: SimulatedSchedule, works: list[float], speed: Rates) -> float
 
 
 def replays(uses: TemporaryUses, prices: RematPrices) -> Iterator[SimulatedSchedule]:
-    """What every possible choice leads to."""
+    """The simulated schedule of every feasible combination of choices."""
     gaps = list(uses.gaps())
     kinds = [(None, "recompute", *["spill"] * prices.can_spill(g.place)) for g in gaps]
     for chosen in itertools.product(*kinds):
@@ -206,7 +206,7 @@ def test_the_greedy_search_is_never_worse_than_one_way_alone() -> None:
 
 
 def chain() -> tuple[TemporaryUses, Any]:
-    """A chain of large values that are all needed again; its uses, and the gaps of the values in their order."""
+    """The uses of a chain of large values that are all read again, and the gaps between their uses."""
 
     def forward(x: Any, w: Any) -> Any:
         kept = []
@@ -287,7 +287,7 @@ def test_moves_are_works_with_the_line_of_the_value() -> None:
 # Advice.
 
 TIME = RoutineCall("copy", (MemRef(0), MemRef(0, 1 << 20)), (80_000,))
-"""What takes some microseconds."""
+"""A step that takes some microseconds."""
 
 
 def went(at: int, nbytes: int = 4096) -> RoutineCall:
@@ -299,7 +299,7 @@ def came(at: int, nbytes: int = 4096) -> RoutineCall:
 
 
 def wanted(steps: tuple[Step, ...]) -> list[int]:
-    """Where advice stands, by the number of steps before it that are no advice."""
+    """The positions of the prefetches, as the number of other steps before each."""
     found, count = [], 0
     for step in steps:
         if isinstance(step, RoutineCall) and step.routine == PREFETCH_NOW:
@@ -310,7 +310,7 @@ def wanted(steps: tuple[Step, ...]) -> list[int]:
 
 
 def speed(steps: float, nbytes: int = 4096) -> Rates:
-    """Rates at which so many bytes are read in the time of so many steps."""
+    """Rates at which a number of bytes is read in the time of a number of steps."""
     return DEFAULT_RATES._replace(disk_read=nbytes / (steps * microseconds(TIME) * 1e-6))
 
 
@@ -418,7 +418,7 @@ def trained(step: Any, x: Any, calls: int = 3) -> Any:
 
 @pytest.fixture
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs are planned for a fast disk."""
+    """Plan programs for a fast disk."""
     monkeypatch.setattr(machine_rates, "current_rates", lambda: FAST)
 
 
@@ -460,7 +460,7 @@ def test_nothing_goes_to_a_file_unasked(tmp_path: Path) -> None:
 
 
 def ordered(params: Any, x: Any) -> Any:
-    """A loss whose larger values are made by sorting, which is never done again."""
+    """A loss whose larger values are results of sorts, which are never recomputed."""
     for w in params:
         x = np.sort(x @ w, axis=-1)
     return np.mean(x**2)
@@ -547,7 +547,7 @@ def test_graphs_inside_loops_spill_into_the_file_around_them(tmp_path: Path) -> 
 
 
 def within_loops(made: Any) -> Any:
-    """The step at the least share that works."""
+    """The step within the least feasible share of memory."""
     try:
         return made("1%")
     except errors.BudgetError as error:

@@ -1,4 +1,4 @@
-"""The order of tasks: those that early ones need stand where these do, however late they are listed."""
+"""The order of tasks: tasks that an early one depends on come right before it, even if they are listed late."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def task() -> Task:
 
 
 def order(after: list[set[int]]) -> list[int]:
-    """Tasks by their turns, each waiting for others."""
+    """The order of tasks, given the tasks that each of them depends on."""
     return [i for *_, i in sorted(turns_of([task() for _ in after], after))]
 
 

@@ -1,4 +1,4 @@
-"""What a plan says of its arena over time: nothing overlaps, every reader finds its value, and it can be looked at."""
+"""The arena over time by a plan: nothing overlaps, every reader finds its value, and it can be drawn."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MACHINE = CpuMachine(vector=32, registers=16)
 
 
 def looped() -> LoweredProgram:
-    """The gradient of a loop with a branch inside it, where places move on from trip to trip."""
+    """The gradient of a loop with a branch inside it, whose addresses depend on the trip."""
 
     def f(w, xs):
         def step(h, x):

@@ -34,12 +34,12 @@ RESULT = np.array([[1, 1, 1, 0], [0, 1, -1, -1]])
 """The matrices of F(2x2, 3x3) as Lavin and Gray (2016) print them."""
 ADDED = 24
 """The roundings of a result beside those of its sum over channels or tiles: 2 of a transformed tile, 9 of a kernel or
-2 of a tile of cotangents, 6 of the transform back, and what is left for the conversion of the sum of these to a
+2 of a tile of cotangents, 6 of the transform back, and a margin for the conversion of the sum of these to a
 factor."""
 
 
 FORWARD_AND_GRADIENTS = ["a convolution", "a convolution", "the gradient of a kernel"]
-"""What is computed by tiles of a convolution and its gradients, that of its images being another convolution."""
+"""The tiled operations for a convolution and its gradients; the gradient of the images is another convolution."""
 
 
 def kinds(notes: Iterable[str]) -> list[str]:
@@ -74,8 +74,8 @@ def exact(x: NDArray, k: NDArray, g: NDArray, pad: int) -> list[NDArray]:
 
 
 def tile_sizes(x: NDArray, g: NDArray, k: NDArray | None) -> NDArray:
-    """The largest that the sums of a convolution by tiles can be, or of a kernel's gradient where there is no kernel:
-    with the sizes of all numbers and all coefficients."""
+    """The bound of the intermediate sums of a convolution by tiles, or of a kernel's gradient for `k` None, computed
+    with absolute values of operands and coefficients."""
     a, b, c = abs(RESULT), abs(DATA), abs(KERNEL)
     h, w = [x.shape[i] - 2 for i in (2, 3)]
     whole = np.pad(abs(x), ((0, 0), (0, 0), (0, h % 2), (0, w % 2)))
@@ -115,7 +115,7 @@ def drawn(seed: int, into: int, onto: int, dtype: str, most: int = 5) -> tuple[N
 
 @pytest.fixture
 def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few channels and few tiles are enough."""
+    """Use tiles for any number of channels and tiles."""
     monkeypatch.setattr(tiled_convolutions, "CHANNELS", 1)
     monkeypatch.setattr(tiled_convolutions, "TILES", 1)
 
@@ -195,12 +195,12 @@ def test_few_channels_and_few_tiles_stay() -> None:
 
 
 def loss(p: Any, batch: Any) -> Any:
-    """Two convolutions, so that one has a gradient for its input."""
+    """The mean square of two convolutions, the second of which has a gradient for its input."""
     return np.mean(convolved(np.maximum(convolved(batch, p["first"], 1), 0), p["second"], 1) ** 2)
 
 
 def parameters(c: int) -> dict[str, NDArray]:
-    """Two kernels."""
+    """Two random kernels [c, c, 3, 3]."""
     rng = np.random.default_rng(0)
     return {name: (rng.normal(size=(c, c, 3, 3)) / 30).astype(np.float32) for name in ("first", "second")}
 
