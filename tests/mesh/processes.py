@@ -21,7 +21,7 @@ class PipeCommunicator:
         self.sent, self.messages = 0, 0
 
     def swap(self, other: int, data: np.ndarray[Any, Any]) -> bytes:
-        """Send bytes to a rank, and receive its own; the lower rank begins."""
+        """Exchange bytes with another rank; the lower rank sends first."""
         pipe = self.pipes[other]
         self.sent += data.nbytes
         self.messages += 1
@@ -44,7 +44,7 @@ class PipeCommunicator:
 
 
 def child(f: Callable[..., Any], rank: int, pipes: dict[int, Connection], answer: Connection, args: Any) -> None:
-    """The life of one process: the function's result, or the text of its error."""
+    """Run the function in a child process; sends (True, result), or (False, the text of the error)."""
     try:
         answer.send((True, f(PipeCommunicator(rank, pipes), *args)))
     except BaseException:

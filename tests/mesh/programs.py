@@ -1,4 +1,4 @@
-"""What each process does in the tests of meshes; functions that a new process can import."""
+"""Programs of single processes in the tests of meshes; functions that a new process can import."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def start(name: str, rows: int) -> tuple[Any, Any, Any]:
         return np.mean((total[0] - batch["y"]) ** 2)
 
     def contrasted(params: Any, batch: Any) -> Any:
-        """Each row is told from those of all processes."""
+        """A contrastive loss: scores of each row against the rows of all processes."""
         h = np.tanh(batch["x"] @ params["w"])
         others = ws.all_gather(h * params["c"], "data").reshape(-1, 40)
         scores = h @ others.T
@@ -92,7 +92,7 @@ def ws_leaves(step: Any) -> list[Any]:
 
 
 def sent_bytes(communicator: Any, cases: Any, processes: Any) -> list[Any]:
-    """(sent in three calls, predicted for one call in each number of processes) of each case."""
+    """For each case: (bytes and messages of three calls, those predicted of one call for each number of processes)."""
     found = []
     for name, how, rows, options in cases:
         loss, params, batch = start(name, rows)
@@ -129,7 +129,7 @@ def with_gradient(x: Any) -> Any:
 
 
 def exchanged(x: Any) -> tuple[Any, Any, Any]:
-    """The largest and the smallest over the axis, and what comes from the element before, if there is one."""
+    """The maximum and minimum over the axis, the value of the preceding rank if there is one, and an all-to-all."""
     turned = ws.all_to_all(ws.all_gather(x, "data") * x, "data")
     return ws.pmax(x, "data"), ws.pmin(x, "data"), ws.ppermute(x, "data", [(0, 1)]), turned
 
@@ -158,8 +158,8 @@ def sharded(communicator: Any, cases: Any) -> list[Any]:
 
 
 def fitted_in_parts(communicator: Any, folder: str, epochs: int) -> list[bytes]:
-    """A run of fit that keeps parts of the optimizer's state, goes on from a file, and says all of the state at its
-    end; averages of the parameters are those of all parts."""
+    """A run of fit with a sharded optimizer state that continues from a file: the averaged parameters, the parameters,
+    and the whole optimizer state at its end."""
     fitted(communicator, folder, epochs, True, shard="optimizer")
     loss, params, data = start("plain", 100)
     batch = {name: x[: ROWS // communicator.size] for name, x in data.items()}
@@ -182,7 +182,7 @@ def infinite_in_one_part(communicator: Any) -> list[Any]:
 
 
 def flushed(communicator: Any) -> list[list[bytes]]:
-    """Parameters after the update with what an optimizer has gathered, its state in parts and whole."""
+    """Parameters after updates, one of them by a flush of accumulated gradients, with a whole and a sharded state."""
     loss, params, batch = start("plain", ROWS)
     own, found = ws.mesh.rows(batch, communicator), []
     by = ws.optim.accumulate(ws.optim.adam(1e-2), 3)
@@ -246,7 +246,7 @@ def ends_early(communicator: Any) -> list[Any]:
 
 
 def sums(communicator: Any) -> list[Any]:
-    """What reductions give outside of a step, and how many bytes they send."""
+    """The results of all-reduces outside of a step, and the number of bytes that they send."""
     enter_axis("data", communicator)
     small = sum_over_ranks("data", np.arange(5, dtype=np.int32) * (communicator.rank + 1))
     before = communicator.sent
@@ -255,7 +255,7 @@ def sums(communicator: Any) -> list[Any]:
 
 
 def fitted(communicator: Any, folder: str, epochs: int, resume: bool, **options: Any) -> list[Any]:
-    """A run of fit over shuffled rows with checkpoints: the state, the losses, and what was printed."""
+    """A run of fit over shuffled rows with checkpoints: the state, the losses, and the printed text."""
     loss, params, data = start("plain", 100)
     batch = {name: x[: ROWS // communicator.size] for name, x in data.items()}
     by = optimizer("averaged" if options else "clip")  # a norm of parts rounds otherwise
@@ -296,7 +296,7 @@ def stopped(communicator: Any) -> list[Any]:
 
 
 def looped(communicator: Any) -> list[Any]:
-    """Steps in one call and epochs of resident data, in both of which the processes wait for each other."""
+    """Several steps in one call, and epochs of resident data, both with collectives: the losses and the final state."""
     loss, params, data = start("plain", 48)
     own = ws.mesh.rows(data, communicator)
     batch = {name: x[:8].reshape(2, 4, *x.shape[1:]) for name, x in own.items()}
@@ -322,7 +322,7 @@ def drifting(communicator: Any) -> str:
 
 
 def counted(communicator: Any) -> list[Any]:
-    """Integer buffers after some steps, which are those of rank 0, and truth values."""
+    """Buffers after some steps: integers and truth values are those of rank 0."""
     rng = np.random.default_rng(communicator.rank)
     batch = rng.normal(size=(4, 3)).astype(np.float32)
     own = np.full((4, 3), communicator.rank, np.int32)

@@ -72,7 +72,7 @@ def by_torch(what: str, size: int) -> list[tuple[int, str, str]]:
 
 
 def wanted(size: int) -> str:
-    """The bits of one process that takes the rows by micro-batches."""
+    """The digest of the same training in one process by micro-batches."""
     cases = []
     for name, how, rows, options in train_with.CASES:
         loss, params, batch = programs.start(name, rows)

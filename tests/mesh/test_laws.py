@@ -29,7 +29,7 @@ from wholestep_tools.bench.draws import dense
 
 SIZES = (1, 2, 3, 4)
 BOUND = 1e-4
-"""Beside the largest number of an array: how far rounding may take three steps where a sum is cut at other places."""
+"""The allowed difference after three steps whose sums are split differently, relative to an array's largest element."""
 
 
 def close(a: Any, b: Any) -> bool:
@@ -38,17 +38,17 @@ def close(a: Any, b: Any) -> bool:
 
 
 COMPILED = [*[("W1", size) for size in SIZES], *[(name, 2 + i % 3) for i, name in enumerate(trainings.JOBS)][1:]]
-"""Compilation takes the time of these tests: W1 in every number of processes, the others in one each."""
+"""The compiled cases, few since compilation takes long: W1 in every number of processes, the others in one each."""
 ROWS_OF_EACH = 3
 IN_NUMPY = {"device": "reference"}
 
-# A loss scale is looked for by trying larger ones until a gradient overflows, of which NumPy warns.
+# A loss scale is found by raising it until a gradient overflows, of which NumPy warns.
 overflowing = pytest.mark.filterwarnings("ignore:overflow encountered", "ignore:invalid value encountered")
 by_parts = pytest.mark.filterwarnings("ignore:compile. microbatch=. takes batch statistics of each part")
 
 
 def besides_buffers(lines: Iterable[str]) -> list[str]:
-    """Places other than buffers, which go from micro-batch to micro-batch and are means over processes."""
+    """The lines about other arrays than buffers, which are carried by micro-batches and averaged over processes."""
     return [line for line in lines if not line.startswith("state.buffers")]
 
 
@@ -103,7 +103,7 @@ def test_an_optimizer_that_computes_the_loss_gets_that_of_all_processes(name: st
     for run, mapped in zip(ranks.runs, under_vmap(job, ranks), strict=True):
         assert not [*unlike(run, ranks.runs[0])]
         assert close(run, mapped), [*unlike(run, mapped)]
-    if not more:  # the rounding of half precision may choose another length of a step
+    if not more:  # half precision may choose another step length by rounding
         assert close(ranks.runs[0], by_micro_batches(job, 1))
 
 
@@ -134,7 +134,7 @@ def test_slopes_along_hyper_parameters_are_those_of_all_rows(optimizer: Any) -> 
 @overflowing
 @pytest.mark.parametrize("make", [drawn_jobs.layered, drawn_jobs.operations])
 def test_random_trainings_are_the_same_in_all_three_ways(make: Any) -> None:
-    """A loss that is no mean over rows, such as one with a branch on a sum over them, has no micro-batches."""
+    """Losses that are no means over rows, such as those with a branch on a sum over rows, have no micro-batches."""
     means, rounded = 0, 0
     for seed in range(20):
         size = SIZES[seed % 4]
@@ -153,7 +153,7 @@ def test_random_trainings_are_the_same_in_all_three_ways(make: Any) -> None:
 
 @pytest.mark.parametrize("size", [*SIZES, 8])
 def test_sharded_states_have_the_bits_of_whole_ones(size: int) -> None:
-    """Each process keeps an equal part of the optimizer's state, and says so in bytes."""
+    """Each process keeps an equal part of the optimizer's state, and reports the bytes of that part."""
     job = trainings.perceptron(trainings.ADAM).with_options(IN_NUMPY)
     job = job._replace(batch={name: np.concatenate([x, x])[: ROWS_OF_EACH * size] for name, x in job.batch.items()})
     whole, parts = in_processes(job, Threads(size)), in_processes(job, Threads(size), shard="optimizer")

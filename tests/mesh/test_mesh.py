@@ -19,7 +19,7 @@ CASES = [
     ("dropped", "adam", ROWS, {"precision": "bfloat16"}),
     ("dropped", "clip", ROWS, {"roll": False, "grad_norm": True}),
 ]
-"""(program, optimizer, rows of the whole batch, options)"""
+"""Cases: (program, optimizer, rows of the whole batch, options)."""
 
 
 def alone(name: str, how: str, rows: int, options: dict[str, Any], size: int) -> list[bytes]:

@@ -43,7 +43,7 @@ def test_the_bytes_of_a_call_are_predicted_from_any_number_of_processes() -> Non
 @pytest.mark.parametrize("itemsize", [2, 4, 8])
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 4096])
 def test_a_sum_sends_the_least_bytes_up_to_padding(itemsize: int, size: int) -> None:
-    """The lower bound of an all-reduce, 2 (N - 1) / N of the bytes, and less than an element of padding a part."""
+    """The bytes are an all-reduce's lower bound, 2 (N - 1) / N of its operand, plus less than an element a part."""
     for count in (GATHERED_BYTES // itemsize + 1, 10_007, 1 << 20):
         messages, nbytes = traffic_of_sum(count, itemsize, size)
         least = 2 * (size - 1) * count * itemsize / size
@@ -113,8 +113,8 @@ SLOW = ws.mesh.Link(latency_seconds=5e-3, bytes_per_second=2e7)
 
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_no_step_is_faster_than_its_links_are_predicted_to_be(size: int) -> None:
-    """Over links that take much longer than any work. How much slower a step is depends on what else the machine does;
-    that a step sends no more than predicted is a test of bytes."""
+    """The links take much longer than any work. The excess over the prediction depends on the load of the machine; a
+    test of bytes checks that a step sends no more than predicted."""
 
     def life(ranks: Threads) -> tuple[float, float]:
         job = deep()

@@ -25,7 +25,7 @@ WIDTH, LAYERS = 520, 4
 
 
 def deep() -> Job:
-    """Dense layers whose weights have a little more than a bucket each."""
+    """Dense layers, each with a weight a little larger than a bucket."""
     rng = np.random.default_rng(8)
     params = [np.asarray(rng.normal(0, WIDTH**-0.5, (WIDTH, WIDTH)), np.float32) for _ in range(LAYERS)]
 
@@ -39,8 +39,8 @@ def deep() -> Job:
 
 
 def sent_by(job: Job, size: int, **more: Any) -> tuple[list[str], Any, Any]:
-    """The calls of the first process in their order, contractions among them; its traffic in a call, and that which
-    the step predicts."""
+    """The names of the first process's kernels and routines in order, its measured traffic in a call, and the predicted
+    traffic."""
 
     def life(ranks: Threads) -> Any:
         own = ws.mesh.rows(job.batch, ranks)
@@ -81,7 +81,7 @@ def test_buckets_are_sent_between_contractions_and_waited_for_at_the_end(size: i
 
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_a_sharded_step_sends_as_many_bytes(size: int) -> None:
-    """Each process sends its part of the gradient to every other one, and of the parameters: a sum's two halves."""
+    """The reduce-scatter of gradients and the all-gather of parameters send as many bytes as an all-reduce."""
     names, sent, predicted = sent_by(deep(), size, shard="optimizer")
     scattered = [i for i, name in enumerate(names) if name.startswith("collective.begin_psum_scatter")]
     contractions = [i for i, name in enumerate(names) if name.startswith("contract")]
@@ -146,7 +146,7 @@ def test_an_exchange_that_goes_on_keeps_the_memory_of_the_program_that_was_left(
 
 
 class Slow:
-    """Two ranks of which the other sends the same, whose first exchange goes on until it is told to end."""
+    """A communicator of two ranks with equal data; its first exchange blocks until `free` is set."""
 
     rank, size = 0, 2
 
@@ -207,7 +207,7 @@ def test_an_exchange_takes_the_memory_that_its_program_has_for_it(collective: st
 
 
 def test_threads_that_compile_at_once_call_the_same_functions() -> None:
-    """An address in compiled code is that of a function that lives on: of two made at once one would not."""
+    """Compiled code holds the address of a function that must stay alive: a second one made at once would not."""
     together, before = threading.Barrier(8), sys.getswitchinterval()
     names = [f"begin_psum.axis{i}" for i in range(200)]
 

@@ -26,7 +26,7 @@ CASES = [
     ("plain", "adam", ROWS, {"roll": False, "guard": "loss"}),
 ]
 NORMS = [("plain", "clip", ROWS, {}), ("dropped", "clip", ROWS, {"precision": "float16", "grad_norm": True})]
-"""The norm of all gradients is added up in parts, which rounds otherwise."""
+"""Cases with a global norm, whose sum over parts rounds differently."""
 
 
 def elements_of(name: str, how: str, rows: int, options: dict[str, Any]) -> list[tuple[int, int]]:
@@ -76,7 +76,7 @@ def test_a_part_that_is_not_finite_is_left_out_by_all() -> None:
 
 
 class Pretended(Alone):
-    """A communicator of two processes, of which there is one."""
+    """A communicator that claims two processes and is one."""
 
     size = 2
 

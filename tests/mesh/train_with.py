@@ -1,4 +1,4 @@
-"""A program that a launcher starts in several processes: `train_with.py mpi|torch what`."""
+"""A program that a launcher starts in several processes: `train_with.py mpi|torch bits|raised|killed`."""
 
 from __future__ import annotations
 

@@ -92,4 +92,4 @@ JOBS: dict[str, Any] = {
     "text, bfloat16": lambda: writer(precision="bfloat16"),
     "batch norm": batch_norm,
 }
-"""The trainings that need no other process than by their mean."""
+"""Trainings whose processes depend on each other only through the mean of gradients."""

@@ -71,7 +71,7 @@ def model_arrays(folder: Path, batch: Any) -> tuple[list[str], bytes]:
 
 
 class CProgram:
-    """A program that trains the export in a folder on one batch; `after` is what it does before it saves.
+    """A program that trains the export in a folder on one batch; `after` is C code that runs before the state is saved.
 
     Another `compiler` than the system's makes a program for another processor, which `runner` runs.
     """

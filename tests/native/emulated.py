@@ -14,7 +14,7 @@ from tests.native.c_program import model_arrays
 
 
 class Machine(NamedTuple):
-    """A compiler and the words that it is given, and what runs its programs."""
+    """A compiler with its options, and the command that runs its programs."""
 
     compiler: tuple[str, ...]
     runner: tuple[str, ...]
@@ -35,7 +35,7 @@ BOARDS = {
     "cortex-m4": Machine((*CORTEX, "-mcpu=cortex-m4"), ("qemu-system-arm", "-M", "mps2-an386")),
     "cortex-m7": Machine((*CORTEX, "-mcpu=cortex-m7"), ("qemu-system-arm", "-M", "mps2-an500")),
 }
-"""Boards, on which a program is all that runs."""
+"""Boards on which a program runs without an operating system."""
 PARTS = """\
 MEMORY { code (rx) : ORIGIN = 0, LENGTH = 4M   data (rw) : ORIGIN = 0x20000000, LENGTH = 4M }
 SECTIONS {

@@ -41,7 +41,7 @@ def gpt(layers: int = 2, width: int = 64, time: int = 32, rows: int = 4) -> tupl
 
 
 def rnn() -> tuple[Any, Any]:
-    """A loop, dropout, a sort, and gradients that are gathered over two steps."""
+    """A loop, dropout, a sort, and gradient accumulation over two steps."""
     rng = np.random.default_rng(0)
 
     def normal(*shape: int) -> Any:
@@ -64,7 +64,7 @@ def rnn() -> tuple[Any, Any]:
 
 
 def stacked() -> tuple[Any, Any]:
-    """Six equal layers, whose parameters are rows of one array each, and complex numbers beside them."""
+    """Six equal layers, whose parameters are stacked by rerolling, and complex parameters."""
     rng = np.random.default_rng(1)
     params = {f"w{i}": (rng.normal(size=(16, 16)) / 4).astype(np.float32) for i in range(6)}
     params["z"] = np.ones(3, np.complex64) * (1 + 2j)
@@ -79,7 +79,7 @@ def stacked() -> tuple[Any, Any]:
 
 
 def gaussian() -> tuple[Any, Any]:
-    """The likelihood of a Gaussian process by Cholesky's factor, and a normal quantile, which are formulas there."""
+    """The likelihood of a Gaussian process by a Cholesky factor, and a normal quantile: formulas in native code."""
     x = np.linspace(0, 1, 12)
     batch = {"x": x, "y": np.sin(5 * x)}
 

@@ -16,7 +16,7 @@ from wholestep.backends.cpu.cpu_features import host_levels
 STEPS_TAKEN = {"tiny": 20, "rnn": 20, "cnn": 5}
 """The steps of each training: an emulated convolution takes a second."""
 FUSED = ["-std=c99", "-O1", "-march=x86-64-v3", "-ffp-contract=off"]
-"""The options under which a C source has a fused multiply-add here."""
+"""The compiler options with which this machine fuses multiply-adds in C."""
 
 
 def by_source(name: str, processor: str, folder: Path) -> tuple[list[float], bytes]:
@@ -32,7 +32,7 @@ def by_source(name: str, processor: str, folder: Path) -> tuple[list[float], byt
 
 
 def near_python(step: Any, batch: Any, losses: list[float]) -> None:
-    """The step in Python sums in another order, and its losses are nearly these."""
+    """Assert that the losses are near those of the step in Python, whose sums have another order."""
     np.testing.assert_allclose(losses, [float(step(batch).loss) for _ in losses], rtol=1e-5)
 
 

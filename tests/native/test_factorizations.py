@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler
 RNG = np.random.default_rng(5)
 SIZE = 14
 HILBERT = 1 / (np.arange(SIZE)[:, None] + np.arange(SIZE) + 1.0)
-"""Its condition is 1e17: what a solution or an eigenvector of it is depends on rounding."""
+"""Its condition number is 1e17, so that its solutions and eigenvectors depend on rounding errors."""
 GRADED = RNG.normal(size=(SIZE, SIZE)) * 10.0 ** -np.arange(SIZE)
 PLAIN = RNG.normal(size=(SIZE, SIZE))
 MATRICES = {
@@ -36,7 +36,7 @@ MATRICES = {
 
 
 def in_c(folder: Path, programs: dict[str, tuple[Any, tuple[Any, ...]]]) -> dict[str, Any]:
-    """The results of programs of matrices, each by formulas in C."""
+    """The results of matrix programs whose factorizations are formulas in C."""
     graphs = {name: ws.trace(f)(*args) for name, (f, args) in programs.items()}
     library = CLibrary(graphs, folder)
     assert all(library.formulas(name) for name in graphs)
@@ -48,7 +48,7 @@ def adjoint(x: Any) -> Any:
 
 
 def close(got: Any, want: Any, scale: Any = 1.0) -> None:
-    """Compare beside the size of the matrix."""
+    """Assert equality up to 1e-12 of the scale."""
     np.testing.assert_allclose(got / scale, want / scale, rtol=0, atol=1e-12)
 
 
@@ -91,7 +91,7 @@ def test_eigenvalues_and_vectors_of_any_matrix(tmp_path: Path) -> None:
         scale = np.abs(a).max() * SIZE or 1.0
         close((a / scale) @ v, v * (w / scale)[..., None, :])
         close(np.linalg.norm(v, axis=-2), np.ones(v.shape[:-1]))
-        # What belongs to zeros of a defective matrix is determined to a root of the rounding only.
+        # The eigenvalues near zero of a defective matrix are accurate to a root of the rounding error only.
         if name not in ("of_rank_one", "hilbert"):
             wanted = np.linalg.eig(a)[0]
             apart = np.abs(w[..., :, None] - wanted[..., None, :]) / scale

@@ -33,7 +33,7 @@ def spread(low: float, high: float, count: int = 300) -> Any:
 
 ANYWHERE = np.concatenate([spread(-8, 2), RNG.uniform(0, 1, 200), 1 - 10.0 ** RNG.uniform(-7, 0, 50)])
 ROOTS = {"digamma": (1.4616321449683622,)}
-"""Zeros near which a function is as near as numbers of size 1 are."""
+"""Zeros of functions, whose surroundings are left out, since relative errors are unbounded there."""
 
 
 POSITIVE = np.minimum(np.abs(ANYWHERE), 300)
@@ -46,7 +46,7 @@ ORDERS = np.concatenate([RNG.uniform(0, 60, 300), RNG.integers(0, 80, 100) / 2, 
 SIZES = np.concatenate([10.0 ** RNG.uniform(-6, 2.5, 300), RNG.uniform(0, 80, 200)])
 SHAPES = RNG.uniform(0.3, 8, 500)
 DOMAINS = {
-    # Above the argument, where Bessel functions have no zeros.
+    # orders above the argument, where Bessel functions have no zeros
     "jv": (RNG.uniform(25, 100, 500), RNG.uniform(0, 25, 500)),
     "yv": (RNG.uniform(25, 100, 500), RNG.uniform(0, 25, 500)),
     **dict.fromkeys(("iv", "ive", "kv", "kve"), (ORDERS, SIZES)),
@@ -69,11 +69,11 @@ DOMAINS = {
     "spence": (np.concatenate([POSITIVE, 10.0 ** RNG.uniform(2, 30, 50)]),),
     "ndtri_exp": (-np.concatenate([POSITIVE, 10.0 ** RNG.uniform(2, 8, 50)]),),
 }
-"""The arguments of functions that are not of any numbers, or of more."""
+"""The arguments of functions whose domain or interesting range differs from the default."""
 
 
 def arguments(name: str) -> list[Any]:
-    """Arguments of a function over its domain, away from the zeros where SciPy has no digits either."""
+    """Arguments of a function over its domain, except near zeros where SciPy is inaccurate."""
     if name in DOMAINS:
         return [RNG.permutation(x) if k else x for k, x in enumerate(DOMAINS[name])]
     if REGISTRY[name].arity == 1:
@@ -85,7 +85,7 @@ def arguments(name: str) -> list[Any]:
 
 
 def oracle(name: str, xs: list[Any]) -> Any:
-    """What SciPy computes in float64; `gammaln` of complex numbers: that of real ones has half the digits near 1."""
+    """SciPy's results in float64; `gammaln` by complex numbers, since that of real ones has half the digits near 1."""
     wide = [x.astype(np.float64) for x in xs]
     with np.errstate(all="ignore"):
         if name in ("gammaln", "loggamma"):
@@ -95,7 +95,7 @@ def oracle(name: str, xs: list[Any]) -> Any:
 
 
 def relative_error(found: Any, wanted: Any) -> Any:
-    """The errors beside the numbers themselves; subnormal numbers are 0 in native programs."""
+    """Relative errors, where equal numbers and NaN count as 0; subnormal numbers are 0 in native programs."""
     tiny = np.finfo(wanted.dtype).tiny
     found, wanted = (np.where(np.abs(x) < tiny, np.zeros_like(x), x) for x in (found, wanted))
     same = (found == wanted) | np.isnan(found) & np.isnan(wanted)
@@ -104,7 +104,7 @@ def relative_error(found: Any, wanted: Any) -> Any:
 
 
 def judged(name: str, xs: list[Any], found: Any, wanted: Any, bound: float) -> Any:
-    """SciPy's numbers, and those of ball arithmetic in the places where they are not what was found.
+    """SciPy's numbers, replaced by those of ball arithmetic where they are beyond the bound from the numbers found.
 
     SciPy gives up some powers of ten before the ends of a dtype, and has few digits where numbers cancel.
     """

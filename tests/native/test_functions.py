@@ -1,4 +1,4 @@
-"""The law of functions as native programs: what they return in C, in objects and in node is what they return here."""
+"""The law of functions as native programs: their results in C, in objects and in node are those here."""
 
 from __future__ import annotations
 
@@ -121,11 +121,11 @@ FUNCTIONS: dict[str, Function] = {
 }
 """A function of each kind with its arguments."""
 BY_FORMULAS = ("inverse", "quantiles", "draws")
-"""Those whose code in this process calls a library, so that they are close and not the same bits."""
+"""Functions computed by a library in this process, so that results in C are close but not bit-identical."""
 
 
 def wanted(f: Any, args: Sequence[Any]) -> list[Any]:
-    """What a function returns here, compiled."""
+    """The results of a function compiled here."""
     return [np.asarray(x) for x in tree.leaves(ws.jit(f)(*args))]
 
 
@@ -135,7 +135,7 @@ def given_arrays(args: Sequence[Any]) -> list[Any]:
 
 
 def compare(name: str, found: Sequence[Any], expected: Sequence[Any]) -> None:
-    """Demand the same bits, or what formulas come to."""
+    """Assert the same bits, or a relative error of 1e-12 for functions that are computed by formulas."""
     for x, y in zip(found, expected, strict=True):
         assert x.dtype == y.dtype and x.shape == y.shape, name
         if name in BY_FORMULAS:
@@ -145,7 +145,7 @@ def compare(name: str, found: Sequence[Any], expected: Sequence[Any]) -> None:
 
 
 def compiled(folder: Path, sources: Sequence[str], made: str, *flags: str, compiler: str | None = None) -> Path:
-    """What a compiler makes of sources, without a warning."""
+    """The program that a compiler builds from sources, without a warning."""
     given = [str(compiler or COMPILER), *STRICT, *flags, f"-I{folder}", *[str(folder / name) for name in sources]]
     done = subprocess.run([*given, "-o", str(folder / made), "-lm"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[:4000]
@@ -164,14 +164,14 @@ class CFunction:
         self.failure.restype = ctypes.c_char_p
 
     def __call__(self, given: Sequence[Any], results: Sequence[Any]) -> int:
-        """Call it, the memory at an odd address."""
+        """Call the function with its memory at an odd address; the status."""
         pointers = [ctypes.c_void_p(x.ctypes.data if x.size else None) for x in (*given, *results)]
         return int(self.call(ctypes.c_void_p(self.memory.ctypes.data + 1), *pointers))
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: Any) -> Path:
-    """All functions as C."""
+    """A folder with all functions exported as C."""
     place: Path = tmp_path_factory.mktemp("functions")
     for name, (f, args) in FUNCTIONS.items():
         files = ws.to_file(f, place / f"{name}.c", *args, processor="host")
@@ -212,7 +212,7 @@ int main(void) {
 
 
 def checked_call(name: str, given: Sequence[Any], results: Sequence[Any], fails: bool = False) -> str:
-    """C that calls a function on memory of the very sizes that it states, and keeps what it returns."""
+    """C that calls a function on memory of exactly the stated sizes, and writes its results."""
     words = [f"a{k}" for k in range(len(given) + len(results))]
     sizes = [x.nbytes for x in (*given, *results)]
     lines = [f"void *{word} = room({n});" for word, n in zip(words, sizes, strict=True)]

@@ -27,11 +27,11 @@ ALL = np.arange(65536, dtype=np.uint16)
 LIBRARY_CONVERSIONS = [b"hfsf2", b"sfhf2", b"dfhf2", b"sfbf2", b"dfbf2", b"h2f", b"f2h", b"d2h"]
 """Ends of the names of functions of compilers' libraries that convert half precision."""
 LEAST = 2.0**-126
-"""The least normal float32: smaller numbers of float64 are zero on the way."""
+"""The least normal float32: smaller numbers of float64 are flushed to zero in the conversion."""
 
 
 def numbers_near_ties(dtype: np.dtype[Any]) -> Any:
-    """Numbers beside and on the middle of any two neighbours of a half precision, drawn ones, and those beyond it."""
+    """Numbers at and beside every tie of a half precision, random ones, and numbers out of its range."""
     with np.errstate(all="ignore"):
         finite = ALL.view(dtype).astype(np.float64)
     finite = np.sort(finite[np.isfinite(finite)])
@@ -43,10 +43,10 @@ def numbers_near_ties(dtype: np.dtype[Any]) -> Any:
 
 
 def nearest(x: Any, dtype: np.dtype[Any]) -> Any:
-    """The words of the nearest numbers of a half precision, of two as near the even one; 0x7E00 or 0x7FC0 for NaN."""
+    """The bits of the nearest half-precision numbers, ties to even; 0x7E00 or 0x7FC0 for NaN."""
     infinity = int(np.array(np.inf, dtype).view(np.uint16))
     table = np.arange(infinity + 1, dtype=np.uint16).view(dtype).astype(np.float64)
-    table[-1] = 2 * table[-2] - table[-3]  # infinity begins where the next number would
+    table[-1] = 2 * table[-2] - table[-3]  # infinity stands for the next power of the grid
     size = np.minimum(np.abs(np.where(np.isnan(x), 0, x)), table[-1])
     above = np.clip(np.searchsorted(table, size), 1, infinity)
     less, more = size - table[above - 1], table[above] - size
@@ -166,7 +166,7 @@ def test_a_step_in_half_precision_trains_to_the_same_bits(
     suffix: str, dtype: np.dtype[Any], made: Any, tmp_path: Path
 ) -> None:
     step, batch = made(dtype)
-    # A name of one letter, which the code has variables of too.
+    # a name of one letter, like variables in the code
     path, after = tmp_path / f"m.{suffix}", tmp_path / "new.safetensors"
     step.export(path, processor="x86-64-v3" if suffix == "c" else "host")
     given = {f"batch.{name}": x for name, x in batch.items()} if isinstance(batch, dict) else {"batch": batch}

@@ -27,7 +27,7 @@ def bits(step: Any) -> list[bytes]:
 
 
 def line(x: Any = None) -> Any:
-    """A step that is compiled in an instant."""
+    """A step with a short compilation."""
     batch = np.ones(2) if x is None else x
     return ws.compile(lambda p, x: np.mean((p - x) ** 2), 0.0, optimizer=ws.optim.sgd(0.5), batch=batch)
 

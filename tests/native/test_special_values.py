@@ -20,7 +20,7 @@ from wholestep.primitives.family import REGISTRY
 from wholestep_tools.drawn.c_library import CLibrary
 
 VALUES: dict[str, list[list[float]]] = json.loads((Path(__file__).parent / "special_values.json").read_text())
-"""Arguments and the function's number there: negative and large orders, polynomials, numbers near 1."""
+"""Arguments, each with the value of the function: negative and large orders, polynomials, numbers near 1."""
 FORMULAS = {name: f for table in SPECIAL_TABLES for name, f in table.items()}
 INF, NAN = np.inf, np.nan
 ORDERS = [0.0, -0.0, 0.5, 1.0, 2.0, 2.5, -0.5, -1.0, -2.0, -2.5, -3.0, 60.5, 1e4]
@@ -55,7 +55,7 @@ EDGES = {
 
 
 def amplitude(name: str, values: Any) -> Any:
-    """The sizes beside which errors count: of what oscillates, at least that of the oscillation."""
+    """The sizes to which errors are relative: at least the amplitude for oscillating functions."""
     size = np.abs(values[:, -1])
     if name not in ("jv", "yv"):
         return size

@@ -1,4 +1,4 @@
-"""Ambient weights: what an objective reads, what its gradient is, and what a step writes."""
+"""Ambient weights: reads by an objective, its gradient, and writes by a step."""
 
 import numpy as np
 import pytest

@@ -50,7 +50,7 @@ def derivatives(given, directions, options):
 
 
 def fitting(mask, dtype):
-    """A mask that is added in the dtype of the scores."""
+    """The mask in the dtype of the scores, for a mask that is added."""
     return mask if mask is None or mask.dtype == bool else mask.astype(dtype)
 
 
@@ -76,7 +76,7 @@ def test_blocks_are_all_scores_at_once(part):
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.999])
 @pytest.mark.parametrize("keys", [8, 7])
 def test_the_weights_that_are_dropped_are_those_of_all_scores(p, keys):
-    """Values that are unit vectors show the weights."""
+    """With unit vectors as values the results are the attention weights."""
     q, k, v = np.zeros((3, 5, 2)), np.zeros((3, keys, 2)), np.broadcast_to(np.eye(keys), (3, keys, keys))
     kept = ws.random.uniform(KEY, (3, 5, keys), np.float32) >= np.float32(p)
     for run in (lambda f: f, ws.jit):

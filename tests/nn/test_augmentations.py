@@ -1,4 +1,4 @@
-"""Random views of images: each is one of those that there can be, all of them come, and a key gives the same ones."""
+"""Random augmentations of images: each is a valid one, all valid ones occur, and a key determines them."""
 
 import numpy as np
 import pytest
@@ -47,7 +47,7 @@ def test_resized_crops():
     x = np.broadcast_to(grid, (500, 2, 30, 40))
     found = nn.random_resized_crop(x, KEY, (6, 8), scale=(0.25, 0.5))
     assert found.shape == (500, 2, 6, 8) and found.dtype == np.float32
-    # The picture is its own coordinates, so that a view says which part it shows.
+    # The pixels are their own coordinates, so that a crop shows its place.
     rows, columns = found[:, 0, :, 0], found[:, 1, 0]
     heights, widths = (rows[:, -1] - rows[:, 0]) * 6 / 5, (columns[:, -1] - columns[:, 0]) * 8 / 7
     area = heights * widths / 1200

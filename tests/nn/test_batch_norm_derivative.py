@@ -76,4 +76,4 @@ def test_two_sums_over_the_places_are_all_that_the_way_back_takes() -> None:
     graph = ws.trace(ws.grad(loss, (0, 1, 2)))(*args)
     found = run_passes(inline_bodies(graph), ALL_PASSES)
     sums = [n for n in found.nodes if n.op.name == "sum" and n.inputs[0].ndim == 4]
-    assert len(sums) == 2 + 2  # mean and variance on the way there
+    assert len(sums) == 2 + 2  # mean and variance of the forward pass

@@ -19,7 +19,7 @@ CASES = 500
 
 
 def draw_case(seed):
-    """Operands of a call and its parameters: (attention's, the pullback's besides, parameters)."""
+    """A random call: (operands of attention, additional operands of its pullback, parameters)."""
     rng = np.random.default_rng(seed)
     lead = [(), (2,), (3, 2), (1, 4), (2, 1, 2)][rng.integers(5)]
     groups, queries, keys = rng.integers(1, 4), rng.integers(1, 14), rng.integers(1, 14)
@@ -44,7 +44,7 @@ def draw_case(seed):
 
 
 def expanded(op, arrays, params):
-    """The operation as its loops, run by the reference."""
+    """The results of the operation expanded into loops, by the reference."""
     graph, _ = build(lambda *xs: op(*xs, **params), [array_type(x.shape, x.dtype) for x in arrays])
     made = expand_ops(graph)
     assert [node.op.name for node in made.nodes].count("scan") >= 1
@@ -66,7 +66,7 @@ def test_blocks_are_the_whole_in_random_cases(part):
 
 
 def some_mask(kind, shape, dtype):
-    """A mask of a kind; None for none. The third query of the boolean one sees nothing."""
+    """A mask of a kind; None for none. The third query of the boolean one has no key."""
     if kind is None:
         return None
     seen = RNG.random(shape) < 0.7
@@ -89,7 +89,7 @@ TOLERANCE = {np.float64: 1e-11, np.float32: 2e-5, np.float16: 1e-2}
 @pytest.mark.parametrize("kind", [None, "boolean", "added"])
 @pytest.mark.parametrize("causal", [False, True])
 def test_blocks_are_the_whole(shape, kind, causal):
-    """The value and the gradients of a compiled call, in float64, of the mask too."""
+    """The value and the gradients of a compiled call in float64, including the gradient of an added mask."""
     q, k, v = [RNG.normal(size=s) for s in SHAPES[shape]]
     mask = some_mask(kind, (*q.shape[-3:-2], q.shape[-2], k.shape[-2]), q.dtype)
     weight = RNG.normal(size=(*q.shape[:-1], v.shape[-1]))
@@ -188,7 +188,7 @@ def test_layers_in_a_loop_and_checkpoints(keep):
 
 
 def test_written_out_layers_become_a_loop():
-    """Calls of attention are alike wherever their parameters are, so that layers are rolled."""
+    """Calls of attention are equal for different parameters, so that layers are rerolled."""
     x = RNG.normal(size=(1, 8, 8)).astype(np.float32)
 
     def trained(blocks):

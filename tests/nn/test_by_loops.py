@@ -61,7 +61,7 @@ def test_fold_refuses_columns_of_another_image():
 )
 def test_grid_sample_is_a_loop(mode, outside, align):
     x = RNG.normal(size=(2, 3, 4, 5))
-    # Places away from the elements and from the middles between them, where the result has kinks or jumps.
+    # Positions away from elements and from midpoints between elements, where the result has kinks or jumps.
     places = RNG.integers(-2, 6, size=(2, 3, 2, 2)) + RNG.uniform(0.1, 0.4, size=(2, 3, 2, 2))
     sizes = np.array([5, 4])
     grid = places * 2 / (sizes - 1) - 1 if align else (places * 2 + 1) / sizes - 1
@@ -106,7 +106,7 @@ def test_sparsemax_is_the_nearest_point_of_the_simplex():
     assert (made == 0).any()
     for scores, found in zip(x.T, made.T, strict=True):
         low, high = scores.min() - 1, scores.max()
-        for _ in range(80):  # the level at which what lies above sums to 1, by bisection
+        for _ in range(80):  # by bisection, the level above which the excess sums to 1
             middle = (low + high) / 2
             low, high = (middle, high) if np.maximum(scores - middle, 0).sum() > 1 else (low, middle)
         np.testing.assert_allclose(found, np.maximum(scores - high, 0), atol=1e-12)

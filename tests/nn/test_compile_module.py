@@ -17,7 +17,7 @@ OPTIMIZER = ws.optim.adam(1e-2)
 
 
 def by_hand(params, buffers, batch):
-    """What `loss` does with a Net, with every array spelled out."""
+    """The computation of `loss` for a Net, with every array spelled out."""
     x = batch["x"] * buffers["scale"]
     x = np.tanh(x @ params["layers[0].weight"] + params["layers[0].bias"])
     mean = np.float32(0.9) * buffers["layers[1].mean"] + np.float32(0.1) * x.mean(axis=0)
@@ -32,7 +32,7 @@ def by_hand(params, buffers, batch):
 
 @functools.cache
 def plain():
-    """Two calls and an epoch of the step that is written by hand, and the state after them."""
+    """Losses of two calls and an epoch of the step written by hand, and its final state."""
     params, buffers = nn.split(MODEL)
     step = ws.compile(by_hand, params, buffers=buffers, optimizer=OPTIMIZER, batch=BATCH)
     losses = [step(BATCH).loss for _ in range(2)] + list(step.run(DATA, 1, 4))

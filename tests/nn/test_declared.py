@@ -1,4 +1,4 @@
-"""Functions that state their pullback: it says what the derivative of their body says, and keeps less for it."""
+"""Functions with a stated pullback: it equals the derivative of their body, and keeps fewer residuals."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def test_its_derivative_too(name):
     def along(x):
         return ws.jvp(lambda x: np.sum(np.sin(f(x))), (x,), (DX,))[1]
 
-    # Of the rule, and of the body's own derivative by its rule.
+    # the derivative of the stated pullback, and that of the body
     np.testing.assert_allclose(ws.jvp(slope, (X,), (DX,))[1], ws.grad(along)(X), rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize(("name", "kept"), [("gelu", 2), ("gelu tanh", 2), ("silu", 2), ("mish", 2), ("softmax", 1)])
 def test_little_is_kept_for_it(name, kept):
-    """For each layer what the next one reads, and of an activation its slope."""
+    """The residuals of a layer are the operand of the next one, and an activation's slope."""
     f, x, w = FUNCTIONS[name], np.zeros((256, 64), np.float32), np.zeros((64, 64), np.float32)
 
     def loss(layers, x):

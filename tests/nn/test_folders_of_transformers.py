@@ -1,4 +1,4 @@
-"""Folders of images in the layout of transformers: outputs, training, names, and what does not fit."""
+"""Folders of images in the layout of transformers: outputs, training, names, and mismatches."""
 
 import json
 
@@ -49,7 +49,7 @@ def theirs(kind):
 
 
 def what_is_called(kind, net):
-    """What a call of ours returns, from their model."""
+    """A function of their model with the results of a call of ours."""
     if "Classification" in kind:
         return lambda x: net(x).logits
     if kind.endswith("without a pooler"):

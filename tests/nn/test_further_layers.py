@@ -288,7 +288,7 @@ def test_a_randomized_leaky_relu_beside_torch():
 @pytest.mark.parametrize(("size", "counts"), [(2, (4, 5)), ((3, 2), (6, 1)), (1, (9, 8)), (2, (8, 7))])
 def test_a_fractional_pool_at_the_draws_of_torch(size, counts):
     x, draws = RNG.normal(size=(2, 3, 9, 8)), RNG.uniform(size=(2, 3, 2))
-    given = torch.tensor(draws[:, :, ::-1].copy())  # which has that of the columns first
+    given = torch.tensor(draws[:, :, ::-1].copy())  # PyTorch has the draws of columns first
     agree(
         lambda x: nn.fractional_max_pool2d(x, size, counts, draws=draws),
         lambda x: F.fractional_max_pool2d(x, size, counts, _random_samples=given),

@@ -1,4 +1,4 @@
-"""`nn.generate`: token by token what the whole forward pass says, drawn as NumPy draws, and refused before it runs."""
+"""`nn.generate`: the tokens of the whole forward pass, drawn as NumPy draws, and errors before it runs."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ PROMPT = np.array([[1, 2, 3], [4, 0, 6]])
 
 
 def uncached(model, prompt, count, choose=None):
-    """The whole sequence again for every token, as it is written down in a book."""
+    """Generation without a cache: one forward pass over the whole sequence for each token."""
     rows = np.array(prompt)
     for _ in range(count):
         scores = np.asarray(model(rows), np.float64)[:, -1]
@@ -70,12 +70,12 @@ def test_a_key_draws_the_tokens_of_an_uncompiled_loop(options):
 
 
 LONG = 90
-"""Tokens after which what is written of a cache has passed several of the lengths that a program knows."""
+"""A number of tokens with which the used part of a cache passes several of the lengths that a program has code for."""
 
 
 @pytest.mark.parametrize("options", [{}, {"temperature": 0.7, "top_k": 6, "top_p": 0.95}])
 def test_long_texts_are_those_of_the_whole_forward_pass(options):
-    """Token for token, each chosen from scores of all that is before it, in one pass without a cache."""
+    """Each token is chosen from the scores of all tokens before it, which one pass without a cache gives."""
     key = ws.random.key(7) if options else None
     found = nn.generate(MODEL, PROMPT, LONG, key=key, **options)
     scores = np.asarray(MODEL(found), np.float64)
@@ -109,7 +109,7 @@ def test_an_attached_function_takes_growing_texts_without_another_trace():
 
 
 def numpy_choice(scores, top_k, top_p):
-    """Scores with -inf for what is left out, row by row."""
+    """The scores with -inf for tokens outside of `top_k` and `top_p`, row by row."""
     kept = np.array(scores, np.float64)
     for row in kept:
         if top_k is not None:

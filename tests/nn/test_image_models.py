@@ -1,4 +1,4 @@
-"""Networks for images give what they give in torchvision and timm, and go into timm's folders and back."""
+"""Networks for images have the outputs of torchvision's and timm's, and go into timm's folders and back."""
 
 import json
 
@@ -25,7 +25,7 @@ def test_images_give_what_they_give_in_torchvision(kind):
     torch.manual_seed(0)
     net, (make, bound) = getattr(vision.models, kind)(**({"image_size": 32} if "vit" in kind else {})), VISION[kind]
     if "mobilenet" in kind:
-        # With any other statistics two images differ by nothing behind so many layers of small weights.
+        # Without statistics of data, small weights in many layers would make the outputs of all images equal.
         for module in net.modules():
             if isinstance(module, torch.nn.BatchNorm2d):
                 module.momentum = 1.0

@@ -168,7 +168,7 @@ def test_decoding_token_by_token_is_the_whole(options):
 
 
 def test_decoding_in_a_compiled_loop():
-    """Positions are traced: the cache is the carry of a scan, and beyond its end is an IndexError."""
+    """Positions are traced: the cache is the carry of a scan, and a position beyond its end is an IndexError."""
     here = nn.TransformerBlock(
         16, 4, key=1, causal=True, rope=1e4, kv_heads=2, norm="rms", gated=True, activation=nn.silu
     )
@@ -191,7 +191,7 @@ def test_decoding_in_a_compiled_loop():
 
 @pytest.mark.parametrize("options", [{}, {"kv_heads": 2}, {"rope": None, "causal": False}])
 def test_a_long_cache_is_read_as_far_as_it_is_written(options):
-    """By tokens, with a mask of one's own, at every place, and its gradient, against a cache that is read whole."""
+    """The result and gradient for one token with a mask, at every position, equal those of a cache read whole."""
     here = nn.MultiHeadAttention(16, 4, key=1, **{"causal": True, "rope": 100.0, **options}).eval()
     x = np.random.default_rng(0).normal(size=(2, 300, 16)).astype(np.float32)
     near = np.arange(300) % 7 > 0

@@ -1,4 +1,4 @@
-"""Normalisations against PyTorch, and what batch norm remembers."""
+"""Normalizations against PyTorch, and the running statistics of batch norm."""
 
 import numpy as np
 import pytest
@@ -61,7 +61,7 @@ def test_epsilon_is_inside_the_root():
 
 @pytest.mark.parametrize("shape", [(8, 4), (3, 4, 5), (2, 4, 3, 3), (2, 4, 2, 2, 2)])
 def test_batch_norm_remembers_what_torch_remembers(shape):
-    """Training, its running statistics with the unbiased variance, and evaluation by them."""
+    """Results in training, running statistics with the unbiased variance, and results in evaluation."""
     there = [None, None, torch.nn.BatchNorm1d, torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, torch.nn.BatchNorm3d]
     there, here = (
         there[len(shape)](4, momentum=0.3, dtype=torch.float64),
@@ -82,7 +82,7 @@ def test_batch_norm_of_one_number_each():
 
 
 def test_batch_norm_in_a_compiled_step():
-    """Buffers that the forward assigns are carried by the step; they get no gradient and follow as they do eagerly."""
+    """Buffers that the forward pass assigns are carried by the step without a gradient, and equal the eager ones."""
     x, y = RNG.normal(size=(8, 3)).astype(np.float32), RNG.normal(size=(8, 2)).astype(np.float32)
 
     def model():

@@ -172,7 +172,7 @@ def test_compiled():
 
 @pytest.mark.parametrize("size", [2, (4, 5), 6])
 def test_the_first_of_equal_elements_takes_the_whole_gradient(size):
-    """One element a window, in row-major order, also where a large pool goes axis by axis."""
+    """The first of equal elements in row-major order takes the gradient, also in a pool that goes axis by axis."""
     x = np.zeros((1, 1, 6, 6))
     gradient = ws.grad(lambda x: np.sum(nn.max_pool2d(x, size)))(x)[0, 0]
     rows, columns = (size, size) if isinstance(size, int) else size

@@ -1,4 +1,4 @@
-"""Every loss against PyTorch, value and gradient, over random configurations; and what losses refuse."""
+"""Every loss against PyTorch, value and gradient, over random configurations; and refused arguments."""
 
 import functools
 
@@ -22,7 +22,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 def same(ours, theirs, x, *, rtol=1e-10):
-    """Both as functions of one array: the same values, and the same gradient of a random weighting of them."""
+    """Assert that two functions of one array have equal values, and equal gradients of a random weighting."""
     found, tensor = ours(x), torch.tensor(x, requires_grad=True)
     expected = theirs(tensor)
     np.testing.assert_allclose(found, expected.detach().numpy(), rtol=rtol, atol=rtol)
@@ -155,7 +155,7 @@ def test_cross_entropy_with_soft_targets_that_sum_to_anything(seed, reduction, w
     weights = rng.uniform(0.5, 2.0, size=shape[axis]) if weighted else None
     eps = 0.3 if smooth else 0.0
     losses = cross_entropy(x, t, axis=axis, label_smoothing=eps, class_weights=weights, reduction=reduction)
-    # PyTorch's mean divides by the size of its axis 0 alone, samples being what is there.
+    # PyTorch's mean divides by the size of axis 0 alone, the number of samples.
     theirs = F.cross_entropy(
         torch.tensor(x).movedim(axis, 1),
         torch.tensor(t).movedim(axis, 1),

@@ -1,4 +1,4 @@
-"""Modules are trees: what they flatten to, what is tied, what is refused, and what they look like."""
+"""Modules are trees: their leaves, tied parameters, refused attributes, and their text."""
 
 import copy
 import functools
@@ -64,7 +64,7 @@ def test_taking_apart_and_putting_together_is_the_identity(value):
     assert all(a is b for a, b in zip(leaves, found, strict=True))
     assert repr(again) == repr(module)
     assert tree.paths(again) == list(nn.named_parameters(module))
-    # Whatever stands in place of the arrays, there are as many, in the same places.
+    # Trees of other leaves have the same structure.
     for stand_in in (lambda x: 0, lambda x: x > 0, lambda x: np.float64(2)):
         assert tree.structure(tree.map(stand_in, module)) == structure
 

@@ -126,7 +126,7 @@ def test_explicit_keys_draw_what_they_always_drew():
     model = Mixed(key=5)
     assert same(model.given, nn.Linear(3, 4, key=5))
     assert same(model.own, nn.Linear(3, 4, key=by_hand(5, "own")))
-    # The first numbers of a layer of seed 0, which no version may change.
+    # The first weights of a layer of seed 0, which no version may change.
     expected = np.array([-0.19275123, -0.48175508, 0.17382145], np.float32)
     assert np.array_equal(nn.Linear(3, 2, key=0).weight.ravel()[:3], expected)
 
@@ -242,7 +242,7 @@ def test_trees_of_layers_and_models_that_stay_as_they_are():
     assert same(second["a"][0], nn.Linear(2, 2, key=by_hand(1, "a", 0)))
     assert first["drawn"] is not model["drawn"] and first["drawn"].weight is model["drawn"].weight
     assert repr(model["a"][0]) == "Linear(inputs=2, outputs=2), not drawn"
-    # Arguments that wait are copied too.
+    # Layers that are arguments of a layer, and not drawn yet, are copied too.
     normed = nn.WeightNorm(nn.Linear(2, 2))
     assert not same(nn.initialized(normed, 0), nn.initialized(normed, 1))
     for again in (copy.deepcopy(normed), pickle.loads(pickle.dumps(normed))):

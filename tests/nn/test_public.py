@@ -12,7 +12,7 @@ PACKAGES = ["nn", "optim"]
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_no_module_has_the_name_of_something_else(package: str) -> None:
-    """Importing such a module would put it where the function is."""
+    """The import of such a module would replace the public object of that name in its package."""
     found = importlib.import_module(f"wholestep.{package}")
     files = {file.stem for file in Path(str(found.__file__)).parent.glob("*.py")}
     others = {name for name in found.__all__ if not hasattr(getattr(found, name), "__path__")}

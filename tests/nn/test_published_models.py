@@ -1,4 +1,4 @@
-"""Published architectures hold what transformers and torchvision make: outputs, training, generation, and folders."""
+"""Published architectures and those of transformers and torchvision: outputs, training, generation, and folders."""
 
 import json
 
@@ -74,7 +74,7 @@ def test_outputs_are_those_of_transformers(kind):
 def test_greedy_text_is_that_of_transformers_token_for_token(kind):
     torch, net = theirs(kind)
     for name, p in net.named_parameters():
-        # Blocks that say little beside the table of tokens repeat the last token.
+        # With small weights in blocks, the embedding table would repeat the last token.
         p.data = torch.randn_like(p) * (0.1 if "wte" in name or "embed" in name else 1.0) + (p.ndim == 1) * p.data
     ids = torch.tensor(IDS)
     ones = torch.ones_like(ids)
@@ -84,12 +84,12 @@ def test_greedy_text_is_that_of_transformers_token_for_token(kind):
 
 
 ADAMW = {"weight_decay": 0.1, "eps": 1e-4}
-"""Where a derivative is 0 but for rounding, as that of biases of keys is, a smaller `eps` makes steps of rounding."""
+"""With a smaller `eps`, derivatives that are 0 but for rounding (biases of keys) make steps of rounding errors."""
 TARGET = RNG.normal(size=(2, 6, 16)).astype(np.float32)
 
 
 def text_losses(kind, torch, net):
-    """Losses of a model of text, ours and theirs: the next token, or of encoders a target for every row."""
+    """Losses of a text model, ours and theirs: of next tokens, or for encoders of a target for every row."""
     ids, there = torch.tensor(IDS), torch.nn.functional
     if kind not in ("BERT", "DistilBERT"):
         return (
@@ -197,7 +197,7 @@ def test_whispers_encoder_gives_what_transformers_gives_and_trains_like_it(tmp_p
 
 
 def filled(model):
-    """The model with a pattern in every parameter, which no generator of random numbers has a part in."""
+    """The model with a fixed pattern in every parameter, without random numbers."""
     arrays = nn.split(model)[0]
     return nn.join(model, {p: np.cos(np.arange(x.size, dtype=np.float32)).reshape(x.shape) for p, x in arrays.items()})
 

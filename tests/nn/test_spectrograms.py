@@ -30,7 +30,7 @@ def triangles(rate, size, mels, low, high, scale, unit_area):
 
 
 def bands(x, size, hop, window, filters, power, centered):
-    """The energies of each window by itself."""
+    """The filtered energies of each window, computed window by window."""
     if centered:
         x = np.concatenate([x[size // 2 : 0 : -1], x, x[-2 : -size // 2 - 2 : -1]])
     starts = range(0, len(x) - size + 1, hop)
@@ -53,7 +53,7 @@ def test_the_filters_are_triangles(scale, unit_area, size, mels, low, high):
     expected = triangles(RATE, size, mels, low, RATE / 2 if high is None else high, scale, unit_area)
     np.testing.assert_allclose(found, expected, atol=1e-12)
     assert nn.mel_filterbank(RATE, size, mels).dtype == np.float32
-    if unit_area:  # each is a density over the frequencies, as far as their steps resolve it
+    if unit_area:  # each filter is a density over the frequencies, up to their resolution
         np.testing.assert_allclose(found.sum(axis=0)[-4:] * RATE / size, 1.0, rtol=0.03)
 
 

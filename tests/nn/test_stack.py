@@ -61,7 +61,7 @@ def rows(seed=0, shape=(3, 4)):
 
 
 def same(stack, layers):
-    """Whether the arrays of a stack, or a gradient of it, are those of these layers, to the bit."""
+    """Assert that the arrays of a stack, or of its gradient, are those of these layers, to the bit."""
     split = [nn.split(layer) for layer in layers]
     for part, arrays in enumerate(nn.split(stack)):
         assert list(arrays) == list(split[0][part])
@@ -74,7 +74,7 @@ def test_layers_begin_as_those_that_are_built_alone():
     same(nn.Stack(block, 5, key=7), layers)
     same(nn.Stack(lambda k: block(k), 5, key=7), layers)  # the key by position
     same(nn.Stack.from_layers(layers), layers)
-    same(ws.jit(lambda: nn.Stack(block, 5, key=7))(), layers)  # where one layer is traced for all
+    same(ws.jit(lambda: nn.Stack(block, 5, key=7))(), layers)  # under jit one layer is traced for all
 
 
 @pytest.mark.parametrize("keep", MODES, ids=lambda keep: "policy" if callable(keep) else str(keep))
@@ -307,7 +307,7 @@ def test_a_cache_is_that_of_the_layers(keep):
 
 
 def test_a_stack_decodes_in_one_program():
-    """The cache of all layers is the carry of a loop over places; of stacks in a stack it has two axes more."""
+    """The cache of all layers is the carry of a loop over positions; that of nested stacks has two more axes."""
     stack = nn.Stack(lambda key: nn.Stack(decoder, 2, key=key), 3, key=0).eval()
     x = rows(1, (2, 6, 8))
 

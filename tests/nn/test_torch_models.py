@@ -79,7 +79,7 @@ def test_every_layer_with_arrays_is_tried():
 
 
 def bare(name):
-    """A layer made without arguments, or one that needs none of ours."""
+    """A layer made with the fewest arguments that its class takes."""
     try:
         return getattr(nn, name)()
     except TypeError:
@@ -178,7 +178,7 @@ def test_names_and_dtypes_are_changed_when_asked():
 
 
 class Tensor:
-    """As a tensor of PyTorch is seen from here: it has to be detached, and half precision cannot become an array."""
+    """A stand-in for a tensor of PyTorch: it must be detached, and half precision cannot become an array."""
 
     def __init__(self, x, detached=False):
         self.x, self.detached = x, detached
@@ -219,7 +219,7 @@ def test_what_holds_no_weights_is_refused(tmp_path):
 
 
 def pairs(torch):
-    """Layers of both, and what they are called with."""
+    """Pairs of one layer here and in PyTorch, with an argument for both."""
     t, x = torch.nn, RNG.normal
     yield nn.Linear(3, 2, key=0), t.Linear(3, 2), x(size=(4, 3))
     yield nn.Embedding(5, 3, key=0), t.Embedding(5, 3), np.arange(5)
