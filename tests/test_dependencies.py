@@ -13,7 +13,7 @@ DISTRIBUTIONS = {"sklearn": "scikit-learn", "IPython": "ipython", "cuda": "cuda-
 COMMANDS = ("cli", "notebook")
 """The parts of the library that its extras are for."""
 GIVEN = {"einops", "jax", "pandas", "polars", "tensorflow", "torch"}
-"""What the library takes arrays, tables, weights and programs of, or writes programs for, where the user has it."""
+"""Libraries of the user whose arrays, tables, weights and programs are taken, or for which programs are written."""
 
 
 def parsed(path: Path) -> ast.Module:
@@ -37,7 +37,7 @@ def imported(folder: Path, *without: str) -> set[str]:
 EXTRAS = ("train", "images", "notebook", "opencl", "webgpu", "cuda")
 """The extras that the library itself imports packages of."""
 DEVICES = {"pocl-binary-distribution", "nvidia-cuda-nvrtc"}
-"""What an extra brings to be found by another package of it, and not to be imported."""
+"""Packages of an extra that another package of it looks for, and that are not imported."""
 
 
 def required(project, *extras: str) -> set[str]:

@@ -59,12 +59,12 @@ SOURCELESS = {
     "wholestep.random.key": "the words of the seed",
     "wholestep.random.permutation": "the order of random words",
 }
-"""Those of them that have no source, each with the reason."""
+"""Functions of those modules without a source, each with the reason."""
 LABELS = ("Shapes", "Raises", "Source")
 
 
 def parts(name: str) -> dict[str, str]:
-    """The labelled texts of a public docstring, in the order in which they stand there."""
+    """The labelled paragraphs of a public docstring by label, in order."""
     block = next((b for b in paragraphs(name) if b.startswith("Shapes: ")), "")
     cut = re.split(rf"^({'|'.join(LABELS)}): ", block, flags=re.MULTILINE)
     return dict(zip(cut[1::2], [" ".join(text.split()) for text in cut[2::2]], strict=True))
@@ -110,18 +110,18 @@ PARAMETERS = {
     if callable(thing)
 }
 TAKEN = re.compile(r"\b(?:arguments|options|settings)\b[^.;]*?\bthose of `(?:ws\.)?([\w.]+)`", re.IGNORECASE)
-"""A sentence that takes the arguments of another name: those that it does not name itself are said there."""
+"""A sentence that refers to the arguments of another name for those that the docstring does not name."""
 
 
 def said(name: str) -> str:
-    """What a docstring says of parameters by their names: its first sentence, what stands in code, and shapes."""
+    """The parts of a docstring that name parameters: its first sentence, its code, and its shapes."""
     first, *rest = paragraphs(name)
     code = re.findall(r"`[^`]+`", " ".join(text for text in rest if not text.startswith((">>> ", "Shapes: "))))
     return " ".join([first, *code, parts(name).get("Shapes", "")])
 
 
 def taken_from(name: str) -> list[str]:
-    """The public names whose parameters a docstring takes for its own, where a reader finds those in one step."""
+    """The public names to which a docstring refers for parameters, one reference away for a reader."""
     prose = " ".join(" ".join(t.split()) for t in paragraphs(name) if not t.startswith((">>> ", "Shapes: ")))
     shapes = re.findall(r"\b(?:as|those of) `(?:ws\.)?([\w.]+)`", parts(name).get("Shapes", ""))
     others = [*TAKEN.findall(prose), *shapes]

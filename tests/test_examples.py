@@ -9,7 +9,7 @@ import pytest
 import wholestep
 
 SLOW = ("wholestep.scipy", "wholestep.cli", "wholestep.train", "wholestep.__main__")
-"""Packages that import what only their users pay for: their own tests run their examples."""
+"""Packages with imports that only their users need: their own tests run their examples."""
 
 MODULES = sorted(
     name for _, name, _ in pkgutil.walk_packages(wholestep.__path__, "wholestep.") if not name.startswith(SLOW)

@@ -1,4 +1,4 @@
-"""The pages in examples/ run as they are, briefly; they resume, and nobody can read them who has to scroll far."""
+"""The scripts in examples/ run as they are, briefly; they resume, and are short enough to be read at a glance."""
 
 import importlib.util
 import json
@@ -25,7 +25,7 @@ def page(name):
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path, monkeypatch):
-    """What they write goes to a folder of the test's own."""
+    """Run in a folder of the test's own, to which the examples write."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")
 
@@ -100,7 +100,7 @@ def test_data_parallel(capsys):
 
 
 def told_by(file, *arguments):
-    """The last number of a page that starts processes, and so is a process of its own."""
+    """The last number that a page prints, run as a process of its own, since it starts processes."""
     command = [sys.executable, EXAMPLES / "exported" / file, *arguments]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
 

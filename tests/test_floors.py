@@ -134,7 +134,7 @@ def imported(node: ast.AST) -> list[str]:
 
 
 def exists(module: str) -> bool:
-    """Whether a module of the library has this name."""
+    """Test whether a module of the library has this name."""
     path = SOURCE.joinpath(*module.split("."))
     return module.startswith("wholestep") and (path.is_dir() or path.with_suffix(".py").is_file())
 

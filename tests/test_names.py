@@ -43,11 +43,11 @@ def test_a_file_opens_with_its_idea(file: Path) -> None:
 
 LIBRARY = ROOT / "src" / "wholestep"
 MIRRORS = ("numpy/", "scipy/", "random/", "tree.py", "nn/init.py", "export/python/support/", "interop/")
-"""Modules whose functions have the names, and the meanings, that NumPy, SciPy, other libraries and users gave them."""
+"""Modules whose function names come from NumPy, SciPy, other libraries or users, with their meaning there."""
 MATHEMATICS = "kernel/maths/"
 """The kernel code of mathematical functions; the real and the complex code of one have its name."""
 FEW = 40
-"""The most function names that may stand for two things, transforms of graphs and of functions among them."""
+"""The most function names with two meanings, such as transforms of graphs and of functions."""
 
 
 def defining_files(kind: type[ast.ClassDef | ast.FunctionDef]) -> dict[str, set[str]]:

@@ -1,4 +1,4 @@
-"""The notebooks are the gallery's examples, cut into cells, and what they kept is what running them gave."""
+"""The notebooks are the gallery's examples, cut into cells, with the outputs of a run."""
 
 import json
 import re

@@ -27,7 +27,7 @@ def blocks(page, language="python"):
 
 
 def run(page, language="python"):
-    """What the blocks of a page define, run one after another."""
+    """The names that the blocks of a page define, run one after another."""
     names = {}
     for number, source in enumerate(blocks(page, language)):
         name = f"{page.name} {number}"  # with its text at hand, as a file's and a notebook cell's is

@@ -1,4 +1,4 @@
-"""What public functions return has a type that an editor can show: `Any` stands where nothing more can be said."""
+"""Results of public functions have types that an editor can show, and `Any` only where no narrower type exists."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -69,7 +69,7 @@ def test_every_exception_is_a_public_function() -> None:
 UNDECIDED = {
     f"wholestep.{name}" for name in "grad value_and_grad trace_gradients jacrev jacfwd jacobian hessian vmap".split()
 }
-"""Functions with a last overload that says Any: mypy takes it for functions whose own types say nothing."""
+"""Functions whose last overload returns Any, which mypy takes for functions without annotations of their own."""
 UNNAMED = {
     "wholestep.closure_convert": "it takes arrays besides, as many as the function closes over",
     "wholestep.linearize": "tangents of any dtype and kind, also those that a vmap adds an axis to",

@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PYTHONS = ("python3.11", "python3.12", "python3.13", "python3.13t", "python3.14", "python3.14t")
 UNBOUND = ("mypy", "ruff")
-"""What formats and checks the source: it is no part of what a user installs, and its newest version is asked for."""
+"""Tools that format and check the source: users do not install them, and their newest versions are taken."""
 
 
 def lowest() -> list[str]:

@@ -1,5 +1,5 @@
-"""Updates of equal parameters are traced once and copied: the program is the one that tracing each of them gives, but
-that what no parameter goes into is there once."""
+"""Updates of equal parameters are traced once and copied: the program is that of separate traces, but for values that
+depend on no parameter, which it computes once."""
 
 import numpy as np
 import pytest
@@ -25,12 +25,12 @@ def params(dtypes=(np.float32,)):
 
 
 def merged(graph):
-    """The graph with equal things computed once, in nested graphs too."""
+    """The graph after elimination of common subexpressions, in nested graphs too."""
     return cse(map_nested_graphs(graph, merged))
 
 
 def program(optimizer, given, grads=None):
-    """The text of an update, in which equal things are computed once."""
+    """The text of an update after elimination of common subexpressions."""
     state = optimizer.init(given)
     return str(merged(ws.trace(lambda g, s, p: optimizer.update(g, s, p))(grads or given, state, given)))
 

@@ -84,7 +84,7 @@ def test_dtypes_stay_and_halves_compute_in_single(dtype):
 
 
 def test_the_mean_of_estimates_is_the_diagonal():
-    """Five deviates of the mean of each element."""
+    """The mean of each element is within five standard errors."""
     keys = ws.random.split(ws.random.key(3), 4000)
     found = ws.vmap(lambda k: curvature_estimate(lambda p: loss(p, BATCH), PARAMS, k))(keys)
     each = np.concatenate([found["b"], found["w"].reshape(-1, 4)], axis=1)

@@ -110,7 +110,7 @@ def test_names_are_as_short_as_they_can_be():
 
 @dataclass(frozen=True)
 class Outer:
-    """A part whose number has the name of the inner one, and no more."""
+    """A wrapper with a hyper-parameter of the same name as one of the optimizer inside."""
 
     lr: float
     optimizer: object

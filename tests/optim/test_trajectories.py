@@ -126,7 +126,7 @@ def test_trajectories_are_those_of_torch(name, torch_in_double):
 
 def test_clipped_trajectories_are_those_of_torch():
     torch = pytest.importorskip("torch", reason="PyTorch is an outside oracle; not installed")
-    # torch adds 1e-6 to the norm, so the two agree to about that.
+    # torch adds 1e-6 to the norm, so that results agree to about that
     same(
         ours(optim.chain(optim.clip_by_global_norm(1.5), optim.sgd(0.05, 0.9))),
         theirs(torch, lambda p: torch.optim.SGD(p, 0.05, 0.9), before=lambda p: torch.nn.utils.clip_grad_norm_(p, 1.5)),
@@ -144,7 +144,7 @@ def test_a_schedule_gives_each_update_the_rate_that_torch_gives_it():
 
 
 def followed(torch):
-    """AdamW under a cosine that stays at its end, where torch's would turn up again."""
+    """AdamW with a cosine schedule that stays at its end, where torch's schedule would rise again."""
     rates = [0.001 + 0.049 * (1 + np.cos(np.pi * min(t, 70) / 70)) / 2 for t in range(STEPS)]
     return theirs(
         torch,
@@ -410,7 +410,7 @@ PAPERS = {
 
 
 class OnlyW:
-    """An optimizer of the parameter w alone, for those that look at all parameters together."""
+    """An optimizer applied to the parameter w alone, for optimizers that combine all parameters."""
 
     def __init__(self, optimizer):
         self.optimizer = optimizer
@@ -463,9 +463,9 @@ def test_soap_keeps_the_largest_element_of_each_eigenvector_positive():
 
 
 def test_soap_needs_fewer_updates_than_adam_where_scales_are_turned():
-    """Quadratics whose curvatures from 1 to 1e4 lie along no axis of the parameter.
+    """Quadratics with curvatures from 1 to 1e4, whose principal axes are no axes of the parameter.
 
-    How far both come depends on how the axes are turned: of 40 turns SOAP had the smaller loss in 31, in the median a
+    The losses depend on the rotation of the axes: of 40 rotations SOAP had the smaller loss in 31, in the median a
     fifteenth of Adam's.
     """
     scale, goal = np.outer(np.logspace(0, 2, 6), np.logspace(0, 2, 6)), np.ones((6, 6))
@@ -518,7 +518,7 @@ def test_the_mean_of_asgd_is_that_of_torch(torch_in_double):
 
 @pytest.mark.parametrize(("make", "slope"), [(optim.prodigy, np.sinh), (optim.dadapt_adamw, np.tanh)])
 def test_one_rate_is_found_for_all_parameters_together(make, slope):
-    """Sums over several parameters are those over one that holds them all, and from a tiny guess the loss falls."""
+    """Several parameters have the results of one that contains all of them, and the loss falls from a tiny guess."""
     apart, whole = {"a": np.array([1.0, -2.0]), "b": np.array([[3.0]])}, np.array([1.0, -2.0, 3.0])
     optimizer = make(first=1e-8, weight_decay=0.01)
     one, other = optimizer.init(apart), optimizer.init(whole)

@@ -1,1 +1,1 @@
-"""Ordinary NumPy programs under the transforms, and what rewriting leaves alone."""
+"""Ordinary NumPy programs under the transforms, and the limits of rewriting."""

@@ -10,7 +10,7 @@ CHECKS: tuple[Callable[[Any, int], None], ...] = (agree_under_transforms, train_
 
 
 def main() -> int:
-    """Print what disagrees, and how much was tried; return the exit code."""
+    """Print the disagreements and the number of programs; the exit status."""
     failures = 0
     for f, size in PROGRAMS:
         for check in CHECKS:

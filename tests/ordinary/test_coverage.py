@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("coverage", reason="coverage is of the extra `test`; not installed")
 
 MEANS = ["ctrace", "pytrace", *(["sysmon"] if sys.version_info >= (3, 12) else [])]
-"""How coverage follows a program: `sys.settrace` in C and in Python, and `sys.monitoring`."""
+"""The ways in which coverage traces a program: `sys.settrace` in C and in Python, and `sys.monitoring`."""
 
 USERS = """\
 import numpy as np
@@ -68,7 +68,7 @@ def test_the_lines_that_ran_are_covered(means: str, kind: str, tmp_path: Any) ->
     assert done.returncode == 0, done.stderr
     made, missing, arcs = json.loads(done.stdout.splitlines()[-1])
     assert made == [4.0, 8.0]
-    assert missing == [1, 4, 7, 10, 15, 19, 20]  # what runs on import ran before, and what never runs
+    assert missing == [1, 4, 7, 10, 15, 19, 20]  # import-time lines ran before; others never run
     if kind == "branches":
         assert [5, 6] in arcs
         assert [14, 16] in arcs

@@ -1,4 +1,4 @@
-"""Rewritten codes that processes keep on disk: they are those of the text, and nothing that is damaged is taken."""
+"""The disk cache of rewritten code: entries belong to the current source text, and damaged ones are ignored."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ FOLDER = kept_codes.FOLDER_NAME
 
 @pytest.fixture
 def anew(tmp_path: Any, monkeypatch: Any) -> Any:
-    """Begin as a new process does, with a folder for compiled code."""
+    """A function that resets the caches as in a new process, with a folder for compiled code."""
     monkeypatch.setenv("WHOLESTEP_CACHE", str(tmp_path))
     config.reread()
     monkeypatch.setattr("wholestep.runtime.cache.code_cache._STARTED", float("inf"))

@@ -1,4 +1,4 @@
-"""What rewriting leaves as it was: the user's functions, NumPy, debuggers, tracers, threads, outside arrays."""
+"""Rewriting leaves its surroundings as they were: functions, NumPy, debuggers, tracers, threads, outside arrays."""
 
 import bdb
 import copy
@@ -24,13 +24,13 @@ from wholestep.frontend.source.fresh import FreshArray
 from wholestep.frontend.source.rewriting import MARK
 
 NAMES = {module.__name__: set(vars(module)) - {"total"} for module in (np, math, cases)}
-"""What modules held at first: NumPy loads some of its parts when they are asked for."""
+"""The names in modules at first: NumPy loads some submodules on demand."""
 LINE = inspect.getsourcelines(cases.simple)[1] + 2
 """The line of `cases.simple` that stores a traced value."""
 
 
 def bits(thing: Any) -> Any:
-    """All that a function or a module holds, by identity."""
+    """The identities of all parts of a function, or of all names of a module."""
     if inspect.isfunction(thing):
         parts = (thing.__code__, thing.__defaults__, thing.__kwdefaults__, thing.__closure__, thing.__globals__)
         return [id(part) for part in parts], dict(thing.__dict__), thing.__code__.co_code
@@ -94,7 +94,7 @@ def test_a_traceback_has_the_users_frames_alone() -> None:
 
 
 class Stops(bdb.Bdb):
-    """A debugger that goes on at each stop, and keeps what it has seen."""
+    """A debugger that records each stop, and goes on."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Functions of `math` that a function of the same name in NumPy answers have its meaning, at any numbers."""
+"""Functions of `math` that are replaced by NumPy's of the same name keep the meaning of `math`, at any numbers."""
 
 import math
 

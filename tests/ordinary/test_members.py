@@ -15,12 +15,12 @@ import wholestep as ws
 from wholestep.frontend.source.wrappers import chosen_method_call
 
 CHOOSE = (members.compares,)
-"""Functions that ask for the truth of a traced value."""
+"""Functions with a condition on a traced value."""
 CLASSES = [members.Vector, members.Shifted, members.Layered, members.Cached]
 
 
 def bits() -> Any:
-    """All that the module and its classes hold, by identity, and what its objects and caches do."""
+    """The identities of the attributes of the module and its classes; code, cache statistics, and objects."""
     held = [{name: id(value) for name, value in vars(thing).items()} for thing in (members, *CLASSES)]
     codes = [
         (id(f.__code__), f.__code__.co_code, f.__closure__) for f in vars(Vector).values() if hasattr(f, "__code__")
@@ -52,7 +52,7 @@ def test_members_are_followed_and_stay_as_they_were(f: Any) -> None:
     after = bits()
     assert after[:2] == before[:2]
     assert after[3:] == before[3:]
-    if f is not members.calls_a_cached_function:  # whose one call without a traced value is the cache's own
+    if f is not members.calls_a_cached_function:  # its one call without a traced value goes to the cache
         assert after[2] == before[2]
 
 
@@ -153,7 +153,7 @@ def test_threads_trace_members_at_once() -> None:
 
 
 def test_a_chosen_method_may_be_an_object() -> None:
-    """From Python 3.14 on, an attribute made by `functools.singledispatchmethod` is an object, with these three."""
+    """From Python 3.14 on, an attribute made by `functools.singledispatchmethod` is an object with these attributes."""
     dispatcher = vars(members.Cached)["size"].dispatcher
     given = SimpleNamespace(_dispatch=dispatcher.dispatch, _obj=members.Cached(2.0), _cls=members.Cached)
     assert chosen_method_call(lambda f: f, given, 3.0) == 6.0 and chosen_method_call(lambda f: f, given, "abc") == 3

@@ -21,7 +21,7 @@ def name_of(item: Any) -> Any:
 
 
 def point(f: Any, size: int) -> Any:
-    """A place in (0.2, 0.9) where nothing ties."""
+    """Random arguments in (0.2, 0.9), without ties."""
     return np.random.default_rng(len(f.__name__)).uniform(0.2, 0.9, size)
 
 
@@ -55,7 +55,7 @@ def test_a_program_is_the_text(f: Any, size: int) -> None:
 
 
 def train_compiled(f: Any, size: int) -> None:
-    """Compare the compiled function, and a compiled step, with the text."""
+    """Compare the compiled function, and a compiled step, with plain NumPy."""
     x = point(f, size)
     np.testing.assert_allclose(ws.jit(f)(x), f(x.copy()), rtol=1e-10)
     step = ws.compile(lambda p, batch: f(p), x, optimizer=ws.optim.sgd(0.5), batch=np.zeros(1))

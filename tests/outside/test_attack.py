@@ -1,4 +1,4 @@
-"""What an attack on a running process once broke: each case as a user would write it."""
+"""Faults that an attack on a running process has found: each case as a user would write it."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_a_step_counter_does_not_wrap_in_silence(tmp_path: Path) -> None:
         step.load_state({**state, "counters": {**state["counters"], "step": np.array(2**63 - 1)}})
 
 
-# Files, which are read and refused elsewhere too.
+# Files, whose refusals have tests elsewhere too.
 
 
 def test_a_manifest_with_an_infinite_number_is_a_checkpoint_error(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_manifest_with_an_infinite_number_is_a_checkpoint_error(tmp_path: Path
 
 
 HOSTILE = "a\x1b[31m\u202e"
-"""A name that clears, colours or turns round what a terminal shows."""
+"""A name with control characters, which clear, color or reverse a terminal's text."""
 
 
 @forks
@@ -353,7 +353,7 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "stages of no blocks": (lambda: ws.nn.models.ResNet((-1, 1), key=0), ParameterError, r"blocks\[0\] is -1"),
     "stages of fewer": (lambda: ws.nn.models.ConvNeXt((-3, 1), key=0), ParameterError, r"blocks\[0\] is -3"),
 }
-"""Calls that ended in an exception from within, the error that each gives now, and its words."""
+"""Calls that raised an exception of the library's internals, each with its present error and message."""
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -26,7 +26,7 @@ MODES = {
 each_mode = pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
 
 
-# Masked reads: what a mask leaves out reaches no derivative.
+# Masked reads: elements outside of a mask reach no derivative.
 
 
 def roots(x: Any) -> Any:

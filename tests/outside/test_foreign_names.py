@@ -18,7 +18,7 @@ ENTRIES = [(place, name) for place, names in NAMES.items() for name in names]
 
 
 def found(dotted):
-    """What a name in an answer stands for."""
+    """The object that a dotted name in an answer stands for."""
     first, *rest = dotted.split(".")
     at = {"ws": ws, "np": np, **CLASSES}[first]
     for name in rest:
@@ -29,7 +29,7 @@ def found(dotted):
 
 
 def looked_up(place, name):
-    """A name asked for where a user asks for it."""
+    """Look a name up as a user would, in a module, a step, a model or a traced array."""
     if place in PLACES:
         return getattr(PLACES[place], name)
     if place == "step":
@@ -182,5 +182,5 @@ def test_completion_shows_public_names_alone():
 
 
 def test_a_step_answers_without_slowing_its_other_attributes():
-    assert not hasattr(Step, "__getattr__")  # with one, every attribute that a call reads takes a slow way
+    assert not hasattr(Step, "__getattr__")  # it would slow down the lookup of every attribute in a call
     assert not set(NAMES["step"]) & set(dir(STEP)) and {"predict", "run"} <= set(dir(STEP))

@@ -1,4 +1,4 @@
-"""A hundred mistakes of newcomers: each gets an error or a warning that names their line and says what to write."""
+"""A hundred mistakes of newcomers: each gets an error or a warning that names their line and the remedy."""
 
 import math
 import pickle
@@ -25,7 +25,7 @@ MISTAKES = {}
 
 
 def mistake(*words):
-    """A function that holds one mistake, and what the message must say."""
+    """A decorator of a function with one mistake: the words that its message must contain."""
 
     def note(f):
         assert f.__name__ not in MISTAKES
@@ -781,11 +781,11 @@ def early(metric):
 
 
 EXCEPTIONS = {}
-"""Mistakes whose message does not say what to write, with the reason."""
+"""Mistakes whose message names no remedy, each with the reason."""
 
 
 def judged(f, words, *args):
-    """What is wrong with the answer to a mistake: "" where nothing is."""
+    """The fault of the answer to a mistake; "" for a good answer."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:

@@ -35,7 +35,7 @@ class Mover:
         return int(self.rng.integers(n))
 
     def contract(self) -> Value | None:
-        """Labels are shared where sizes allow, and summed half the time."""
+        """A contraction; labels are shared where sizes allow, and summed half the time."""
         x, y = self.pick(), self.pick()
         if self.rng.random() < 0.5:
             x, y = y, x
@@ -62,7 +62,7 @@ class Mover:
         return OPS["permute"](x, axes=self.order(x.ndim))
 
     def reshape(self) -> Value:
-        """Neighbours merged, an axis split, or an axis of size 1 put in."""
+        """A reshape that merges two axes, splits one, or removes or inserts an axis of size 1."""
         x = self.pick()
         shape = list(x.shape)
         way = self.below(3)
@@ -102,7 +102,7 @@ class Mover:
         return OPS["pad"](x, before=ways[0], after=ways[1], interior=ways[2])
 
     def apart(self) -> Value | None:
-        """What the gradient of two slices looks like: two parts among zeros, added."""
+        """The pattern of the gradient of two slices: two parts among zeros, added."""
         x = self.pick()
         if x.ndim == 0:
             return None
@@ -125,7 +125,7 @@ class Mover:
         return OPS["flip"](x, axes=self.some(x.ndim))
 
     def arithmetic(self) -> Value:
-        """With a value of the same shape, or a number, or what is repeated along an axis."""
+        """A sum, difference, product or maximum with a value of the same shape, perhaps a constant."""
         x = self.pick()
         twins = [v for v in self.pool if v.shape == x.shape]
         y = twins[self.below(len(twins))]
@@ -135,7 +135,7 @@ class Mover:
         return OPS[name](x, y)
 
     def outer(self) -> Value | None:
-        """Rows times columns, repeated along each other's axes, often to be summed."""
+        """A matrix product written with broadcasts and a sum."""
         x, y = self.pick(), self.pick()
         if not x.ndim or not y.ndim or x.shape[-1] != y.shape[0] or x.ndim + y.ndim > 4:
             return None

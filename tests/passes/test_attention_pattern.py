@@ -82,7 +82,7 @@ def operations(graph):
 
 
 def largest(graph):
-    """The elements of the largest value that is no constant and no boolean mask."""
+    """The number of elements of the largest inexact value that is no constant."""
     return max(
         v.type.size for node in graph.nodes for v in node.outputs if node.op.name != "constant" and v.type.inexact
     )
@@ -106,7 +106,7 @@ def test_it_is_found_and_equal(form):
 
 
 def test_masks_that_are_known_when_it_runs():
-    """The result of a row without a key is NaN, as NumPy has it, and so are gradients through it."""
+    """The result of a row without a key is NaN, as in NumPy, and so are gradients through it."""
 
     def form(q, k, v, seen, bias):
         return softmax(np.where(SEEN & seen, products(q, k) + bias, -np.inf)) @ v
@@ -213,7 +213,7 @@ def test_threads_change_no_bits(form):
 
 
 def layers(params, x):
-    """Layers that are written out, for which a loop is made."""
+    """Layers written out in Python, which are rerolled."""
     for p in params:
         q, k, v = [x @ p[name] for name in "qkv"]
         x = x + FORMS["causal"](q, k, v) @ p["out"]

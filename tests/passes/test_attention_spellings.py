@@ -90,9 +90,7 @@ class Spelling:
         if self.floor == -np.inf:
             self.seen[:, 0] = True  # a row without a key is NaN, and other gradients by blocks are NaN with it
         if (self.mask, self.floor) == ("given added", -1e9):
-            self.seen[:, 0] = (
-                True  # scores that are all added to -1e9 keep seven digits, in whatever order they are summed
-            )
+            self.seen[:, 0] = True  # scores that are all added to -1e9 keep seven digits, in any order of their sum
         self.bias = rng.normal(size=whole)
 
     def shapes(self):

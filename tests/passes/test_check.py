@@ -1,4 +1,4 @@
-"""WHOLESTEP_CHECK=1 notices a pass that changes the meaning, and WHOLESTEP_DEBUG=passes prints what changed."""
+"""WHOLESTEP_CHECK=1 notices a pass that changes the meaning, and WHOLESTEP_DEBUG=passes prints the changes."""
 
 import numpy as np
 import pytest

@@ -29,13 +29,13 @@ from wholestep.passes.reroll.scan_accumulators import scan_accumulators
 
 LENGTH = 700
 ROOM = 600
-"""How deep calls may go: a walk that takes two for each operation does not end."""
+"""The limit on the depth of calls, less than the number of operations in a chain."""
 X = np.linspace(0.1, 1, 4).astype(np.float32)
 
 
 @contextmanager
 def little_room() -> Iterator[None]:
-    """With so many calls in each other from here on."""
+    """Limit the depth of calls to ROOM more than the current one."""
     before, frame, depth = sys.getrecursionlimit(), sys._getframe(), 0
     while frame is not None:
         frame, depth = frame.f_back, depth + 1  # type: ignore[assignment]
@@ -57,7 +57,7 @@ def chain(step: Callable[[Any, Any, int], Any]) -> Callable[[Any], Any]:
 
 
 def behind_a_product(x: Any) -> Any:
-    """A permutation that looks for a contraction to vanish in."""
+    """A permutation behind a long chain, which looks for a contraction that could absorb it."""
     h = np.outer(x, x) @ np.outer(x, x)
     for _ in range(LENGTH):
         h = np.sqrt(h)
@@ -65,7 +65,7 @@ def behind_a_product(x: Any) -> Any:
 
 
 def index(x: Any) -> Any:
-    """Indices that are moved many times before they are used."""
+    """Indices that pass through many movements before their use."""
     i = np.argsort(x)
     for _ in range(LENGTH // 3):
         i = i.reshape(2, 2).T[::-1].reshape(-1)
@@ -73,7 +73,7 @@ def index(x: Any) -> Any:
 
 
 def long_rows(x: Any) -> Any:
-    """Rows too long for registers, and sums of what is done to them in long chains."""
+    """Rows too long for registers, in long chains, and reductions of them."""
     h = np.concatenate([x] * 300)
     for k in range(LENGTH):
         h = h * h.mean() if k % 350 == 0 else np.sqrt(h)
@@ -81,7 +81,7 @@ def long_rows(x: Any) -> Any:
 
 
 def rows_before_layers(x: Any) -> Any:
-    """What each layer reads is made by a long chain of its own."""
+    """The matrix of each layer is the result of a long chain of its own."""
     h = x
     for k in range(6):
         w = np.outer(x, x) + k
@@ -188,7 +188,7 @@ def test_lists_deeper_than_arrays_have_axes_are_refused(name: str) -> None:
 
 
 def test_a_list_may_contain_itself() -> None:
-    """It is no array, and no tree; it is refused as one, and nothing goes round in it for ever."""
+    """A list that contains itself is neither an array nor a tree; it is refused without an endless loop."""
     around: list[Any] = [1.0]
     around.append(around)
     with pytest.raises(TreeError):
@@ -198,7 +198,7 @@ def test_a_list_may_contain_itself() -> None:
 
 
 def test_branches_in_branches_are_priced_once() -> None:
-    """A walk through both cases at each level would go through 2**40 of them."""
+    """A walk through both cases at each of 40 levels would visit 2**40 cases."""
 
     def nested(n: int, x: Any) -> Any:
         return np.sin(x) if n == 0 else ws.cond(x[0] > 0, lambda y: nested(n - 1, y) * 1.1, lambda y: y, x)

@@ -34,7 +34,7 @@ def loss(w: Any, x: Any) -> Any:
 
 
 def raising(error: BaseException, otherwise: Callable[[Any], Any] = lambda given: given) -> Callable[..., Any]:
-    """A rewriting that fails at the first operation of the user, and where there is none gives what it should."""
+    """A rewriting that fails at the first operation with a user's line, and calls `otherwise` if there is none."""
 
     def change(given: Any, *args: Any, **kwargs: Any) -> Any:
         for node in given.nodes:
@@ -46,7 +46,7 @@ def raising(error: BaseException, otherwise: Callable[[Any], Any] = lambda given
 
 
 def put(monkeypatch: pytest.MonkeyPatch, name: str, change: Any) -> None:
-    """Let another function stand for a rewriting."""
+    """Replace the function of a rewriting."""
     if name in LOWERED:
         found = [x._replace(rewrite=change) if x.name == name else x for x in legalize.LEGALIZATIONS]
         monkeypatch.setattr(legalize, "LEGALIZATIONS", tuple(found))
@@ -63,7 +63,7 @@ def lenient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def trained() -> tuple[Any, list[float]]:
-    step = ws.compile(loss, W, optimizer=ws.optim.sgd(0.1), batch=X, winograd=True)  # which has a pass of its own
+    step = ws.compile(loss, W, optimizer=ws.optim.sgd(0.1), batch=X, winograd=True)  # Winograd has a pass of its own
     return step, [step(X).loss for _ in range(3)]
 
 
@@ -137,12 +137,12 @@ def test_interrupts_and_memory_pass_through(
 
 
 def turned_round(graph: Graph) -> Graph:
-    """A graph whose operations stand in the wrong order, once there are some."""
+    """A graph with its operations in reversed order, if it has more than one."""
     return graph if len(graph.nodes) < 2 else Graph(graph.inputs, graph.nodes[::-1], graph.outputs, graph.name)
 
 
 def mistyped(graph: Graph) -> Graph:
-    """A graph with an operation of which the result has another type than its rule says."""
+    """A graph with an operation whose result has another type than its rule gives."""
     node = Node(graph.nodes[-1].op, graph.nodes[-1].inputs, graph.nodes[-1].params, None)
     node.outputs = tuple([Value(array_type((7, 7), v.dtype), node, None) for v in graph.nodes[-1].outputs])
     return Graph(graph.inputs, (*graph.nodes, node), graph.outputs, graph.name)

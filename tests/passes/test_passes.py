@@ -1,4 +1,4 @@
-"""Laws of the passes: meaning unchanged (to the bit for the exact ones), idempotent; and what they make, as text."""
+"""Laws of the passes: meaning unchanged (to the bit for the exact ones), idempotent; and their results as text."""
 
 import inspect
 import os
@@ -26,7 +26,7 @@ from wholestep_tools.drawn.programs import program
 SEED = int(os.environ.get("PROGRAMS_SEED") or secrets.randbits(32))
 COUNT = int(os.environ.get("PROGRAMS_COUNT") or 300)
 ROUNDINGS = 4096
-"""How many rounding errors, of the largest element, a program of these sizes may be off when sums are reordered."""
+"""The allowed difference when sums are reordered, in rounding errors of the largest element."""
 
 X = np.array([[0.5, -0.0, np.inf], [-np.inf, np.nan, 2.0]])
 W = np.array([[1.0, 2.0], [3.0, -4.0], [0.5, 0.0]])
@@ -187,7 +187,7 @@ def test_random_contractions_on_integers_are_equal(chunk):
         graph, args = moving((SEED, k), 14)
         expected = interpret(graph, args)
         if max([np.abs(x).max(initial=0) for x in expected]) > 2**50:
-            continue  # beyond this not every integer is a number, and the order of a sum shows
+            continue  # larger integers are not exact in float64, so that the order of a sum matters
         for step in STEPS:
             made = change(graph, step)
             verify(made)
@@ -219,7 +219,7 @@ def test_a_convolution_and_its_gradients_are_contractions_of_windows(layout, str
     for a, b in zip([out, *pull(gy)], interpret(made, [x, w, gy]), strict=True):
         assert np.array_equal(a, b)
     operands = [v.node.op.name for node in made.nodes if node.op.name == "contract" for v in node.inputs if v.node]
-    # With a stride that the dilation does not share, every other place of the operand's gradient meets other taps.
+    # If the stride does not divide the dilation, elements of the operand's gradient have different taps by residue.
     kernels = ["slice"] * stride**2 if dilation % stride else ["flip"]
     assert sorted(operands) == sorted([*kernels, *["window"] * (2 + len(kernels))])
     assert not {"unwindow", "concat"} & {node.op.name for node in made.nodes}

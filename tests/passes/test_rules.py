@@ -1,4 +1,4 @@
-"""What each rule of a pass makes of the smallest program that it applies to, as text, and that it means the same."""
+"""The rules of passes, each on the smallest program that it applies to: its result as text, with the same meaning."""
 
 import numpy as np
 import pytest
@@ -583,7 +583,7 @@ def f(a: f32[8, 9], b: f32[9, 8], x: f32[8]):
 
 
 def settled(graph, step):
-    """The graph after one pass as often as it changes something, and then only what is needed of it."""
+    """The graph after a pass and the elimination of dead code."""
     return PASSES["dce"].rewrite(PASSES[step].rewrite(graph))
 
 

@@ -28,7 +28,7 @@ def fourier(n, sign):
 
 
 def real_matrix(graph, n_in, n_out):
-    """The graph's matrix over the real numbers, columns from unit vectors; complex numbers count as two."""
+    """The matrix of a linear graph over the real numbers, by unit vectors; a complex number is two coordinates."""
 
     def split(z):
         return np.concatenate([z.real, z.imag]) if np.iscomplexobj(z) else z
@@ -65,7 +65,7 @@ def test_real_transforms_are_exact_adjoints(n):
 
 
 def _inlined(pull, of, g):
-    """The pullback as a function of the cotangent alone: a linear function's does not depend on the point."""
+    """The pullback as a function of the cotangent alone: that of a linear function does not depend on the primal."""
     return inline(pull, [zeros(of), g])
 
 

@@ -1,4 +1,4 @@
-"""Eigenvalues, singular values and matrix functions: gauge, degenerate points, and what has no derivative."""
+"""Eigenvalues, singular values and matrix functions: gauge, degenerate points, and functions without a derivative."""
 
 import numpy as np
 import pytest
@@ -64,7 +64,7 @@ def test_the_phase_of_complex_eigenvectors_is_lapacks(n, lower, rng):
 
 
 def test_a_component_that_is_almost_zero_does_not_set_the_phase(rng):
-    """A projector does not depend on the phase, so its derivative is as good where the gauge is ill-defined."""
+    """A projector does not depend on the phase: its derivative is as accurate where the gauge is ill-defined."""
     a = np.array([[5, 0, 1e-15], [0, 1, 2 - 1j], [1e-15, 2 + 1j, 3]], complex)
     da = cx(rng, 3, 3)
     assert (np.abs(np.linalg.eigh(a)[1][0]) < 1e-14).sum() == 2
@@ -130,7 +130,7 @@ def test_the_phase_of_complex_singular_vectors_is_lapacks(shape, rng):
 
 
 def test_the_polar_factor_of_a_degenerate_matrix_has_its_derivative(rng):
-    """u vh of the identity along da: the antisymmetric half of da, though all singular values are equal."""
+    """The derivative of u vh at the identity is the antisymmetric half of da, though all singular values are equal."""
     da = rng.normal(size=(3, 3))
 
     def polar(x):
@@ -164,7 +164,7 @@ def test_vectors_that_are_not_determined_have_no_derivative(function, text, rng)
 
 
 def test_expm_has_all_derivatives(rng):
-    """Along one direction that commutes, the n-th derivative of exp(a + t b) is b^n exp(a)."""
+    """Along a direction that commutes with a, the n-th derivative of exp(a + t b) is b^n exp(a)."""
     a = rng.normal(size=(3, 3))
     b = 0.5 * a @ a - a
     graph = graph_of(expm, a)

@@ -18,11 +18,11 @@ COUNT = int(os.environ.get("PROGRAMS_AGAINST_JAX") or 150)
 """The programs of a run, drawn anew in each; `wholestep audit jax` has the record of 2,000."""
 CHUNK = 50
 ABORTS = 3
-"""How many programs of a chunk the judge may fail to compile: it aborts with no word on about one in a thousand."""
+"""The number of programs of a chunk on which JAX may abort: it does so without a message on about one in a thousand."""
 
 
 def judged(first: int, stop: int) -> tuple[int, int, str]:
-    """Exit code, how many programs were found to agree, and what was printed."""
+    """The exit status, the number of programs that agree, and the output."""
     command = [sys.executable, "-m", "wholestep_tools.drawn.jax_judge", str(SEED), str(first), str(stop)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)

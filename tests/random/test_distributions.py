@@ -15,7 +15,7 @@ N = 20_000
 KEY = random.key(2024)
 
 COVARIANCE = np.array([[2.0, 0.5], [0.5, 1.0]])
-"""The variance of x + 2 y is 8."""
+"""A covariance for which the variance of x + 2 y is 8."""
 CONTINUOUS = {
     "uniform": (lambda k, d: random.uniform(k, (N,), d), stats.uniform()),
     "uniform of an interval": (lambda k, d: random.uniform(k, (N,), d, -3, 5), stats.uniform(-3, 8)),
@@ -84,7 +84,7 @@ def test_distribution_function(name, dtype):
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_moments_of_two_million_normal_numbers(dtype):
-    """Five deviates of each moment's own size: one seed in 870 000 for each."""
+    """Each moment is within five standard errors, which fails for one seed in 870 000."""
     x = random.normal(KEY, (2_000_000,), dtype).astype(float)
     truth = {1: (0, 1), 2: (1, 2), 3: (0, 15), 4: (3, 96), 6: (15, 10170)}
     for power, (mean, variance) in truth.items():
@@ -93,7 +93,7 @@ def test_moments_of_two_million_normal_numbers(dtype):
 
 @pytest.mark.parametrize("bound", [3.5, 4.0, 4.5])
 def test_normal_tails_have_their_weight(bound):
-    """Both ends of eight million numbers: counts within chance of one in 10 000."""
+    """The counts in both tails of eight million numbers are binomial, at a p-value above 1e-4."""
     x = random.normal(KEY, (8_000_000,), np.float32)
     for count in ((x > bound).sum(), (x < -bound).sum()):
         assert stats.binomtest(int(count), len(x), stats.norm.sf(bound)).pvalue > ALARM

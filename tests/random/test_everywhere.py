@@ -91,7 +91,7 @@ def test_bits_are_the_same_everywhere(name):
     assert np.array_equal(ws.vmap(ws.vmap(draw))(many.reshape(2, 3, 2)), batch.reshape(2, 3, *batch.shape[1:]))
     assert np.array_equal(ws.jit(draw, device="reference")(KEY), draw(KEY))
     assert np.array_equal(ws.jit(ws.vmap(draw), device="reference")(many), batch)
-    # Compiled logarithms and the like may differ from NumPy's in the last digit; the random bits never do.
+    # Compiled logarithms and similar functions may differ from NumPy's in the last digit; random bits do not.
     rtol = 0.0 if name not in THROUGH_FUNCTIONS else 1e-5 if batch.dtype == np.float32 else 1e-12
     np.testing.assert_allclose(ws.jit(draw)(KEY), draw(KEY), rtol=rtol)
     np.testing.assert_allclose(ws.jit(ws.vmap(draw))(many), batch, rtol=rtol)
@@ -138,7 +138,7 @@ def test_shapes_and_dtypes(name, shape, dtype):
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (1.0, 2.0), (-2.0, -1.0), (1000.0, 1001.0), (1.0, 1.0)])
 def test_uniform_keeps_its_ends(dtype, low, high):
-    """A rounding that reached the upper end would be found: half precisions meet it in half the draws."""
+    """A result rounded to the upper end would be found, since half precisions would have it in half the draws."""
     if dtype == "bfloat16" and low == 1000:
         high = 1004.0
     x = random.uniform(KEY, (200_000,), dtype, low, high).astype(float)

@@ -1,4 +1,4 @@
-"""Samples made of gamma variates move with their parameters so that their shares stay: SciPy's quantiles and means."""
+"""Derivatives of samples made of gamma variates, at fixed quantiles: against SciPy's quantiles and against means."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ KEY, N = random.key(8), 40_000
 
 
 def log_quantile(a, share, rest, log_share):
-    """The logarithm of a gamma quantile, by whichever of the share, the rest and log(share) is exact."""
+    """The logarithm of a gamma quantile, from the most exact of the share, its complement and its logarithm."""
     tiny = (log_share + special.gammaln(a + 1)) / a
     with np.errstate(divide="ignore"):
         middle = np.log(np.where(share < 0.5, special.gammaincinv(a, share), special.gammainccinv(a, rest)))
@@ -61,7 +61,7 @@ MEANS = {
 
 @pytest.mark.parametrize("name", MEANS)
 def test_means_move_as_they_are_known_to(name):
-    """Five deviates of the mean."""
+    """The mean is within five standard errors."""
     draw, at, wanted = MEANS[name]
     _, slopes = ws.jvp(lambda a: draw(KEY, a), (at,), (1.0,))
     assert abs(slopes.mean() - wanted) < 5 * slopes.std() / np.sqrt(N)

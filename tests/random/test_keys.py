@@ -1,4 +1,4 @@
-"""Keys: seeds of every kind, splitting and folding without meetings, and refusal of what is no key."""
+"""Keys: seeds of every kind, splitting and folding without collisions, and refused arguments."""
 
 import numpy as np
 import pytest

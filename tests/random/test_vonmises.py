@@ -30,7 +30,7 @@ def test_narrow_angles_are_normal(kappa, dtype):
 
 @pytest.mark.parametrize("kappa", [0.1, 2.0, 50.0])
 def test_moments(kappa):
-    """Five deviates of the means of cos(n x), which are I_n / I_0, and of sin(n x), which are 0."""
+    """The means of cos(n x), which are I_n / I_0, and of sin(n x), which are 0, are within five standard errors."""
     x = random.vonmises(KEY, kappa, (N,), np.float64)
     for n in (1, 2, 3):
         for values, mean in ((np.cos(n * x), special.ive(n, kappa) / special.ive(0, kappa)), (np.sin(n * x), 0.0)):
@@ -88,7 +88,7 @@ def test_the_second_derivative_follows_the_share():
 
 @pytest.mark.parametrize("kappa", [0.0, 0.7, 20.0])
 def test_means_move_as_they_are_known_to(kappa):
-    """Five deviates of the mean of cos(x), whose derivative is 1 - A / kappa - A**2, one half at 0."""
+    """The mean derivative of cos(x), 1 - A / kappa - A**2, one half at 0, is within five standard errors."""
     _, slopes = ws.jvp(lambda k: np.cos(random.vonmises(KEY, k, (N,), np.float64)), (kappa,), (1.0,))
     mean = special.ive(1, kappa) / special.ive(0, kappa)
     wanted = 1 - mean / kappa - mean**2 if kappa else 0.5

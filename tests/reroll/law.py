@@ -1,4 +1,4 @@
-"""Rolling and counting keep the meaning of random training steps over layers, and leave nothing to roll.
+"""Rerolling and scan accumulators keep the meaning of random steps over layers, and leave nothing to reroll.
 
 `python -m tests.reroll.law 300` draws 300 of them.
 """
@@ -16,11 +16,11 @@ from wholestep.passes.reroll.scan_accumulators import scan_accumulators
 from wholestep_tools.drawn.rounds import Program, drawn, step_graph
 
 CLOSE = 1e-11
-"""How far results in float64 may be apart, of their size: sums over layers may be taken in another order."""
+"""The allowed relative difference of results in float64: sums over layers may be taken in another order."""
 
 
 def problem(program: Program, seed: int) -> tuple[str, int]:
-    """What is wrong with the rolled form of a program, nothing where all is well; and how many runs were rolled."""
+    """The fault in the rolled form of a program, "" without one; and the number of runs that were rolled."""
     graph, args, n = step_graph(program, seed)
     found = reroll(graph, lambda places: max(places) < n)
     verify(found.graph)
@@ -45,7 +45,7 @@ def main(count: int, first: int = 0) -> int:
         program = drawn(np.random.default_rng(seed))
         try:
             said, runs = problem(program, seed)
-        except Exception as error:  # whatever goes wrong is reported with its seed
+        except Exception as error:  # any exception is reported with its seed
             said, runs = repr(error), 0
         some += runs > 0
         if said:

@@ -1,4 +1,4 @@
-"""Steps over layers in a Python loop, each with what should become of it: how many layers are rolled in each loop."""
+"""Steps over layers in a Python loop, each with the expected loops: the number of layers rolled in each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ D = 8
 
 
 class Case(NamedTuple):
-    """A loss with its parameters and batch, options of compile, and the counts of the layers of each loop."""
+    """A loss with its parameters and batch, the number of layers in each expected loop, and options of `compile`."""
 
     loss: Callable[..., Any]
     params: Any
@@ -50,7 +50,7 @@ def clipped() -> Case:
 
 
 def named() -> Case:
-    """Parameters by name: w10 stands before w2."""
+    """Parameters by name, sorted so that w10 comes before w2."""
 
     def loss(p: Any, batch: Any) -> Any:
         h = batch[0]
@@ -75,7 +75,7 @@ def tied() -> Case:
 
 
 def crossed() -> Case:
-    """Two values that are handed on; the last layer makes one of them of its own result, and not of the one before."""
+    """Two carried values; the last layer computes one of them from its own result instead of the one before."""
 
     def loss(p: Any, batch: Any) -> Any:
         h, side = batch[0], np.sin(batch[0])
@@ -114,7 +114,7 @@ def split() -> Case:
 
 
 def unlike() -> Case:
-    """One layer in the middle does something else."""
+    """One layer in the middle has another activation."""
 
     def loss(p: Any, batch: Any) -> Any:
         h = batch[0]
@@ -162,7 +162,7 @@ def recurrent() -> Case:
 
 
 def there_and_back() -> Case:
-    """The way back adds what was saved on the way there, the last first."""
+    """The second half of the layers adds the saved values of the first half, the last first."""
 
     def loss(p: Any, batch: Any) -> Any:
         h, saved = batch[0], []
@@ -177,7 +177,7 @@ def there_and_back() -> Case:
 
 
 def far() -> Case:
-    """Each layer reads what the one before the last has made: more than a loop hands on."""
+    """Each layer reads the result of the one before the last: more than a loop carries."""
 
     def loss(p: Any, batch: Any) -> Any:
         older, h = batch
@@ -202,7 +202,7 @@ def looked_up() -> Case:
 
 
 def turned() -> Case:
-    """The same operations on the same line, but along another axis in some of the layers."""
+    """The same operations on the same line, along another axis in some of the layers."""
 
     def loss(p: Any, batch: Any) -> Any:
         h = batch[0]
@@ -214,7 +214,7 @@ def turned() -> Case:
 
 
 def begun() -> Case:
-    """The first layer does the same operations to other operands of its own."""
+    """The first layer has the same operations on other operands."""
 
     def loss(p: Any, batch: Any) -> Any:
         h = batch[0]
@@ -230,7 +230,7 @@ M = (np.eye(3) * 2 + some(3, 3)).astype(np.float32)
 
 
 def diagonals() -> Case:
-    """A matrix made of what is carried, beside one that is the same in each round; the way back makes it again."""
+    """A matrix made from a carry, plus one that is the same in each trip; the backward pass computes it again."""
 
     def loss(p: Any, batch: Any) -> Any:
         w = np.zeros(3, np.float32)

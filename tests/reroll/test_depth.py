@@ -68,7 +68,7 @@ WORK = {
 
 @pytest.mark.parametrize("what", WORK)
 def test_calls_grow_with_the_layers_and_no_faster(what):
-    count_calls(WORK[what](4))  # what is made once
+    count_calls(WORK[what](4))  # work that is done once for all depths
     few, some, many = [count_calls(WORK[what](depth)) for depth in DEPTHS]
     assert many - some <= 2.1 * (some - few)
 

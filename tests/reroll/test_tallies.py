@@ -1,4 +1,4 @@
-"""What is found out about all layers together is found out layer by layer: one program for every number of layers."""
+"""Tests and sums over all layers are done layer by layer: one program for every number of layers."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_long_ways_from_a_stack_to_a_number_stay_outside() -> None:
         def f(x: Any, xs: Any) -> Any:
             _, ys = ws.scan(lambda h, x: (h * x, h * x), x, xs)
             for _ in range(links):
-                ys = ys * ys  # both operands are one value: a way that forks at every link is still one of so many
+                ys = ys * ys  # both operands are one value: the walk may not fork at every link
             return (ys < 1).all()
 
         return ws.trace(f)(np.float32(1), np.ones(3, np.float32))
@@ -127,7 +127,7 @@ def trained(device: str, keep: Any, large: float, **options: Any) -> tuple[list[
 @pytest.mark.parametrize("keep", ["all", "inputs", 2, 4])
 @pytest.mark.parametrize("large", [1.0, 1e30, np.inf])
 def test_training_is_that_of_the_interpreter(keep: Any, large: float) -> None:
-    # At 1e30 the squares overflow, and the norm is found by dividing first; at inf nothing may be changed.
+    # At 1e30 the squares overflow, and the norm is computed after a division; at inf no state may change.
     (said, params), (expected, reference) = [trained(device, keep, large) for device in ("cpu", "reference")]
     for (a, fine), (b, right) in zip(said, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4)
@@ -174,7 +174,7 @@ def test_one_layer_that_is_not_finite_is_enough(layer: int | None) -> None:
 @pytest.mark.parametrize("optimizer", [CLIPPED, ws.optim.adafactor(1e-2)], ids=["clipped", "adafactor"])
 @pytest.mark.parametrize(("layers", "keep"), [(9, "sqrt"), (7, 2), (5, 3), (2, 3)])
 def test_sums_over_a_stack_have_one_order_in_every_mode(optimizer: Any, layers: int, keep: Any) -> None:
-    """Groups that divide the layers, leave some over, or take more than there are."""
+    """Group sizes that divide the number of layers, leave a remainder, or exceed it."""
     stack = nn.Stack(lambda key: nn.Linear(16, 16, key=key), layers, key=0)
     x = np.random.default_rng(0).normal(size=(6, 16)).astype(np.float32)
 

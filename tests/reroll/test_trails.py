@@ -1,4 +1,4 @@
-"""A loop that keeps what it is handed at each step writes it there once, wherever its results are wanted."""
+"""A loop that keeps its carry at each step writes it there once, for all readers of its results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ XS = np.linspace(0, 1, 60).reshape(5, 3, 4).astype(np.float32)
 
 
 def layer(w: Value, h: Value, x: Value) -> list[Value]:
-    """What is handed on cannot be written over what was handed in: it is a product of it."""
+    """The next carry cannot be written over the last one: it is a matrix product of it."""
     return [OPS["tanh"](OPS["contract"](h, w, spec="ij,jk->ik") + x), h]
 
 

@@ -174,21 +174,21 @@ def multiply(n=1000, **facts):
 
 
 def pick(n, size, where=None):
-    """y = k, which fails where an element is not an index of an axis of this size."""
+    """The program y = k, which fails where an element is no index of an axis of this size."""
     slots = (slot("arena", "u1", 64), slot("input", "i8", n), slot("output", "i8", n))
     facts = {"slots": slots, "inputs": (1,), "outputs": (2,), "sites": (ErrorSite("bounds", where),), "parallel": True}
     return made(shared(PICK.format(size=size), "store ptr %context, ptr %a3", n), ("k",), **facts)
 
 
 def count(**facts):
-    """The resident i64 grows by one in each trip of a loop as long as the input says."""
+    """A program with a loop whose trips, as many as the input says, each add 1 to a resident i64."""
     slots = (slot("input", "i8"), slot("input", "i8"))
     text = COUNT.format(stop=CONTEXT["stop"], trips=CONTEXT["trips"])
     return made(text, ("state", "limit"), slots=slots, inputs=(0, 1), outputs=(0,), resident=((0, 0),), **facts)
 
 
 def meet():
-    """Wait until the first worker sleeps; then, as often as the input says, two threads wait for each other."""
+    """A program that waits until the first worker sleeps, and then lets two threads wait for each other some times."""
     text = MEET.format(pool=CONTEXT["pool"], asleep=POOL_BYTES + WORKER["asleep"])
     slots = (slot("arena", "u1", 64), slot("input", "i8"), slot("output", "i8"))
     return made(text, ("times",), slots=slots, inputs=(1,), outputs=(2,), parallel=True)

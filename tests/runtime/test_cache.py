@@ -31,7 +31,7 @@ def place(tmp_path):
 
 @pytest.fixture(autouse=True)
 def settled(monkeypatch):
-    """Nobody edits the sources while the tests run, or it does not matter."""
+    """Pretend that the sources are older than the process, so that entries are kept."""
     monkeypatch.setattr(code_cache, "_STARTED", time.time() + 1e9)
     code_cache.code_version.cache_clear()
     yield
@@ -41,7 +41,7 @@ def settled(monkeypatch):
 
 @pytest.fixture
 def asked(monkeypatch):
-    """Set WHOLESTEP_CACHE, and be warned as if for the first time."""
+    """A function that sets WHOLESTEP_CACHE, and resets the warnings that were given."""
 
     def ask(value):
         monkeypatch.setattr(code_cache, "_warned", [])
@@ -170,7 +170,7 @@ def test_the_oldest_entries_go_when_the_folder_is_full(place):
         place.put(str(k) * 64, ENTRY)
         os.utime(place.place / (str(k) * 64 + ".code"), (k, k))
         if k == 2:
-            assert place.get("0" * 64) == ENTRY  # used last, so the next in age goes
+            assert place.get("0" * 64) == ENTRY  # used last, so that entry 1 is the oldest
     assert [place.get(str(k) * 64) is not None for k in range(4)] == [True, False, True, True]
     assert place.usage() == (3, 3 * each)
     place.cap = each - 1
@@ -228,7 +228,7 @@ def test_every_source_that_makes_code_is_in_its_version():
 
 
 def test_a_flag_that_is_no_plain_value_is_refused():
-    """The address of a function, say, would be another in each process."""
+    """An object without a stable value, such as the address of a function, would differ between processes."""
     with pytest.raises(TypeError):
         code_cache.cache_key("g", code_identity(V3), {"pass": object()})
 

@@ -61,7 +61,7 @@ sys.exit(7)
 
 
 def test_a_thread_that_is_in_python_below_a_c_frame_is_waited_for() -> None:
-    """The order of keys is asked for by native code, which cannot be left in the middle."""
+    """Native code calls Python for the order of keys, and cannot be interrupted there."""
     script(SLOW, code=7)
 
 
@@ -76,7 +76,7 @@ def test_what_comes_at_the_very_end_still_compiles_in_the_main_thread() -> None:
 
 @pytest.mark.parametrize("call", [lambda p: ws.jit(lambda q: q)(p), ws.tree.flatten, ws.tree.paths, ws.tree.structure])
 def test_the_end_of_a_process_waits_for_calls_of_optree(call: Callable[[Any], object]) -> None:
-    """Its C++ waits for the interpreter in functions that may not be left."""
+    """The C++ of optree waits for the interpreter in functions that may not be unwound."""
     held = []
 
     class Key(str):

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def script(text: str, *arguments: object, code: int = 0) -> str:
-    """What a script says in a process of its own, which must end by itself."""
+    """The output of a script in a process of its own, which must end by itself."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", text, *map(str, arguments)],
         cwd=ROOT,
@@ -52,7 +52,7 @@ def child(work):
 
 
 def test_reading_or_attaching_while_another_thread_is_in_a_call_is_refused_at_once() -> None:
-    """The thread is within a native call for all of the test, so that the instant of the fork is no matter."""
+    """The thread is inside a native call during the whole test, so that the time of the fork does not matter."""
     script(
         START
         + """
@@ -85,7 +85,7 @@ os._exit(0)  # the thread never ends
 
 
 def test_a_child_forked_inside_a_call_of_its_own_thread_goes_on() -> None:
-    """A signal handler may fork; the thread that it interrupts is there in both processes."""
+    """A signal handler may fork; the interrupted thread exists in both processes."""
     script(
         START
         + """

@@ -44,7 +44,7 @@ def test_two_copies_are_made_and_no_more(
     monkeypatch.setattr(
         code_cache, "cache_folder", lambda: None
     )  # an entry that is found is in memory until it is loaded
-    made(constant()[:8])(2.0)  # what the first compilation of a process loads is not counted
+    made(constant()[:8])(2.0)  # the modules that a first compilation loads do not count
     c = np.array(constant(), order=order)
     tracemalloc.start()
     try:

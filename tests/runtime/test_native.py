@@ -277,7 +277,7 @@ def test_programs_and_calls_leave_nothing_behind():
                 instance((w,))
         return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
-    # The allocator takes from the system in steps of a MiB or two, once, whoever asks: what leaks grows in every round.
+    # The allocator takes a MiB or two from the system at once, in any program; a leak grows in every round.
     rounds = [cycles(20)]
     while len(rounds) < 5:
         rounds.append(cycles(60))

@@ -23,7 +23,7 @@ def threads() -> list[threading.Thread]:
 
 @pytest.fixture(autouse=True)
 def compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every module goes to LLVM, and none is taken from an earlier test."""
+    """Compile every module by LLVM, without objects of earlier tests."""
     monkeypatch.setattr(object_compiler, "object_code", object_code)
 
 

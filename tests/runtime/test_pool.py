@@ -34,7 +34,7 @@ def asleep(found):
 
 
 def wait_for(question):
-    """Look until it is so; what never becomes so is left to the hang guard of whoever runs the tests."""
+    """Wait until a condition holds; one that never does is left to the time limit of the test run."""
     while not question():
         time.sleep(0.001)
 
@@ -47,7 +47,7 @@ def test_workers_fall_asleep_and_are_woken(multiply):
 
 
 def test_a_program_wakes_workers_that_fell_asleep_while_it_ran():
-    """The second share can only be done by another thread: the first waits for it."""
+    """Two threads must run the shares, since the first share waits for the second."""
     with thread_pool.threads(2):
         meet = programs.meet()
         for _ in range(3):
@@ -227,7 +227,7 @@ EXITS = {
     "at the very end": "import atexit\natexit.register(lambda: sys.exit(1) if not right(program) else None)",
     "with an error": "assert right(program)\nsys.exit(0 if right(program) else 1)",
 }
-"""How a process ends, and what it did before."""
+"""The ways in which a process ends, each with its last statements."""
 
 START = """
 import sys, threading

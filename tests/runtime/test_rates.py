@@ -78,7 +78,7 @@ def test_programs_planned_afterwards_are_planned_with_them():
     )
     after = made().plan.decisions
     assert by_default and min(d.microseconds for d in after) > 20 * max(d.microseconds for d in by_default)
-    # What was compiled before is what it was, also where its plan is only asked for now.
+    # A step that was compiled before keeps its plan, even if that is asked for only now.
     assert before.plan.decisions == by_default
 
 
@@ -171,7 +171,7 @@ def test_a_measurement_is_of_this_machine_and_kept(monkeypatch):
 
 
 def test_the_model_says_what_was_measured():
-    """With made-up times the rates come out so that the prediction is these times."""
+    """Rates fitted to made-up times predict these times."""
     x, square = np.ones(1 << 15, np.float32), np.ones((64, 64), np.float32)
 
     def kernel(f, *arrays):

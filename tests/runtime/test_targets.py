@@ -77,7 +77,7 @@ def step(request):
 
 @pytest.mark.parametrize("name", sorted(LEVELS))
 def test_whole_steps_become_objects_for_every_level(step, name):
-    """Arm among them, whose code nothing here runs: the plan, the text and the code are made, and verified by LLVM."""
+    """Code for Arm is not run here: its plan, text and object are made, and verified by LLVM."""
     made = compile_entry(CompilationUnit(step.graph), CpuBackend(named_target(name)))
     parts = [bytes(part) for part in made.pieces[: made.facts["objects"]]]
     machine = {"x86_64": 62, "aarch64": 183}[named_target(name).arch]

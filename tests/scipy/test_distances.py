@@ -1,4 +1,4 @@
-"""Distances: derivatives at distance 0, SciPy's own names in functions, batches, and what is refused."""
+"""Distances: derivatives at distance 0, SciPy's own names in functions, batches, and refused arguments."""
 
 import numpy as np
 import pytest

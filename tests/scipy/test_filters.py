@@ -1,4 +1,4 @@
-"""Filters of scipy.ndimage: second derivatives, batches, wide Gaussians, and what is refused with a way out."""
+"""Filters of scipy.ndimage: second derivatives, batches, wide Gaussians, and refusals that name a way out."""
 
 import numpy as np
 import pytest

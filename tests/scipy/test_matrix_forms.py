@@ -1,4 +1,4 @@
-"""Forms of matrices: further derivatives, batches, and what is refused."""
+"""Forms of matrices: further derivatives, batches, and refused arguments."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def test_stacks_of_matrices():
 
 
 def test_a_function_of_a_multiple_of_the_identity_moves_in_every_direction():
-    """Eigenvectors are not determined there, and the derivative of sin is cos(c) in any direction all the same."""
+    """Eigenvectors of a multiple of the identity are arbitrary; still sin has the derivative cos(c) everywhere."""
     moved = ws.jvp(lambda a: linalg.funm(a, np.sin), (0.7 * np.eye(3),), (A,))[1]
     np.testing.assert_allclose(moved, np.cos(0.7) * A, rtol=1e-12)
 
@@ -59,7 +59,7 @@ def test_a_function_that_is_not_real_gives_nan():
 
 
 def test_schur_forms_of_random_matrices_move_as_differences_say():
-    """Along lines on which LAPACK keeps its order and signs."""
+    """The directions keep LAPACK's order and signs, so that differences are defined."""
     for seed in range(4):
         rng = np.random.default_rng(seed)
         a, d = rng.normal(size=(2, 5, 5))

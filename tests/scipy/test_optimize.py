@@ -111,7 +111,7 @@ def test_the_derivative_of_the_place():
 
 
 def test_the_derivative_of_the_minimum():
-    """By the envelope theorem it is that of the function in its other arguments."""
+    """By the envelope theorem it is the derivative of the function in its other arguments, at the minimum."""
 
     def least(a):
         return minimize(lambda x: bowl(x, a, np), np.zeros(3), tol=1e-11).fun
@@ -168,7 +168,7 @@ def test_how_a_search_ends(f, start, options, status):
 
 
 def test_a_step_keeps_the_wolfe_conditions():
-    """From far too short a trial, from far too long a one, and beyond a place where the function is not a number."""
+    """The search begins with a trial that is far too short, far too long, or where the function is NaN."""
 
     def smooth(x):
         return np.sum(x**2) + np.sum(np.exp(-x))

@@ -1,4 +1,4 @@
-"""What cannot be differentiated, or is not covered, says so and names the user's call."""
+"""Functions without a derivative or not covered raise an error that names the user's call."""
 
 import numpy as np
 import pytest

@@ -94,7 +94,7 @@ def test_what_a_function_closes_over_is_differentiated(case):
 
 @pytest.mark.parametrize("case", CASES)
 def test_second_derivatives_in_any_direction(case):
-    """The Hermitian matrix of conjugate gradients has neighbours that are not."""
+    """The matrix of conjugate gradients is Hermitian, but directions of its derivative need not be."""
     name, A, b = CASES[case]
 
     def loss(A):
@@ -105,7 +105,7 @@ def test_second_derivatives_in_any_direction(case):
 
 
 def test_integers_of_a_batch_are_the_functions_own():
-    """Whatever a product, a preconditioner or a guess reads is an operand, so that no rule keeps it from elsewhere."""
+    """All values that a product, a preconditioner or a guess reads are operands, so that no rule keeps one of them."""
     scales, orders = RNG.normal(size=(3, 4)), np.stack([RNG.permutation(4) for _ in range(3)])
 
     def loss(d, i):
@@ -163,7 +163,7 @@ def product_of_jax(t):
 
 
 def test_small_slopes_are_not_within_the_tolerance():
-    """`atol` is in units of b: the slope of a loss may be far smaller."""
+    """`atol` is in units of b; the gradient of a loss may be far smaller."""
     loss = lambda b: 1e-6 * np.sum(linalg.cg(SYMMETRIC, b, tol=0.0, atol=1e-4)[0])  # noqa: E731
     wanted = 1e-6 * np.linalg.solve(SYMMETRIC, np.ones(SIZE))
     np.testing.assert_allclose(ws.grad(loss)(B), wanted, rtol=1e-3)
@@ -194,7 +194,7 @@ def test_what_has_no_solution_ends():
         x, info = linalg.gmres(A, np.ones(3))
         assert info > 0 and np.isfinite(x).all() and np.abs(x).max() < 2
     turning = np.roll(np.eye(6), 1, 0)
-    assert linalg.gmres(turning, np.eye(6)[0], restart=3)[1] == 1  # which no cycle of 3 brings nearer
+    assert linalg.gmres(turning, np.eye(6)[0], restart=3)[1] == 1  # a cycle of 3 makes no progress
     np.testing.assert_allclose(linalg.gmres(turning, np.eye(6)[0])[0], np.eye(6)[5], atol=1e-12)
     skew = np.array([[0.0, 1.0], [-1.0, 0.0]])
     assert linalg.bicgstab(skew, np.ones(2))[1] == scipy.sparse.linalg.bicgstab(skew, np.ones(2))[1] == -11

@@ -1,4 +1,4 @@
-"""Second derivatives and batches of linear algebra, and what depends on whether values are known."""
+"""Second derivatives and batches of linear algebra, and results that depend on known values."""
 
 import numpy as np
 import pytest

@@ -58,7 +58,7 @@ def test_it_is_right_in_single_precision(region):
 
 
 def test_it_changes_its_sign_below_one():
-    """There the first term, -log(q) q**-s, has the other sign: digits are right beside it."""
+    """For q below 1 the first term, -log(q) q**-s, is positive: errors are relative to the sizes of both terms."""
     s, q = RNG.uniform(1.1, 5.0, 60), RNG.uniform(0.01, 1.0, 60)
     size = np.abs(np.log(q)) * q**-s + scipy.special.zeta(s, q + 1)
     assert np.max(np.abs(SLOPE(s, q) - in_balls(s, q)) / size) < 1e-14

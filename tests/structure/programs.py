@@ -30,7 +30,7 @@ Values = Sequence[Value]
 
 @dataclass
 class Program:
-    """A function on values, the shapes of its float inputs, its integer inputs, and what it can do."""
+    """A function on values, the shapes of its float inputs, its integer inputs, and properties of its derivatives."""
 
     function: Callable[..., Values]
     shapes: tuple[tuple[int, ...], ...]
@@ -50,7 +50,7 @@ PROGRAMS: dict[str, Program] = {}
 
 
 def program(*shapes: tuple[int, ...], integers: Sequence[Any] = (), **options: Any) -> Callable[[Any], Any]:
-    """Enter a function into the table under its name."""
+    """A decorator that enters a function into the table under its name."""
 
     def enter(function: Callable[..., Values]) -> Callable[..., Values]:
         PROGRAMS[function.__name__] = Program(function, shapes, tuple(integers), **options)

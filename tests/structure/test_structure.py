@@ -43,7 +43,7 @@ def recurrence(h: Value, xs: Value) -> list[Value]:
 
 
 def test_the_same_loop_is_differentiated_twice_where_it_stands() -> None:
-    """The forward scan is widened in place by the first pullback, and again by the second with other cotangents."""
+    """The first pullback widens the forward scan in place, and the second one widens it again for other cotangents."""
     types = [array_type((2,), F64), array_type((3, 2), F64)]
     plain, _ = build(lambda h, xs: recurrence(h, xs), types)
 
@@ -97,7 +97,7 @@ def test_a_stated_pullback_may_not_revive_what_a_cast_has_cut() -> None:
         return [x * cast(k, F64), x, k]
 
     def pull(x: Value, k: Value, gy: Value) -> list[Value]:
-        return [gy * cast(k, F64), k]  # a cotangent for an integer: not asked for, so not heard
+        return [gy * cast(k, F64), k]  # a cotangent for an integer is ignored
 
     def program(x: Value) -> list[Value]:
         k = cast(x, np.int64)
@@ -118,7 +118,7 @@ def test_a_while_loop_refuses_reverse_mode() -> None:
 
 
 def test_a_loop_keeps_no_more_than_its_way_back_needs() -> None:
-    """Tangents alone, transposed: the primal loop is cut down to the carries that the tangents read."""
+    """The transpose of the tangents alone keeps only those carries of the primal loop that the tangents read."""
 
     def step(total: Value, h: Value, x: Value) -> list[Value]:
         return [total + h, op("sin", h) * x]

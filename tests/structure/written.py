@@ -1,4 +1,4 @@
-"""Structure written at the level of graphs: what closes over outer values, as a frontend would do it."""
+"""Structure written at the level of graphs: bodies that close over outer values, as a frontend would write them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def literal(number: Any, shape: Sequence[int] = (), dtype: Any = np.float64) -> 
 
 
 def closed(function: Step, types: Sequence[Type], name: str) -> tuple[Graph, list[Value]]:
-    """The graph of a function, what it captured first among its inputs."""
+    """The graph of a function with its captured values as first inputs, and those values."""
     graph, captured = build(function, types, name=name)
     n, m = len(types), len(captured)
     return reordered(graph, [*range(n, n + m), *range(n)], range(len(graph.outputs))), captured
@@ -150,7 +150,7 @@ class Batch:
 
 
 def stated_batch(function: Step, operands: Sequence[Value]) -> Batch:
-    """A rule from a function that means what the primitive's own means."""
+    """A batching rule from a function that computes the same as the primitive's own rule."""
     return Batch(build(function, [v.type for v in operands], name="batch")[0])
 
 

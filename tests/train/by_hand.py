@@ -25,7 +25,7 @@ def train(loss, params, optimizer, batches):
 
 
 def same(a, b, device):
-    """To the bit where nodes run one by one, to rounding elsewhere."""
+    """Assert equality, to the bit on the reference, which runs node by node, and to rounding on other devices."""
     assert tree.structure(a) == tree.structure(b)
     for x, y in zip(tree.leaves(a), tree.leaves(b), strict=True):
         if device == "reference":

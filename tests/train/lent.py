@@ -1,4 +1,4 @@
-"""Stand-ins for what other libraries hold, which do what the real ones do where a batch or data is given."""
+"""Stand-ins for objects of other libraries, with the behavior that matters where a batch or data is given."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from wholestep import dtypes
 
 
 class Tensor:
-    """As torch's: read through `__array__`, but for one that requires a gradient, is bfloat16, or is on a device."""
+    """A stand-in for torch's tensor; `__array__` raises if it requires a gradient, is bfloat16, or is on a device."""
 
     def __init__(self, values, requires_grad=False, device="cpu", dtype=None):
         self.values, self.requires_grad, self.device = np.asarray(values), requires_grad, device
@@ -41,7 +41,7 @@ def bfloat16(values):
 
 
 class Exported:
-    """What has `__dlpack__` alone."""
+    """An object with `__dlpack__` alone."""
 
     def __init__(self, values):
         self.values = values
@@ -54,7 +54,7 @@ class Exported:
 
 
 class Series:
-    """What has `to_numpy` alone."""
+    """An object with `to_numpy` alone."""
 
     def __init__(self, values):
         self.values = values
@@ -64,7 +64,7 @@ class Series:
 
 
 class DataLoader:
-    """As torch's: an iterable of lists of tensors, without items by number."""
+    """A stand-in for torch's loader: an iterable of lists of tensors, without items by number."""
 
     def __init__(self, *arrays, size):
         self.arrays, self.size = arrays, size
@@ -78,7 +78,7 @@ class DataLoader:
 
 
 class TensorDataset:
-    """As torch's: items by number, each a tuple of tensors."""
+    """A stand-in for torch's data set: items by number, each a tuple of tensors."""
 
     def __init__(self, *arrays):
         self.arrays = arrays
@@ -91,7 +91,7 @@ class TensorDataset:
 
 
 class Rows:
-    """As a data set of Hugging Face: rows are dictionaries of lists and numbers, several at a time where asked."""
+    """A stand-in for a data set of Hugging Face: rows are dictionaries of lists and numbers, also several at a time."""
 
     def __init__(self, **columns):
         self.column_names, self.columns_, self.asked = list(columns), columns, []

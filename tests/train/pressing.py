@@ -1,16 +1,16 @@
-"""Somebody presses Ctrl-C while a loop runs."""
+"""Ctrl-C while a loop runs."""
 
 import signal
 import threading
 
 
 def press():
-    """The signal that a terminal sends, to the thread that hears it."""
+    """Send the signal of Ctrl-C to the main thread, which handles it."""
     signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
 
 class Pressing:
-    """An instance in whose run it happens."""
+    """An instance that receives Ctrl-C at the beginning of its run."""
 
     def __init__(self, instance):
         self.instance = instance

@@ -1,4 +1,4 @@
-"""The mean of a per-sample loss over a data set is that of one batch of all of it, whatever the batches."""
+"""The mean of a per-sample loss over a data set is that of one batch of all of it, for every split into batches."""
 
 import doctest
 

@@ -1,4 +1,4 @@
-"""Callbacks see what a run does and end it when they should; loggers write all of it down."""
+"""Callbacks see the events of a run and end it when they should; loggers write down all of its values."""
 
 import errno
 import importlib.util
@@ -38,7 +38,7 @@ def spoken(log):
 
 
 class Told:
-    """A logger that keeps what it is told."""
+    """A logger that keeps its calls."""
 
     def __init__(self):
         self.lines = []
@@ -92,7 +92,7 @@ full = pytest.mark.skipif(not FULL.exists(), reason="no device that is always fu
 
 
 class Filling(Callback):
-    """After the first call the disk is full."""
+    """A callback that makes the disk of a logger full after the first step."""
 
     def __init__(self, logger):
         self.logger = logger

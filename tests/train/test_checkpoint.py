@@ -187,14 +187,14 @@ def test_a_file_that_is_gone_falls_back_too(tmp_path):
 
 @contextmanager
 def process():
-    """A process that does nothing; its number."""
+    """The id of an idle process."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as running:
         yield running.pid
         running.communicate(b"\n")
 
 
 def tagged(monkeypatch, pid):
-    """The tag that a process of this number would give."""
+    """The tag of a process with this id."""
     with monkeypatch.context() as patch:
         patch.setattr(os, "getpid", lambda: pid)
         return writers.tag()
@@ -299,7 +299,7 @@ def test_an_epoch_that_was_cut_is_continued(tmp_path, device, count, shuffle):
 
 
 def interrupted(data, done):
-    """A step whose second epoch was cut after some batches."""
+    """A step whose second epoch was interrupted after some batches."""
     step = compiled()
     step.run(data, 1, 6)
     start = int(step.state["counters"]["step"])

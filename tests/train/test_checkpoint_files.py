@@ -202,7 +202,7 @@ def test_a_part_has_one_name(tmp_path):
 
 
 def resigned(folder, change):
-    """A manifest that says something else, with a right checksum."""
+    """Change the content of a manifest, and sign it with a correct checksum."""
     file = folder / "manifest.json"
     table = json.loads(file.read_text())
     del table[safetensors_header.SEAL]
@@ -254,7 +254,7 @@ def test_a_pipe_is_no_file_and_nobody_waits_for_it(tmp_path):
 
 
 def written(file, data):
-    """Anew, since some file systems take long to empty a file."""
+    """Replace a file by a new one, since some file systems truncate slowly."""
     file.unlink()
     file.write_bytes(data)
 

@@ -1,4 +1,4 @@
-"""A device with memory of its own: what a step keeps there is uploaded once, and every bit is the CPU's."""
+"""A device with memory of its own: resident buffers of a step are uploaded once, and every bit is the CPU's."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def contents(buffer: DistantBuffer) -> NDArray:
 
 
 def launched(arrays: Sequence[Any]) -> list[NDArray]:
-    """The operands of a launch: some are on the device, and others in files or in a batch."""
+    """The operands of a launch as arrays: some are on the device, and others in files or in a batch."""
     return [contents(x) if isinstance(x, DistantBuffer) else x for x in arrays]
 
 
 class DistantBackend(CpuBackend):
-    """A backend with memory of its own, which borrows the code of the CPU."""
+    """A backend with memory of its own and the code of the CPU."""
 
     def __init__(self, memory: DeviceMemory[DistantBuffer]) -> None:
         super().__init__(host_target())
@@ -99,7 +99,7 @@ class DistantCode(LoadedCode):
 
 
 class DistantProgram(Executable):
-    """A program of the CPU over handles."""
+    """A program of the CPU whose operands are handles."""
 
     def __init__(self, program: Executable) -> None:
         self.program, self.graph, self.resident = program, program.graph, program.resident

@@ -1,4 +1,4 @@
-"""Who made the first number that is not finite: the operation and the line, in every kind of step and call."""
+"""The origin of the first number that is not finite: the operation and the line, in every kind of step and call."""
 
 import numpy as np
 import pytest
@@ -52,7 +52,7 @@ def test_message_of_the_backward_pass(golden):
 
 
 def plain(text):
-    """Without the folder and the number of the line, which move."""
+    """The text without folders and line numbers, which change."""
     lines = [line if "test_diagnose.py" not in line else f"  at {line.split(':  ')[-1]}" for line in text.split("\n")]
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""What a step would take of memory is what it takes, and asking costs nothing of that size."""
+"""The estimated memory of a step is the memory that it takes, and an estimate allocates nothing of that size."""
 
 import tracemalloc
 
@@ -25,7 +25,7 @@ def arrays():
 
 
 def known(memory):
-    """Everything but the code, which an estimate does not have."""
+    """A memory report without the size of the code and source lines, which an estimate does not have."""
     return memory._replace(code=0, peak=tuple([h._replace(where=None) for h in memory.peak]))
 
 

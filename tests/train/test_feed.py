@@ -1,4 +1,4 @@
-"""What a step is given: whatever fits passes at a glance or at a second look, and gives the same arrays."""
+"""Arguments of a step: the fast path and the thorough one give the same arrays, and refuse the same arguments."""
 
 import doctest
 

@@ -1,4 +1,4 @@
-"""fit trains as the plain loop does, measures, shows, stops and goes on; whatever ends it, the state is whole."""
+"""fit trains as the plain loop does, measures, shows, stops and goes on; however it ends, the state is whole."""
 
 import contextlib
 import doctest
@@ -78,7 +78,7 @@ def equal(a, b):
 
 
 class Stop(Callback):
-    """Does something after so many steps."""
+    """A callback that performs an action from a given number of steps on."""
 
     def __init__(self, steps, action):
         self.steps, self.action = steps, action
@@ -454,7 +454,7 @@ def test_many_sizes_of_one_axis_are_said_once():
         f(np.ones(8))
     g = ws.jit(lambda x, y: x * y)
     for n in range(20):
-        ws.grad(lambda w, n=n: np.sum(g(w, np.ones(n))))(2.0)  # inside another trace, which is its caller's matter
+        ws.grad(lambda w, n=n: np.sum(g(w, np.ones(n))))(2.0)  # calls inside another trace do not count
 
 
 def test_an_epoch_of_nothing_finite_is_kept_in_a_checkpoint(tmp_path):
@@ -514,7 +514,7 @@ def test_a_history_is_a_table_and_a_picture(tmp_path):
 
 @pytest.fixture
 def still(monkeypatch):
-    """A world in which memory and speed are always the same."""
+    """Fix the measured memory and speed."""
     monkeypatch.setattr(fitting, "resident", lambda: 312_456_789)
     monkeypatch.setattr(fitting.RunDisplay, "seconds", property(lambda self: 0.004))
 
@@ -524,7 +524,7 @@ def test_plain_progress(golden, capsys, still):
     fit(step, loader(), epochs=3, validation=data(), progress="plain")
     fit(step, loader(), steps=7, callbacks=[Stop(6, pressed)], progress="plain")
     text = re.sub(r"arena [\d.]+ \w+", "arena N", capsys.readouterr().out)
-    # The numbers are those of another test; here it is their places that matter.
+    # The losses are tested elsewhere; this test is about their positions.
     golden(re.sub(r"(loss) [\d.]+", r"\1 L", text))
 
 
@@ -616,7 +616,7 @@ def test_what_is_not_installed_is_named(monkeypatch):
 
 
 def test_between_two_pictures_a_step_costs_one_look_at_the_clock(monkeypatch):
-    """Losses are fetched and lines are made a few times a second by the clock, however many steps that is."""
+    """Losses are fetched and lines are drawn a few times a second by the clock, for any number of steps."""
     clock, drained, moved, looks = itertools.count(), [], [], []
     drain, look = run.TrainingRun.drain, fitting.RunDisplay.look
 

@@ -1,4 +1,4 @@
-"""The graph that TensorBoard shows: names by module path, edges that lead somewhere, shapes, and what was left out."""
+"""The graph that TensorBoard shows: names by module path, edges between existing nodes, shapes, and omitted parts."""
 
 import numpy as np
 import pytest
@@ -107,7 +107,7 @@ def written(folder, model, *inputs):
 
 
 def checked(graph, size):
-    """A graph as a reader has it, against the nodes that were drawn."""
+    """Compare a graph that was read with the nodes that were drawn."""
     drawn = by_name(drawn_nodes("graph", MODEL, ((size, 4),), {}))
     found = {node.name: node for node in graph.node}
     assert found.keys() == drawn.keys()

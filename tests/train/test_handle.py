@@ -38,7 +38,7 @@ def test_a_step_that_is_not_finite_is_left_out(device, guard, bad):
     result = step(np.array([1.0, bad]))
     assert (result.status, result.finite, result.skipped, result.steps) == ("skipped", False, 1, 1)
     after = step.state
-    for name in ("step", "skipped"):  # keys never come twice
+    for name in ("step", "skipped"):  # so that no key is used twice
         assert after["counters"].pop(name) == before["counters"].pop(name) + 1
     equal(after, before)
     assert step(np.ones(2)).status == "completed"
@@ -312,7 +312,7 @@ def test_an_attached_function_draws_by_the_key_of_the_call(device):
     for n in (2, 5):
         np.testing.assert_allclose(early(np.ones(n), key=3), ws.random.normal(ws.random.key(3), (n,)), 1e-5)
     assert early([1.0] * 3, key=3).shape == (3,)  # a list is not known at a glance
-    assert step.traces == before + 1 or device == "reference"  # which makes a program for each size
+    assert step.traces == before + 1 or device == "reference"  # the reference makes a program for each size
 
 
 def test_an_attached_function_of_a_model_draws_too(device):
@@ -527,7 +527,7 @@ def test_the_beginning_is_kept_before_anything_is_written():
 
 
 class Hoarder(NamedTuple):
-    """An optimizer that gives out the array that it has kept for itself."""
+    """An optimizer whose `init` returns an array that it also keeps."""
 
     kept: np.ndarray
 
@@ -547,7 +547,7 @@ def test_what_an_optimizer_keeps_for_itself_is_not_written():
 
 
 class Opaque:
-    """A buffer of another device: nothing but its shape, dtype and size is seen of it."""
+    """A buffer of another device, with nothing but a shape, a dtype and a size."""
 
     def __init__(self, array):
         self.shape, self.dtype, self.nbytes, self.hidden = array.shape, array.dtype, array.nbytes, array

@@ -1,4 +1,4 @@
-"""Images of a folder as a loader's items: which there are, what their pixels are, and what is refused."""
+"""Images of a folder as a loader's items: their number and classes, their pixels, and refused files and options."""
 
 import numpy as np
 import pytest

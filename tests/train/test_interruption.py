@@ -1,4 +1,4 @@
-"""Ctrl-C ends a loop of steps between two of them, and what the handle then holds is the state of whole steps."""
+"""Ctrl-C ends a loop of steps between two of them, and the handle then holds the state after whole steps."""
 
 import signal
 import threading
@@ -66,7 +66,7 @@ def test_ctrl_c_between_epochs_ends_the_run(device):
 
 
 class Long:
-    """An instance that runs until it is stopped, while a signal comes."""
+    """An instance that receives Ctrl-C, and runs until it is stopped."""
 
     def __init__(self):
         self.stopped = threading.Event()

@@ -1,4 +1,4 @@
-"""The learning-rate finder: what it suggests, and that it leaves nothing behind."""
+"""The learning-rate finder: its suggestion, and a step that is unchanged afterwards."""
 
 import numpy as np
 import pytest

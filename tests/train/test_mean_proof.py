@@ -21,7 +21,7 @@ Function = Callable[..., Any]
 
 
 def proved(f: Function, params: Any, batch: Any) -> bool:
-    """The answer of the proof for f(params, batch), whose arrays have rows along their first axes."""
+    """True if f(params, batch), whose arrays have rows along their first axes, is proved to be a mean over rows."""
     some = tree.map(lambda x: ShapeDtype((ROWS, *x.shape[1:]), x.dtype), batch)
     leaves, structure = tree.flatten((params, some))
     types = [x.type if isinstance(x, ShapeDtype) else type_of(x) for x in leaves]
@@ -122,7 +122,7 @@ ENDS: list[Function] = [
 
 
 def program(seed: int) -> Function:
-    """A random program of a batch (x, y), mostly of steps that keep rows apart."""
+    """A random program of a batch (x, y), most of whose steps keep rows independent."""
     rng = np.random.default_rng(seed)
     kinds = [BY_ROW, BY_ROW, BY_ROW, BY_ROW, BETWEEN_ROWS]
     steps = [rng.choice(np.array(kinds[rng.integers(5)], object)) for _ in range(rng.integers(4))]

@@ -1,4 +1,4 @@
-"""Every way to hold a compiled step wrongly, and what it answers; the text is pinned, line numbers apart."""
+"""Every wrong use of a compiled step, and the message for it; the text is pinned, except for line numbers."""
 
 import re
 

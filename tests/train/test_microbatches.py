@@ -74,7 +74,7 @@ def test_each_part_has_a_key_of_its_own() -> None:
 
 
 class Computed:
-    """An optimizer that changes nothing, and keeps how far the loss and gradient that it computes are from its own."""
+    """An optimizer without updates; its state is the difference of its own loss and gradient from the given ones."""
 
     def init(self, params: Any) -> Any:
         return np.zeros(2)
@@ -147,7 +147,7 @@ def test_a_number_in_the_batch_has_no_rows() -> None:
     assert step(batch).loss == 1.0
 
 
-# What is no mean over rows is found when the step is compiled.
+# Losses that are no mean over rows are found when the step is compiled.
 
 ROWS = 12
 START = {"w": RNG.normal(size=(5, 3)).astype(np.float32), "b": np.zeros(3, np.float32)}
@@ -201,7 +201,7 @@ LOSSES: dict[str, Any] = {
     "dice": lambda p, b, **o: nn.dice(nn.sigmoid(out(p, b)), b["y"] > 0, **o),
 }
 COMPARING = {"nt_xent"}
-"""Losses of each row beside all others, which parts of a batch do not have."""
+"""Losses that compare each row with all others, some of which parts of a batch lack."""
 
 
 def parted(loss: Any, example: Any = "given", params: Any = START, **options: Any) -> Any:
@@ -264,7 +264,7 @@ MIXING = {
     "contrast": lambda p, b: nn.cross_entropy(out(p, b) @ b["y"].T, np.arange(len(b["y"]))),
     "a little sum": lambda p, b: np.mean(rowwise(p, b)) + 3e-5 * np.sum(rowwise(p, b)),
 }
-"""What is another number for the whole batch than the mean over its parts."""
+"""Losses whose value for the whole batch is not the mean over its parts."""
 
 
 @pytest.mark.parametrize("example", EXAMPLES)

@@ -14,9 +14,9 @@ STEPS, ROWS, WIDTH, LAYERS = 3, 48, 6, 5
 
 
 class Option(NamedTuple):
-    """What is given to `compile`, or to what makes the model, and what a step with it promises.
+    """Arguments of `compile`, or of the model's constructor, and the promises of a step with them.
 
-    `exact` is the promise that it changes no bit of losses and parameters, whatever else is asked for. The others come
+    `exact` is the promise that it changes no bit of losses and parameters, beside any other option. The others come
     `close` to the plain step, or compute something else.
     """
 
@@ -60,13 +60,13 @@ REFUSED = {
     ("roll", "symbolic"): "roll=True keeps what layers leave",
     ("symbolic", "microbatch"): "the number of its rows is symbolic",
 }
-"""What does not go together, and what is said then."""
+"""Pairs of options that exclude each other, and the message for each."""
 INSIDE = dict.fromkeys(
     [("captures", keep) for keep in ("keep inputs", "keep contractions", "keep two")], "names no value 'h'"
 )
-"""What does not go together where the value that is captured lies in what is made again."""
+"""Pairs that exclude each other where the captured value is inside a checkpoint."""
 WOVEN = "through budget stream roll symbolic microbatch".split()
-"""What changes the program most: these meet each other on both models, the others what they meet on one of them."""
+"""The options that change the program most: all pairs of them run on both models, other pairs on one model."""
 CHECKPOINTS = {"all": None, "inputs": {}, "contractions": {"policy": "contractions"}, 2: {"policy": ["h"]}}
 
 
@@ -157,7 +157,7 @@ def training(model, options, folder):
 
 @pytest.fixture(scope="module", params=MODELS)
 def model(request, tmp_path_factory):
-    """A model, what trains it, and what each option by itself makes of it."""
+    """A model, and a function that trains it with options and caches the results of single ones."""
     folder, known = tmp_path_factory.mktemp("files"), {}
 
     def trained(*names):
@@ -171,7 +171,7 @@ def model(request, tmp_path_factory):
 
 
 def conflicting(a, b):
-    """Whether two options say different things of one."""
+    """Test whether two options give one argument different values."""
     one, other = OPTIONS[a].given, OPTIONS[b].given
     return any(one[name] != other[name] for name in one.keys() & other.keys())
 
@@ -212,7 +212,7 @@ def test_every_two_options_go_together_or_are_refused(model, a):
 
 
 def compared(trained, a, b, found):
-    """Both together give what one of them gives by itself, to the bit where the other promises that."""
+    """Assert that both options give the result of one of them, to the bit where the other promises that."""
     exact = [name for name in (a, b) if OPTIONS[name].exact]
     rest = [name for name in (a, b) if not OPTIONS[name].exact]
     if len(rest) < 2:

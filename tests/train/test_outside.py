@@ -1,4 +1,4 @@
-"""What users hold goes in: tensors, data frames, lists of numbers and labels, wherever a batch or data is given."""
+"""Data of users: tensors, data frames, lists of numbers and labels are taken wherever a batch or data is given."""
 
 import collections
 import doctest
@@ -47,7 +47,7 @@ def test_a_batch_of_what_users_hold_is_the_batch_of_arrays(name):
     assert step(given).loss == EXPECTED
     assert step.traces == 1
     assert step(collections.UserDict(given)).loss != EXPECTED
-    if name != "list of tuples":  # where no array was before, a tuple is a container
+    if name != "list of tuples":  # a tuple without an array before it is a container
         f = step.attach(loss)
         assert f(given) == f(BATCH) and step.traces == 2
         assert made(given)(BATCH).loss == EXPECTED

@@ -1,4 +1,4 @@
-"""What a step costs and takes: its state is left alone, loops and branches count as they ran, the trace is whole."""
+"""Costs and times of a step: its state is left alone, loops and branches count as they ran, the trace is whole."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from wholestep.train.inspect import inspection, profile
 from wholestep.train.step import estimate
 
 ROWS, INNER, WIDE = 64, 24, 1100
-"""WIDE * ROWS is more than what is worth sharing among threads."""
+"""WIDE * ROWS is large enough to be shared among threads."""
 
 
 def loss(params, batch):
@@ -118,7 +118,7 @@ def test_a_loop_that_asks_and_a_branch_are_counted_as_they_ran():
     step = ws.compile(f, np.ones(8), batch=batch)
     found = step.profile(batch, calls=1)
     runs = [t.predicted.times for t in found.steps]
-    # The sum falls 8, 4, 2, 1: three trips, and the question is put once more; one of the two branches is not taken.
+    # The sum falls 8, 4, 2, 1: three trips and four tests of the condition; one of the two branches is not taken.
     assert {0, 1, 3, 4} == set(runs) and len(found.kernels) < len(found.steps)
 
 
@@ -130,7 +130,7 @@ def test_times_and_events_agree(profiled):
         assert 0 <= event.end - event.begin
         if not event.share:
             whole[event.step] += event.end - event.begin
-    # An event ends a look at the clock before the sum does; both are of the same two looks.
+    # Both come from the same two readings of the clock.
     assert whole == pytest.approx(record.nanoseconds)
     for a, b in itertools.pairwise([e for e in record.events if not e.share]):
         assert a.end <= b.begin
@@ -210,7 +210,7 @@ def test_a_trace_is_what_the_format_says(profiled, tmp_path):
     assert any("test_profile.py" in e["args"]["line"] for e in kernels)
     heavy = max(kernels, key=lambda e: e["args"]["flops"])
     assert heavy["args"]["bytes"] > 0 and heavy["args"]["predicted µs"] > 0
-    # What a thread does nests: a slice lies in another one, or beside it. Times are written in microseconds.
+    # The slices of a thread nest: one lies in another one, or beside it. Times are written in microseconds.
     for tid in names:
         own = sorted([(e["ts"], -e["dur"]) for e in slices if e["tid"] == tid])
         for (start, less), (other, less_other) in itertools.combinations(own, 2):
@@ -258,7 +258,7 @@ def test_the_interpreter_has_neither_costs_nor_clocks():
         step.profile(np.ones(3))
 
 
-# What it costs before it runs.
+# Costs before a run.
 
 
 def test_an_estimate_costs_what_the_step_does():

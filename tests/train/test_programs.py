@@ -1,4 +1,4 @@
-"""What every device promises of a program and its instances."""
+"""The promises of every device about a program and its instances."""
 
 import numpy as np
 import pytest

@@ -32,7 +32,7 @@ def same(a: Step, b: Step) -> None:
 
 @contextmanager
 def within(step: Step, what: Any) -> Iterator[list[Any]]:
-    """Inside of every native run something else is called, as by a signal handler that Python runs then."""
+    """Call a function inside every native run, as a signal handler that Python runs then would."""
     instance = step._engine.main.instance
     found: list[Any] = []
     enter = instance._enter
@@ -67,7 +67,7 @@ def test_a_call_inside_a_call_is_refused_and_changes_nothing(call: str) -> None:
     assert "called inside a call of itself" in str(found[0])
     assert results == [control(X[:4]).loss for _ in range(3)]
     same(step, control)
-    assert step(X[4:]).loss == control(X[4:]).loss  # and nothing is left taken
+    assert step(X[4:]).loss == control(X[4:]).loss  # and no lock is left taken
 
 
 def test_reading_the_state_and_compiling_go_on_inside_a_call(tmp_path: Any) -> None:
@@ -88,13 +88,13 @@ def test_reading_the_state_and_compiling_go_on_inside_a_call(tmp_path: Any) -> N
 
 
 def test_an_epoch_counts_no_step_of_a_handler() -> None:
-    """What a run notes of an epoch that was cut short are its own batches."""
+    """The counts of a run for an interrupted epoch are those of its own batches."""
     step, control = made(), made()
     found: list[Any] = []
 
     def checked(epoch: int, result: Any) -> None:
         found.append(step.steps)
-        step(X[:4])  # between two epochs nobody is in a call
+        step(X[:4])  # between two epochs no call is active
 
     step.run(X, epochs=2, progress=checked, shuffle=False)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Services of others get what a run says: through their packages where they are, else through fakes of their calls."""
+"""Services of others get the values of a run: through their packages if installed, else through fakes of them."""
 
 import importlib
 import io
@@ -69,7 +69,7 @@ def test_a_run_that_fails_is_said_to_have_failed(package, make, monkeypatch):
 
 
 def records(folder, protocol):
-    """The records of the one run that W&B has kept in a folder: headers of seven bytes, and what they head."""
+    """The records of the one run that W&B has kept in a folder, each part behind a header of seven bytes."""
     (path,) = folder.glob("wandb/offline-run-*/*.wandb")
     raw, at, found, held = path.read_bytes(), 7, [], b""
     while at < len(raw):
@@ -81,7 +81,7 @@ def records(folder, protocol):
     return found
 
 
-@pytest.mark.filterwarnings("ignore")  # those of others' packages
+@pytest.mark.filterwarnings("ignore")  # warnings of other packages
 @pytest.mark.parametrize("fails", [False, True])
 def test_wandb_itself_keeps_a_run_offline(fails, tmp_path, monkeypatch):
     wandb = pytest.importorskip("wandb", reason="wandb is optional; not installed")
@@ -101,7 +101,7 @@ def test_wandb_itself_keeps_a_run_offline(fails, tmp_path, monkeypatch):
         assert [float(row["epoch_loss"]) for row in kept] == history["loss"].tolist()
 
 
-@pytest.mark.filterwarnings("ignore")  # those of others' packages
+@pytest.mark.filterwarnings("ignore")  # warnings of other packages
 @pytest.mark.parametrize("fails", [False, True])
 def test_mlflow_itself_keeps_a_run_in_a_file(fails, tmp_path, monkeypatch):
     mlflow = pytest.importorskip("mlflow", reason="mlflow is optional; not installed")

@@ -220,7 +220,7 @@ def test_a_lazy_step_is_that_of_torch():
     table = two_tables("float64")["table"]
     theirs = torch.nn.Embedding(ROWS, WIDTH, sparse=True, dtype=torch.float64)
     theirs.weight.data.copy_(torch.from_numpy(table))
-    optimizer = torch.optim.SparseAdam(list(theirs.parameters()), lr=0.1, eps=1e-20)  # it corrects epsilon as well
+    optimizer = torch.optim.SparseAdam(list(theirs.parameters()), lr=0.1, eps=1e-20)  # it bias-corrects epsilon too
     given = [batch["ids"][:, 0] % ROWS for batch in batches(5)]
     lazy = optim.adam(0.1, eps=1e-20, lazy=True)
     step = ws.compile(lambda p, ids: np.sum(np.tanh(p[ids]) ** 2), table, optimizer=lazy, batch=given[0])
@@ -270,7 +270,7 @@ def test_a_sort_after_the_first_write_is_no_failure():
     check = StatusCheck(1, scratch[0], 0)
     assert not fails_late([write, sort], {2})
     assert fails_late([write, sort, check], {2}) and not fails_late([sort, check, write], {2})
-    assert fails_late([sort, check], {0})  # what it writes is what a caller keeps
+    assert fails_late([sort, check], {0})  # a caller keeps its result
 
 
 def test_a_step_takes_no_memory_of_the_size_of_its_table():

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("small_pieces")
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """These stacks have several chunks."""
+    """Make chunks so small that the stacks have several."""
     monkeypatch.setattr(mapped_arrays, "CHUNK_BYTES", 2048)
 
 
@@ -271,7 +271,7 @@ def test_a_model_of_modules(tmp_path: Path) -> None:
 
 
 class Blocks(nn.Module):
-    """A stack between two ends."""
+    """A model with a stack of layers and a head."""
 
     def __init__(self, keep) -> None:
         self.blocks = nn.Stack(lambda key: nn.Linear(WIDTH, WIDTH, key=key), 4, key=ws.random.key(0), keep=keep)

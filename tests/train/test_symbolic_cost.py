@@ -1,4 +1,4 @@
-"""What a step with symbolic sizes computes, keeps and moves are expressions, which say what the sized step says."""
+"""The operations, bytes and memory of a step with symbolic sizes are expressions, which agree with the sized step."""
 
 import itertools
 
@@ -15,7 +15,7 @@ SIZES = (2, 7, 64, 65, 200)
 
 
 def drawn(rng):
-    """A model of a few layers, what it is given without the rows, and its targets."""
+    """A model of a few layers, the shape of its input without the rows, and that of its targets."""
     widths = [int(n) for n in rng.integers(1, 20, rng.integers(2, 5))]
     parts = []
     for i, (m, n) in enumerate(itertools.pairwise(widths)):
@@ -58,7 +58,7 @@ def test_what_a_step_takes_is_an_expression(name):
     known = ws.estimate(squares, model, optimizer=optimizer, batch=batch(B))
     cost, table = known.cost(), nn.summary(model, (B, *row))
     assert "for B = 128" in str(cost) and "*B" in str(cost) and "*B" in str(table) and "B, " in str(table)
-    # A normalisation divides by sizes, and where they are numbers its rows are cut into other kernels.
+    # A normalization divides by sizes; where these are numbers, its rows are split into other kernels.
     same = "Norm" not in repr(model)
     for n in SIZES:
         sized = ws.estimate(squares, model, optimizer=optimizer, batch=batch(n))

@@ -1,4 +1,4 @@
-"""SIGTERM ends a run as Ctrl-C does, with what was asked to be saved, and then the process."""
+"""SIGTERM ends a run as Ctrl-C does, with the requested checkpoint, and then the process."""
 
 import signal
 import subprocess
@@ -22,7 +22,7 @@ def terminate():
 
 
 class At(Callback):
-    """Something that happens after so many steps, and a record of whether the end was told."""
+    """A callback that performs an action at a given step, and records that `on_end` was called."""
 
     def __init__(self, at, what=terminate):
         self.at, self.what, self.ended = at, what, False

@@ -101,7 +101,7 @@ def test_a_run_is_the_loop_over_the_same_rows(model, size, shuffle, drop_last, d
 
 
 def order_of(step, n):
-    """The order of the next epoch, from the state that anyone can read."""
+    """The order of the next epoch, computed from the public state."""
     counters = step.state["counters"]
     stream = ws.random.split(counters["key"])[0]
     return ws.random.permutation(ws.random.fold_in(stream, counters["step"]), n)

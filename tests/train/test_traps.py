@@ -80,7 +80,7 @@ def test_what_is_meant_to_stay_is_not_named():
 
 
 def test_every_parameter_that_moves_is_reached_and_the_others_are_named():
-    """The law: what is not named moves, and what is named does not, whatever subset the loss reads."""
+    """The law: named parameters do not move, and all others do, for every subset that the loss reads."""
     for mask in range(1, 8):
         read = [i for i in range(3) if mask >> i & 1]
         params = {f"p{i}": np.full(2, 1.0 + i) for i in range(3)}
@@ -109,7 +109,7 @@ def test_replace_looks_as_well():
         one.replace(lambda p, b: b["x"].sum())
 
 
-# Numbers that would be those of the trace.
+# Random numbers that a trace would make constant.
 
 RNG, STATE, PYTHON = np.random.default_rng(0), np.random.RandomState(0), random.Random(0)
 randn = STATE.randn
@@ -397,7 +397,7 @@ def test_fit_and_loggers_show_it(capsys, tmp_path):
         step(of_both, optimizer=None, grad_norm=True)
 
 
-# Numbers that are read by name.
+# Variables that a loss reads from outside.
 
 
 def test_a_number_that_is_bound_anew_stops_the_step_and_what_is_attached():
@@ -420,7 +420,7 @@ def test_a_number_that_is_bound_anew_stops_the_step_and_what_is_attached():
         made(BATCH)
     mode = "mean"
     assert made(BATCH).status == "completed" and "rate=0.5" in made.explain()
-    made.replace(lambda p, b: loss(p, b))  # what is compiled anew reads anew
+    made.replace(lambda p, b: loss(p, b))  # a new compilation reads the variables again
     assert made(BATCH).status == "completed" and flag
 
 

@@ -37,7 +37,7 @@ def close(a, b, rtol=1e-9):
 
 
 def trained(optimizer, steps=4, **options):
-    """The held-out loss after training, as a function of parameters, batches and hyper-parameters."""
+    """A function of parameters, batches and hyper-parameters: the loss after training, plus a share of the mean."""
     train = ws.unroll(loss, optimizer, steps, **options)
 
     def outer(params, batches, hyper):
@@ -69,9 +69,9 @@ EVERY = {name: made for name, made in {**MADE, **OTHERS, **REAL}.items() if hype
 @pytest.mark.parametrize("name", EVERY)
 def test_hypergradients_of_every_optimizer_are_finite_differences(name):
     optimizer, batches = EVERY[name], stacked(4)
-    # A number of updates is read by comparing: its derivative is 0 between two whole ones.
+    # A number of updates enters by comparisons only: its derivative is 0 between integers.
     chosen = {key: x for key, x in hyper_of(optimizer).items() if key != "steps"}
-    # A root with 1e-8 below it bends within less than a difference takes.
+    # An epsilon of 1e-8 below a root curves it within the step of a difference.
     numbers = {key: max(x, 1e-3) if key.endswith("eps") else x for key, x in chosen.items()}
     outer = trained(optimizer)
     found = ws.grad(outer, argnums=2)(PARAMS, batches, numbers)
@@ -171,7 +171,7 @@ def test_checkpointing_changes_no_bit():
 
 
 def arena(checkpoint, steps, wide=256):
-    """Bytes of the arena of a hyper-gradient through so many steps, where a step makes much more than its state."""
+    """The arena bytes of a hyper-gradient through some steps, with intermediate values much larger than the state."""
     start = {"w1": np.zeros((3, 4), np.float32), "w2": np.zeros((4, 1), np.float32)}
     train = ws.unroll(loss, MOMENTUM, steps, checkpoint=checkpoint)
     one = {"x": np.zeros((1, wide, 3), np.float32), "y": np.zeros((1, wide, 1), np.float32)}
@@ -188,7 +188,7 @@ def test_with_checkpoints_memory_grows_by_a_state_a_step():
     state = 2 * 16 * 4  # parameters and velocities
     lean, full = [arena(c, 64) - arena(c, 32) for c in (True, False)]
     assert lean == 32 * state
-    assert full > 32 * 4 * 256 * 4  # without them what a step makes of its batch is kept as well
+    assert full > 32 * 4 * 256 * 4  # without them the residuals of each batch are kept too
 
 
 @pytest.fixture
@@ -199,7 +199,7 @@ def shared(monkeypatch):
 
 @pytest.mark.parametrize(("count", "threads"), [(2, 1), (5, 2), (5, 1)])
 def test_the_gradient_of_each_step_takes_the_weights_as_leaves(count, threads, shared):
-    """K single calls, K steps in one call, and each way to unroll K steps: the same bits."""
+    """K single calls, K steps in one call, and each way to unroll K steps have the same bits."""
     model = perceptron()
 
     def noisy(params, batch, *, key):
@@ -243,7 +243,7 @@ def test_with_a_frontier_nothing_flows_from_step_to_step():
     for i in range(3):
         for j in range(3):
             assert np.any(jacobian[i, j]) == (i == j)
-    # The last rate moves what the last gradient is.
+    # The gradient by the last rate is that of the last update.
     first = ws.unroll(loss, ws.optim.sgd(0.1), 2)
     start = first(PARAMS, None, tree.map(lambda x: x[:2], batches), {"lr": rates[:2]})[0]
     slope = ws.grad(loss)(start, tree.map(lambda x: x[2], batches))["w1"]

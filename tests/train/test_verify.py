@@ -172,7 +172,7 @@ def test_every_mode_of_a_step_is_verified(mode):
 
 
 def uncached(monkeypatch):
-    """Compile anew, and keep nothing of it: what follows is broken."""
+    """Compile without the cache, since the code that follows is broken."""
     monkeypatch.setattr(driver, "config", SimpleNamespace(check=lambda: True, debug=config.debug))
 
 

@@ -1,4 +1,4 @@
-"""Automatic precision: every primitive has a place in the table, and what comes out has the types that are promised."""
+"""Automatic precision: every primitive has a place in the table, and results have the promised types."""
 
 import ml_dtypes
 import numpy as np
@@ -75,7 +75,7 @@ def test_every_primitive_type_checks_with_and_without_rounded_operands(name, low
 
 
 def outside(op, graph, arrays, low):
-    """What a program takes and gives does not change, and little of what it computes."""
+    """Inputs and outputs of a program keep their types, and results are equal within the rounding of its precision."""
     made = table.autocast(graph, low)
     verify(made)
     assert (made.in_types, made.out_types) == (graph.in_types, graph.out_types)
@@ -89,7 +89,7 @@ def outside(op, graph, arrays, low):
 
 
 def inside(graph, arrays, low):
-    """Where its operands are rounded already, what it gives is rounded or not, and not of another type."""
+    """With rounded operands, results have the lower precision or the declared type, and no other one."""
     types = [array_type(t.shape, low) if t.dtype == F32 else t for t in graph.in_types]
     free = table.recast(graph, low, types)
     verify(free)
@@ -279,7 +279,7 @@ def test_another_dtype_is_refused():
 
 @pytest.mark.parametrize(("dtype", "there"), [("bfloat16", "bf16"), ("float16", "f32")])
 def test_a_symbolic_size_is_a_number_of_any_size(dtype, there):
-    """What is divided by it stays in bfloat16, which holds all of them, and is float32 beside float16."""
+    """A quotient by a symbolic size stays in bfloat16, whose range holds all sizes; float16 becomes float32."""
 
     def f(x, w):
         return (x @ w) / x.shape[0]

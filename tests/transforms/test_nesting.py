@@ -1,4 +1,4 @@
-"""Transforms of transforms, in every order: each nest gives what the definitions say."""
+"""Transforms of transforms, in every order: each nest gives the value of its definition."""
 
 import itertools
 
@@ -157,7 +157,7 @@ def test_a_gradient_stops_where_it_is_told():
     )(X)
     close(gradients["b"], 2 * np.sin(2 * X))
     assert value == pytest.approx((np.sin(2 * X) ** 2).sum())
-    # The walk stops at b, so nothing is left for a, which lies before it.
+    # The reverse pass stops at b, so that a, which comes before b, gets zeros.
     close(gradients["a"], np.zeros(4))
 
 

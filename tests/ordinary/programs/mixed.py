@@ -283,4 +283,4 @@ PROGRAMS = [
     (chosen_beside_scalars_of_numpy, 4), (added_at_pairs_of_places, 4),
 ]  # fmt: skip
 DECIDED = [(isotonic_by_hand, 4), (rank_correlation, 5), (bubble_sort, 4)]
-"""Programs whose Python decides by values, which a compiled program has not."""
+"""Programs with Python conditions on values, which cannot be compiled."""

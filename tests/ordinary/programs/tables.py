@@ -233,4 +233,4 @@ PROGRAMS = [
     (game_values, 5), (moving_average, 7), (exponential_smoothing, 6), (levinson, 3),
 ]  # fmt: skip
 DECIDED = [(beam_scores, 12)]
-"""Programs whose Python decides by values, which a compiled program has not."""
+"""Programs with Python conditions on values, which cannot be compiled."""
