@@ -1,5 +1,5 @@
-"""Writes what is generated in the documentation: coverage.md from the tables that dispatch itself uses, primitives.md
-and the table of precision.md from the facts that primitives state, RELIABILITY.md from the records of audits, and the
+"""Writes the generated parts of the documentation: coverage.md from the tables of dispatch, primitives.md and the table
+of precision.md from the facts that primitives state, RELIABILITY.md from the records of audits, and the
 tables of benchmarks.md from the records of products, of models of real size and of deep ones, that of devices.md from
 the records of an NVIDIA card and of kernels for them."""
 
@@ -65,7 +65,7 @@ traced arrays. Calls that are not listed raise `UnsupportedError` for traced arr
 
 
 def namespaces() -> dict[str, dict[str, Any]]:
-    """Covered functions by module, each with what implements it."""
+    """Covered functions by module, each with its implementation."""
     found: dict[str, dict[str, Any]] = {}
     for name, outside in dispatch.NAMES.items():
         module, _, short = name.rpartition(".")
@@ -78,7 +78,7 @@ def namespaces() -> dict[str, dict[str, Any]]:
 
 
 def parts_of(module: str) -> types.ModuleType:
-    """Our module of the name of one of SciPy's."""
+    """Our module with the name of a module of SciPy."""
     return importlib.import_module(f"wholestep.{module}")
 
 
@@ -97,7 +97,7 @@ def special_names() -> list[str]:
 
 
 def note(name: str, implementation: Callable[..., Any]) -> str:
-    """What the first line of a docstring says beyond the name."""
+    """The first line of a docstring without the function's name and the final period."""
     first = (inspect.getdoc(implementation) or "").split("\n")[0]
     return first.removeprefix(name).lstrip(".,:; ").rstrip(".")
 
@@ -153,7 +153,7 @@ def vocabulary() -> list[Primitive]:
 
 
 def with_table(page: str, source: str, lines: list[str]) -> str:
-    """A page with these lines where it says that they are written from a source."""
+    """A page with these lines in the place that is marked as written from a source."""
     start = page.index("-->\n", page.index(f"<!-- written by `python docs/generate.py` from {source}")) + 4
     return page[:start] + "\n".join(["", *lines, "", ""]) + page[page.index("<!-- end -->", start) :]
 
@@ -177,7 +177,7 @@ def imports() -> str:
 
 
 def exports() -> str:
-    """The page on exports, with what each target has words for in its place."""
+    """The page on exports, with the tables of the primitives that each target supports."""
     lines = ["| target | whole | of these on the host | in part | refused |", "|---|--:|---|---|---|"]
     kinds: dict[str, tuple[str, ...]] = {
         "float64": ("float64",),
@@ -218,14 +218,14 @@ def exports() -> str:
 
 
 def _narrow(graphs: list[Graph], target: NarrowTarget) -> Iterator[Graph]:
-    """Calls as a target without numbers of 64 bits is given them, those with arrays of no elements left out."""
+    """Sample graphs narrowed for a target without 64-bit numbers; graphs with empty arrays are left out."""
     for graph in graphs:
         if not any(0 in v.shape for v in (*graph.inputs, *graph.outputs)):
             yield Narrowing(target).graph(inline_everywhere(graph))
 
 
 def _whole_in(dtypes: tuple[str, ...], samples: dict[str, list[Graph]], lacking: dict[str, list[Graph]]) -> str:
-    """How many primitives have words for all samples of these dtypes, of those that have such samples."""
+    """The share of primitives supported for all their samples of these dtypes, as text; others have no such samples."""
     having = [op for op, graphs in samples.items() if any(_dtypes([g]) in dtypes for g in graphs)]
     whole = [op for op in having if not any(_dtypes([g]) in dtypes for g in lacking[op])]
     return f"{len(whole)} of {len(having)}" if having else "none"
@@ -326,7 +326,7 @@ def readme() -> str:
 
 
 def device_page() -> str:
-    """The page on devices, with what was measured on an NVIDIA card, and what kernels take of one, in their places."""
+    """The page on devices, with the tables of measurements on an NVIDIA card and of the resources of kernels."""
     record = json.loads((FOLDER / "records" / "cudakernels.json").read_text(encoding="utf-8"))
     page = (FOLDER / "devices.md").read_text(encoding="utf-8")
     page = with_table(page, "records/device-cuda.json", device_table(FOLDER / "records" / "device-cuda.json"))
@@ -353,7 +353,7 @@ def derivative(op: Primitive) -> str:
 
 
 def compiled(op: Primitive) -> str:
-    """Whether kernels compute a primitive, or others do in its place."""
+    """The way in which a primitive is compiled: "inlined", "expanded" into other primitives, or "core", by kernels."""
     return "inlined" if op.name in BODY_OPS else "expanded" if op.name in EXPANDED else "core"
 
 

@@ -1,6 +1,6 @@
 """Handwritten digits: a convolutional network that reads 98.5% and more of images it has never seen.
 
-python examples/digits_cnn.py                # about ten seconds; Ctrl-C keeps what there is
+python examples/digits_cnn.py                # about ten seconds; Ctrl-C keeps the state
 python examples/digits_cnn.py --resume       # go on after Ctrl-C, to the same bits
 """
 
@@ -37,7 +37,7 @@ def accuracy(model, batch):
 
 
 def moved(batch, *, key):
-    """Each image by up to a pixel along both axes: what a batch goes through on its way to the step."""
+    """Images shifted at random by up to a pixel along both axes: the transformation of each batch before the step."""
     images = batch["image"]
     shifts = ws.random.randint(key, (len(images), 2), -1, 2)
     wide = np.pad(images, ((0, 0), (0, 0), (1, 1), (1, 1)))

@@ -1,6 +1,6 @@
 """Meta-learning: weights and rates from which a few gradient steps on ten points fit a sine wave never seen before.
 
-python examples/maml.py                      # half a minute; Ctrl-C keeps what there is
+python examples/maml.py                      # half a minute; Ctrl-C keeps the state
 python examples/maml.py --resume             # go on after Ctrl-C, to the same bits
 
 Finn, Abbeel and Levine, Model-agnostic meta-learning (2017), with a rate learned for each inner step.
@@ -67,7 +67,7 @@ def main(arguments=None):
     errors, models = {}, {}
     for name, loss in {"meta": meta, "together": together}.items():
         loader = ws.Loader(waves(20_000, seed=0), batch_size=25, key=0)
-        given = {"batch": loader.example, "allow_unused": loss is together}  # which has no rates
+        given = {"batch": loader.example, "allow_unused": loss is together}  # `together` has no rates
         step = ws.compile(loss, begin, optimizer=ws.optim.adam(1e-3), **given)
         where = options.checkpoint.replace(".safetensors", f"_{name}.safetensors")
         ws.fit(step, loader, steps=options.steps, checkpoint=where, resume=options.resume)

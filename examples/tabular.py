@@ -1,6 +1,6 @@
 """Small tables by networks, with scikit-learn's own interface, beside gradient boosting and a linear model.
 
-python examples/tabular.py                   # a minute or two; Ctrl-C keeps what there is
+python examples/tabular.py                   # a minute or two; Ctrl-C keeps the state
 python examples/tabular.py --resume          # go on after Ctrl-C
 """
 

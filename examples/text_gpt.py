@@ -1,6 +1,6 @@
 """A small GPT that learns to write Python, from the characters of Python's own standard library.
 
-python examples/text_gpt.py                  # some minutes on two cores; Ctrl-C keeps what there is
+python examples/text_gpt.py                  # some minutes on two cores; Ctrl-C keeps the state
 python examples/text_gpt.py --resume         # go on after Ctrl-C, to the same bits
 """
 

@@ -23,7 +23,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import wholestep as ws
 
-ROWS = 64  # of all devices together
+ROWS = 64  # on all devices together
 
 
 def loss(params, batch):

@@ -1,4 +1,4 @@
-"""A policy that balances a pole on a cart, by the gradient of what a second of the motion costs."""
+"""A policy that balances a pole on a cart, by the gradient of the cost of a second of the motion."""
 
 import numpy as np
 

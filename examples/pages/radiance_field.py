@@ -9,7 +9,7 @@ NEAR, FAR, PLACES, WAVES = 1.0, 4.0, 16, 4
 
 
 def seen(field, origin, direction):
-    """The colour of each ray: what each place adds, behind what the places before it let through."""
+    """The color of each ray: the colors of its places, weighted by their opacity and the transmittance before them."""
     depth = np.linspace(NEAR, FAR, PLACES).astype(np.float32)
     point = origin[:, None] + depth[:, None] * direction[:, None]
     found = field(waves(point).reshape(-1, 6 * WAVES)).reshape(*point.shape[:2], 4)
