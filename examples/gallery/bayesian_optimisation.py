@@ -30,7 +30,7 @@ def forecast(at, x, y):
 
 
 def improvement(at, x, y):
-    """How far below the lowest value a new one at each point is expected to be; what lies above counts as zero."""
+    """The expected improvement at each point: the mean of `max(0, lowest value - new value)`."""
     mean, width = forecast(at, x, y)
     z = (np.min(y) - mean) / width
     bell, share = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi), 0.5 * (1 + erf(z / np.sqrt(2)))
@@ -43,7 +43,7 @@ def promise(at, x, y):
 
 
 def padded(x, y):
-    """Fifteen places and heights in widths of themselves; those to come lie far off, and say nothing."""
+    """The samples padded to VALUES, with heights standardized; padded ones lie so far off that they have no effect."""
     rest = np.arange(VALUES - len(x))
     return np.append(x, 100.0 + 10 * rest), np.append((y - y.mean()) / y.std(), 0.0 * rest)
 

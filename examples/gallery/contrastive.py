@@ -1,7 +1,7 @@
 """Contrastive learning: two views of each row are drawn together and those of others apart, without a label.
 
-Rows are three hidden classes under much noise that changes from view to view. What is learned is judged by a classifier
-of means on the learned features.
+Rows are three hidden classes under much noise that changes from view to view. The learned features are judged by a
+classifier of means.
 """
 
 import numpy as np
@@ -31,7 +31,7 @@ def run():
     signal = 1.5 * np.eye(3)[label]
 
     def view():
-        noise = 3 * rng.normal(size=(600, 17))  # another one in each view, so that agreeing means to leave it out
+        noise = 3 * rng.normal(size=(600, 17))  # drawn anew for each view, so that features agree if they leave it out
         return np.concatenate([signal + 0.3 * rng.normal(size=(600, 3)), noise], axis=1).astype(np.float32)
 
     model = nn.Linear(20, 3, key=0)

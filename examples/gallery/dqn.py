@@ -14,7 +14,7 @@ ROOMS, DISCOUNT = 8, 0.8
 
 
 def walked(room, way):
-    """The next room, and what it pays."""
+    """The next room and the reward of entering it."""
     after = (room + 2 * way - 1) % ROOMS
     return after, (after == 0).astype(np.float32)
 
@@ -33,7 +33,7 @@ def run():
     step = ws.compile(loss, model, optimizer=optim.adam(5e-3), batch=batch)
     for n in range(900):
         if n % 30 == 0:
-            table = step.predict(eye)  # the network of a while ago, which the targets are made of
+            table = step.predict(eye)  # the target network, a copy from some steps ago
         room, way = rng.integers(0, ROOMS, 64), rng.integers(0, 2, 64)
         after, paid = walked(room, way)
         step({"room": eye[room], "way": way, "target": paid + DISCOUNT * table[after].max(axis=1)})

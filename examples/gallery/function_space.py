@@ -1,4 +1,4 @@
-"""Descent in a space of functions: a gradient is a function, a sum of bumps, and steps add it to what there is.
+"""Descent in a space of functions: a gradient is a function, a sum of bumps, and each step adds it to the current one.
 
 The space has a reproducing kernel, so that the end of the descent is known: one solve gives the same function.
 """

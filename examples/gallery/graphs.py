@@ -1,6 +1,6 @@
-"""A graph network that names the group of every node from eight labels, weak features and who knows whom.
+"""A graph network that names the group of every node from eight labels, weak features and the edges of the graph.
 
-Two hundred nodes in two groups, with more edges inside than between. What a node knows by itself is nearly noise; a
+Two hundred nodes in two groups, with more edges inside than between. The features of one node are nearly noise; a
 layer mixes it with the mean of its neighbours. Only the labelled nodes are in the loss.
 """
 
@@ -36,7 +36,7 @@ def run():
     edges = np.triu(rng.uniform(size=(200, 200)) < chance, 1)
     edges = edges | edges.T | np.eye(200, dtype=bool)
     once = edges / edges.sum(1, keepdims=True)
-    mixing = np.linalg.matrix_power(once, 2).astype(np.float32)  # neighbours, and theirs
+    mixing = np.linalg.matrix_power(once, 2).astype(np.float32)  # averages over neighbours and their neighbours
     x = (rng.normal(size=(200, 16)) + 0.4 * (2 * group[:, None] - 1)).astype(np.float32)
     labelled = np.arange(8)
     batch = {"x": x, "mixing": mixing, "labelled": labelled, "label": group[labelled]}
@@ -55,7 +55,7 @@ def main():
 def picture(figure):
     group, edges, scores = run()
     axes = figure.subplots()
-    second = np.linalg.eigh(edges / np.sqrt(np.outer(edges.sum(0), edges.sum(1))))[1][:, -2]  # who is near whom
+    second = np.linalg.eigh(edges / np.sqrt(np.outer(edges.sum(0), edges.sum(1))))[1][:, -2]  # orders nodes by group
     for k in range(2):
         axes.plot(second[group == k], np.diff(scores[group == k]), "o", alpha=0.5, label=f"group {k}")
     axes.plot(second[:8], np.diff(scores[:8]), "k*", label="labelled")

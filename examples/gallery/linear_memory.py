@@ -1,7 +1,7 @@
 """Attention as a recurrence: a memory of fixed size whose parts fade at rates that are learned, as in RWKV.
 
 Letters come with numbers; asked for a letter, the network says the last number that came with it. Attention would keep
-the whole past; here a matrix is kept, and every pair is added to what is left of it.
+the whole past; here one matrix is kept, which fades at every step before the next pair is added.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Low-rank adaptation: a trained layer stays frozen, and a correction of rank one learns what has changed.
+"""Low-rank adaptation: a trained layer stays frozen, and a correction of rank one learns the change of the task.
 
 A layer is moved by a product of two vectors; the correction has 96 numbers where the layer has 2048, and finds them.
 """

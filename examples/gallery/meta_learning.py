@@ -1,6 +1,6 @@
 """Meta-learning: a start from which five steps of descent fit any of many waves, by the gradient through them.
 
-A plain average of all waves is flat; what is learned is not a wave but where to begin.
+A plain average of all waves is flat; the learned weights are not a wave but a starting point.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Molecular dynamics: forces are the gradient of an energy, and the energy is what must not drift.
+"""Molecular dynamics: forces are the gradient of an energy, and the energy must not drift.
 
 Sixteen particles with Lennard-Jones forces move by the velocity Verlet scheme, a thousand steps in one compiled loop.
 """

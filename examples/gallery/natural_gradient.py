@@ -1,6 +1,6 @@
-"""Natural gradients for variational inference: steps are measured by what they change in the law, not in its numbers.
+"""Natural gradients for variational inference: steps are measured by the change of the distribution alone.
 
-A bell curve with independent numbers is fitted to one whose numbers depend on each other and have very unequal widths;
+A normal distribution with independent numbers is fitted to one whose numbers are correlated, with very unequal widths;
 the best fit is known: the same means, and the width of each number where the others are held.
 """
 
@@ -15,13 +15,13 @@ MEAN = np.array([1.0, -0.5, 2.0])
 
 
 def loss(law, draws):
-    """The divergence of the law from the target, up to a constant, over draws of a standard bell curve."""
+    """The divergence of the distribution from the target, up to a constant, over draws of a standard normal one."""
     points = law["mean"] + np.exp(law["log_width"]) * draws - MEAN
     return 0.5 * np.mean(np.sum(points @ PRECISION * points, axis=1)) - np.sum(law["log_width"])
 
 
 def descended(natural, rate, steps=600):
-    """The law after so many steps, and the loss before each; Fisher's matrix of a bell curve is diagonal."""
+    """The distribution after some steps, and the loss before each; the Fisher matrix of a normal one is diagonal."""
     rng, slope = np.random.default_rng(0), ws.jit(ws.value_and_grad(loss))
     law, history = {"mean": np.zeros(3), "log_width": np.full(3, -3.0)}, []
     for t in range(steps):

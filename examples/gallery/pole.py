@@ -45,7 +45,7 @@ class Player(nn.Module):
 
 
 def loss(model, batch):
-    """The clipped gain of moves that went better than expected, the misfit of what was expected, a price on routine."""
+    """The clipped policy objective, the squared error of the estimated returns, and a bonus for the entropy."""
     logs, worth = model(batch["states"])
     ratio = np.exp(np.sum(logs * batch["moves"], axis=1) - batch["logs"])
     gain = np.minimum(ratio * batch["gains"], np.clip(ratio, 0.8, 1.2) * batch["gains"])
@@ -53,7 +53,7 @@ def loss(model, batch):
 
 
 def played(games, states, predict, rng, seeds):
-    """So many steps of all games: what was seen and done, and how much better each move was than expected."""
+    """Steps of all games: the last states; and the states, moves, log-probabilities, returns and advantages of each."""
     seen, moves, logs, worth, ends = [], [], [], [], []
     for _ in range(STEPS):
         chances, value = predict(np.float32(states))

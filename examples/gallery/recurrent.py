@@ -1,6 +1,6 @@
 """A gated recurrent network that adds two marked numbers out of twenty, however far apart they stand.
 
-Who always says the mean of the answers has an error of 1/6; what is left of it says whether the network remembers.
+A network that always answers the mean has a squared error of 1/6; a smaller error shows that the network remembers.
 """
 
 import numpy as np

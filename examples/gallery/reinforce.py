@@ -1,4 +1,4 @@
-"""REINFORCE on a cliff: a policy learns the way to the goal from the returns of what it happened to do.
+"""REINFORCE on a cliff: a policy learns the way to the goal from the returns of sampled episodes.
 
 The world is a strip of twelve places with the goal at the end; each step costs one. A batch of episodes is one loop of
 a compiled program; the score function's gradient uses the mean return as a baseline.
@@ -29,7 +29,7 @@ def episodes(logits, key):
 
 def loss(logits, _, *, key):
     chosen, costs = episodes(logits, key)
-    left = np.cumsum(costs[::-1], axis=0)[::-1]  # what an episode still costs from each step on
+    left = np.cumsum(costs[::-1], axis=0)[::-1]  # the cost of the remaining steps, from each step on
     taken = np.sum(costs, axis=1, keepdims=True)
     baseline = np.sum(left, axis=1, keepdims=True) / np.maximum(taken, 1.0)
     return np.mean(np.sum(chosen * ws.stop_gradient(left - baseline), axis=0)) / LIMIT

@@ -26,7 +26,7 @@ def incompressible(down, across):
 
 
 def carried(field, down, across):
-    """The field as the flow moves it in one step: each cell has what was upstream."""
+    """The field advected by one step: each cell takes the interpolated value of its upstream point."""
     x, y = PLACES[0] - down, PLACES[1] - across
     i, j = np.floor(ws.stop_gradient(x)), np.floor(ws.stop_gradient(y))
     s, t = x - i, y - j

@@ -18,7 +18,7 @@ class Vectors(nn.Module):
         self.words, self.company = nn.Embedding(WORDS, 8, key=0), nn.Embedding(WORDS, 8, key=1)
 
     def __call__(self, words, others):
-        """How well others[batch, n] go with words[batch]."""
+        """Scores of the context words others[batch, n] for words[batch]: inner products of their vectors."""
         return np.sum(self.words(words)[:, None] * self.company(others), axis=-1)
 
 
