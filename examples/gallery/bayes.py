@@ -1,4 +1,4 @@
-"""A Bayesian layer by variational inference: each weight has a mean and a width, and both are held against the truth.
+"""A Bayesian layer by variational inference: each weight has a mean and a width, and both are compared with the truth.
 
 For a linear model with known noise the exact posterior is a normal distribution; of independent weights, the nearest
 one has its mean, and the inverse diagonal of its precision as squared widths.

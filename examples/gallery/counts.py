@@ -1,4 +1,4 @@
-"""Counts that vary more than by chance: a negative binomial law by its likelihood, with errors from its Hessian.
+"""Counts that vary more than by chance: a negative binomial model by its likelihood, with errors from its Hessian.
 
 The curvature of the likelihood at its top says how far the parameters may be from the truth.
 """

@@ -1,4 +1,4 @@
-"""Derivatives of derivatives: the hyperbolic tangent and six of its derivatives, held against their exact polynomials.
+"""Derivatives of derivatives: the hyperbolic tangent and six of its derivatives, compared with their exact polynomials.
 
 Each derivative of tanh is a polynomial in tanh, so that the sixth one can be checked to the last digits.
 """

@@ -1,4 +1,4 @@
-"""A generative adversarial network that learns a bell curve from samples alone: two losses, two steps, in turns.
+"""A generative adversarial network that learns a normal distribution from samples: two losses, two steps, in turns.
 
 The generator moves and stretches noise; the discriminator is a polynomial of second degree. Each has a step of its own,
 which is handed the parameters of the other as a part of its batch. Two such players circle around each other; a penalty

@@ -1,4 +1,4 @@
-"""Bayesian regression by Hamiltonian Monte Carlo, whose mean is held against the closed form.
+"""Bayesian regression by Hamiltonian Monte Carlo, whose mean is compared with the closed form.
 
 A thousand draws, each after twenty leapfrog steps along the gradient of the log-posterior, are one compiled loop.
 """

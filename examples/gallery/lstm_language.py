@@ -1,4 +1,4 @@
-"""A language model of long short-term memory, held against the exact entropy of the source that makes its text.
+"""A language model of long short-term memory, compared with the exact entropy of the source that makes its text.
 
 The source goes from letter to letter with known chances, so the least loss that any model can have is known.
 """

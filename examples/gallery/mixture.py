@@ -1,4 +1,4 @@
-"""A mixture of bell curves fitted by the gradient of its likelihood, held against the mixture that made the points.
+"""A mixture of normal distributions fitted by the gradient of its likelihood, compared with the true one.
 
 Three groups of the plane overlap; each has a mean, a triangular factor of its precision and a share of the points.
 """

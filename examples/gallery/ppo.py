@@ -1,4 +1,4 @@
-"""Proximal policy optimisation: a bell-shaped policy finds where a noisy game pays most, in small trusted steps.
+"""Proximal policy optimisation: a Gaussian policy finds where a noisy game pays most, in small trusted steps.
 
 Each batch of moves is used ten times; a clipped ratio of probabilities keeps the policy near the one that made them.
 """

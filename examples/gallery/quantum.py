@@ -1,7 +1,7 @@
 """A quantum circuit whose angles are trained until it prepares the ground state of a chain of spins.
 
 The state of three qubits is a complex array of shape [2, 2, 2]; a gate is a contraction with one or two of its axes.
-The energy is held against the smallest eigenvalue.
+The energy is compared with the smallest eigenvalue.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""A recommender: two large tables of vectors whose products are tastes, of which a step updates the rows it meets.
+"""A recommender: two large tables of vectors whose products are ratings; a step updates the rows that it gathers.
 
 People and films have five hidden numbers each; one rating in six is seen, and the others are foretold.
 """

@@ -1,4 +1,4 @@
-"""A curved valley in twenty dimensions: Newton's method by products of the Hessian with vectors, which nobody stores.
+"""A curved valley in twenty dimensions: Newton's method by Hessian-vector products, without the Hessian matrix.
 
 `ws.hvp` gives such a product for about two gradients, and SciPy's truncated Newton asks for nothing else.
 """

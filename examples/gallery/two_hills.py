@@ -1,6 +1,6 @@
-"""Variational inference with a mixture: a law with two hills is found from its formula, without a single sample of it.
+"""Variational inference with a mixture: a density with two modes is fitted by its formula, without a sample of it.
 
-Each bell curve of the mixture draws its own points, and the shares stay in the sum, so that all of it differentiates.
+Each component of the mixture draws its own points, and the shares stay in the sum, so that all of it differentiates.
 """
 
 import numpy as np
@@ -23,7 +23,7 @@ def log_density(law, points):
 
 
 def loss(law, hills, *, key):
-    """The divergence of the law from the hills: the mean over each bell curve's draws, weighted with its share."""
+    """The divergence of the mixture from the density: the mean over each component's draws, weighted with its share."""
     draws = ws.random.normal(key, (64, 4, 2), "float64")
     points = law["means"] + np.exp(law["logs"]) * draws
     far = log_density(law, points) - log_density(hills, points)

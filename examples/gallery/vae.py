@@ -1,4 +1,4 @@
-"""A variational autoencoder of data whose exact likelihood is known, so that its bound can be held against it.
+"""A variational autoencoder of data whose exact likelihood is known, so that its bound can be compared with it.
 
 The data is x = W z + noise with two hidden numbers z. For a linear decoder the best bound is the exact log-likelihood;
 the network has to find the decoder, the noise, and the posterior of z for every x.
