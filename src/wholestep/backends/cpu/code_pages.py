@@ -11,14 +11,14 @@ from typing import Any
 
 MAPS = Path("/proc/self/maps")
 DONTNEED = 4
-"""MADV_DONTNEED of Linux: pages of an unchanged file go, and are read again when they are next looked at."""
+"""MADV_DONTNEED of Linux: pages of an unmodified file mapping are released, and read again at the next access."""
 
 
 def release_code_pages(library: str) -> None:
     """Release the pages of a loaded library's code; a no-op where the system has no such call.
 
-    Code is mapped for reading, so its pages are the file's, and what is wanted again comes from the file cache. Loading
-    LLVM reads 30 MB of them, of which compiling needs the smaller part.
+    Code is mapped read-only from the file, so that a released page is read again from the file cache at its next
+    access. Loading LLVM touches 30 MB of pages, of which compiling needs the smaller part.
     """
     for start, stop in code_ranges(library):
         load_madvise()(start, stop - start, DONTNEED)

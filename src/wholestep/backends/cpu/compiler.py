@@ -18,7 +18,7 @@ from wholestep.kernel.text import canonical_text
 from wholestep.lower.program.program import LoweredProgram
 
 MODULE_CHARACTERS = 1 << 16
-"""About the size of a module in characters; the memory that LLVM takes grows with it."""
+"""The approximate size of a module in characters; LLVM's memory grows with the size of a module."""
 
 
 class LlvmSource(NamedTuple):
@@ -48,11 +48,11 @@ def llvm_source(
     printer: type[EntryFunction] = EntryFunction,
     written: Callable[[str], object] = lambda module: None,
 ) -> LlvmSource:
-    """The text of a plan: kernels that are equal up to names, and up to where they begin in a buffer, are one function.
+    """The text of a plan; kernels that are equal up to names and to their first offset in a buffer are one function.
 
-    `printer` writes what calls them. Each module of kernels or routines is given to `written` before the next
-    one begins; the last module is that which calls them. In a program with loops the length of a kernel's outermost
-    loop is left to its caller, where it comes out even.
+    `printer` writes the entry function. Each module of kernels or routines is passed to `written` before the next one
+    begins; the last module holds the entry function. In a program with loops, the trip count of a kernel's outermost
+    loop is an argument of the function where all of its steps are full.
     """
     plan = rebase_launches(plan)
     names: dict[Kernel, str] = {}

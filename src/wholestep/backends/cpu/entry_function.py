@@ -252,7 +252,7 @@ HANDLERS: dict[type[Step], Callable[[EntryFunction, Any], None]] = {
 
 
 class EntryText(NamedTuple):
-    """The entry function, its routines, the declarations of what either calls, and the external symbols."""
+    """The entry function, its routines, the declarations of the functions that they call, and the external symbols."""
 
     text: str
     routines: str

@@ -18,7 +18,7 @@ from wholestep.backends.cpu.support_ir.support import INTRINSICS, control_functi
 from wholestep.lower.program.placed import PlacedProgram
 
 PARALLEL = "ws_parallel"
-"""The weak function that shares a kernel among threads: whoever links the object may define another."""
+"""The weak function that shares a kernel among threads; a strong definition at link time replaces it."""
 FAILURE_FACTS = ("site", "position", "value", "axis", "size")
 
 
@@ -79,7 +79,8 @@ def around_entry(program: PlacedProgram, symbol: str, target: CpuTarget) -> Iter
 
 
 def first_failure() -> str:
-    """`ws_fail` of a program that is left at its first failure: what failed goes to the head of the block."""
+    """`ws_fail` of a program that returns at its first failure: the failure's facts are written to the context record
+    at the head of the block."""
     f = FunctionBuilder(
         "void", "ws_fail", (("ptr", "context"), *[("i64", name) for name in FAILURE_FACTS]), exported=True
     )

@@ -123,7 +123,8 @@ class FunctionBuilder(InstructionBuilder):
         test: Callable[..., str],
         body: Callable[..., Sequence[str]],
     ) -> Values:
-        """While `test` of the variables holds they become what `body` makes of them; what they are after that."""
+        """Emit a while loop: `body` maps the loop-carried variables to their next values as long as `test` holds;
+        returns their final values."""
         head, inside, done = self.label(), self.label(), self.label()
         before = self.block
         self.do(f"br label %{head}")
@@ -152,7 +153,7 @@ class FunctionBuilder(InstructionBuilder):
         self.enter(done)
 
     def count_to(self, n: str, body: Callable[[str], None], start: str = "0") -> None:
-        """The body for each number from `start` to before n."""
+        """Emit a loop that runs the body for each number from `start` up to but not including n."""
 
         def step(i: str) -> list[str]:
             body(i)

@@ -27,7 +27,7 @@ class CodeError(WholestepError, RuntimeError):
 
 @cache
 def llvm_version() -> str:
-    """The versions of what makes machine code."""
+    """The versions of llvmlite and of LLVM."""
     with GATE:
         import llvmlite
         import llvmlite.binding as llvm
@@ -36,13 +36,13 @@ def llvm_version() -> str:
 
 
 def code_identity(target: CpuTarget) -> dict[str, Any]:
-    """All that machine code depends on beside its source, as JSON can hold it."""
+    """The inputs of machine code beside its source, as JSON values: the target and the versions of LLVM."""
     return {"target": asdict(target), "llvm": llvm_version()}
 
 
 @cache
 def _initialized(own: bool) -> None:
-    """Ready LLVM for this process's own processor, or for every one: that would touch many more of its pages."""
+    """Initialize LLVM for this process's own processor, or for all processors, which touches many more of its pages."""
     import llvmlite.binding as llvm
 
     if own:
@@ -57,7 +57,7 @@ def _initialized(own: bool) -> None:
 @cache
 def target_machine(target: CpuTarget, opt: int = 3, lane: int = 0) -> Any:
     """LLVM's code generator for a target, in the small code model, and position independent where there is a loader;
-    one for each lane, since two threads may not be in the same."""
+    one for each lane, since two threads may not use the same one."""
     import llvmlite.binding as llvm
 
     _initialized(target.arch == architecture(llvm.get_process_triple()))
@@ -82,10 +82,10 @@ def object_code(text: str, target: CpuTarget, *, opt: int = 3, lane: int = 0) ->
 
 
 def linked_object(programs: Iterable[tuple[Sequence[str], Container[str]]], target: CpuTarget) -> bytes:
-    """One relocatable object for programs of several modules each, of which only these functions are to be seen.
+    """One relocatable object for several programs, each given by its modules and by the names that it exports.
 
-    What else is in a program is its own, and no other program, nor the one it is linked into, can mean it by a name.
-    Raises CodeError as `object_code` does.
+    All other functions of a program have internal linkage, so that neither another program of the object nor the
+    binary that the object is linked into can refer to them. Raises CodeError as `object_code` does.
     """
     with UNBROKEN, GATE:
         import llvmlite.binding as llvm
@@ -221,7 +221,7 @@ class LinkedCode:
                 builder.import_symbol(name, address)
             for name in exports:
                 builder.export_symbol(name)
-            # An engine for each: an engine that outlives what it loads keeps 10 KB of every library it has unloaded.
+            # One engine for each library: a shared engine would keep 10 KB of every library that it has unloaded.
             engine = llvm.create_lljit_compiler(target_machine(host_target()), use_jit_link=True)
             try:
                 self._library = builder.link(engine, "wholestep")

@@ -11,12 +11,12 @@ from wholestep.exits import UNBROKEN
 
 
 class ObjectCompiler:
-    """`with ObjectCompiler(target) as compiler:` around the writing of modules, each of which is given to `add`.
+    """A context manager that compiles modules on threads while its block writes them and passes each to `add`.
 
-    LLVM leaves the interpreter to others while it runs, so that threads of its own take none of the writer's time where
-    there are processors for them. Each takes the next module that is left; none begins another one once LLVM has
-    refused one, and all are gone when the block ends, however it ends. What they cannot do, since the process ends or
-    is a forked child, is done by the caller of `objects`.
+    LLVM runs without the interpreter's lock, so that compiler threads take none of the writer's time where there are
+    enough processors. Each thread takes the next pending module; none begins another module once LLVM has refused one,
+    and all have ended when the block ends, also by an exception. Modules that no thread has compiled, since the
+    process ends or is a forked child, are compiled by the caller of `objects`.
     """
 
     def __init__(self, target: CpuTarget, most_threads: int = 1) -> None:
@@ -59,7 +59,7 @@ class ObjectCompiler:
         return [self.made[number] for number in range(len(self.texts))]
 
     def finish(self) -> None:
-        """Let the threads come to their end, and wait for that."""
+        """Tell the threads to end, and wait until they have."""
         for _ in self.workers:
             self.given.release()
         for worker in self.workers:
@@ -67,7 +67,7 @@ class ObjectCompiler:
         self.workers.clear()
 
     def next_module(self) -> int | None:
-        """The number of the first module that no thread has taken, once there is one; None if no more are to be."""
+        """The number of the first module that no thread has taken; waits for one, and returns None if none follows."""
         self.given.acquire()
         with self.taking:
             number, self.taken = self.taken, self.taken + 1
@@ -92,7 +92,7 @@ class Worker:
         self.thread = threading.Thread(target=self.work, name="wholestep compiler", daemon=True)
 
     def work(self) -> None:
-        """Compile what is given, until no more comes."""
+        """Compile modules until the compiler closes."""
         number: int | None = 0
         try:
             with UNBROKEN:

@@ -66,7 +66,8 @@ class ConversionWriter:
         return self.at(target).pick(x, one, "zeroinitializer")
 
     def whole(self, x: str, source: LlvmType, target: LlvmType) -> str:
-        """A floating-point number cut to an integer. What no integer stands for gives some number, as in NumPy."""
+        """A floating-point number truncated to an integer; NaN and values out of range give an unspecified integer, as
+        in NumPy."""
         if target.kind == "u" and target.size == 8:
             return self.unsigned(x, source)
         step = WORD if target.size < 4 or (target.kind == "i" and target.size == 4) else LONG
@@ -138,8 +139,8 @@ class ConversionWriter:
         return self.cast("bitcast", self.bits("or", found, sign), "i32", "float")
 
     def narrow_by_bits(self, x: str) -> str:
-        """float32 to float16 where there is no instruction: adding 0.5 rounds what will be subnormal. NaN keeps its
-        upper bits, as instructions keep them."""
+        """float32 to float16 without a conversion instruction: adding 0.5 rounds results that are subnormal. NaN keeps
+        the upper bits of its payload, as with the instruction."""
         word, bits = self.at(WORD), self.cast("bitcast", x, "float", "i32")
         size = self.bits("and", bits, 0x7FFFFFFF)
         half = self.w.let(

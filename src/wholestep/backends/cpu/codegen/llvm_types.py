@@ -15,7 +15,8 @@ from wholestep.kernel.lang import DType
 class LlvmType(NamedTuple):
     """The LLVM types of a dtype; `kind` is b, i (signed), u (unsigned), f, or h (a half type, which is only converted).
 
-    bfloat16 is kept as its 16 bits, since processors disagree about what their instructions do with subnormals.
+    bfloat16 is kept as its 16 bits, since the bfloat16 instructions of processors differ in their handling of
+    subnormals.
     """
 
     register: str

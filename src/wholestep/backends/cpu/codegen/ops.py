@@ -67,13 +67,13 @@ def compare_and_select(how: str) -> EmitOp:
 
 
 def signed_abs(at: OpEmitter, a: str) -> str:
-    """|a|; the most negative integer stays what it is."""
+    """|a|; the most negative integer is returned unchanged."""
     kind, prefix = at.type, f"v{at.lanes}" if at.lanes else ""
     return at.w.call(kind, f"llvm.abs.{prefix}{at.form.suffix}", f"{kind}, i1", f"{kind} {a}, i1 false")
 
 
 def logical_shift(instruction: str) -> EmitOp:
-    """A shift that leaves 0 where it is as wide as the number, or wider."""
+    """A logical shift; the result is 0 for a shift by the width of the number or more."""
 
     def write(at: OpEmitter, a: str, b: str) -> str:
         within = at.compare("icmp ult", b, at.number(at.form.bits))
@@ -83,7 +83,7 @@ def logical_shift(instruction: str) -> EmitOp:
 
 
 def arithmetic_shift(at: OpEmitter, a: str, b: str) -> str:
-    """A shift to the right that leaves only the sign where it is as wide as the number, or wider."""
+    """An arithmetic shift to the right; the result is 0 or -1, by the sign, for a shift by the width or more."""
     last = at.number(at.form.bits - 1)
     within = at.compare("icmp ult", b, last)
     return at.w.let(f"ashr {at.type} {a}, {at.pick(within, b, last)}")
@@ -194,7 +194,7 @@ WITH_CONSTANT: dict[str, dict[str, EmitOp]] = {
     "shr": {"i": binary_instruction("ashr"), "u": binary_instruction("lshr")},
     "quotient": {"i": binary_instruction("sdiv"), "u": binary_instruction("udiv")},
 }
-"""Shifts by less than the width, divisions by what is neither 0 nor -1."""
+"""The instructions of shifts by less than the width, and of divisions by a constant that is neither 0 nor -1."""
 
 
 def emitter_of(op: str, form: LlvmType, last: int | None) -> EmitOp:

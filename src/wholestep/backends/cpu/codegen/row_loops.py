@@ -12,15 +12,15 @@ from wholestep.backends.cpu.codegen.writer import InductionVariables, LoopCopy
 from wholestep.kernel.lang import Axis, Store, Var
 
 MIN_INSTRUCTIONS = 256
-"""Fewer instructions are emitted for all rows."""
+"""The least number of instructions, over all rows, that become a loop; fewer are emitted unrolled."""
 STACK_BYTES = 2048
-"""The most bytes of a tile: Windows wants a function with a page of them to ask for it."""
+"""The most bytes of a tile on the stack: on Windows a function with a page of stack needs a stack probe."""
 STACK, ALIGNMENT = "%rows", 8
-"""The address of the tile's values, and of what each of them begins at a multiple."""
+"""The stack address of the tile's values, and the alignment of each value in bytes."""
 
 
 class RowLoop:
-    """The rows of a tile, along its outermost axis, some at a time, for statements that nothing follows."""
+    """A loop over the rows of a tile, along its outermost axis, some at a time, for the last statements of a body."""
 
     def __init__(self, values: UnrolledValues, axis: Axis, rows: int, operands: Sequence[Var]) -> None:
         self.values, self.w = values, values.w
@@ -46,7 +46,7 @@ class RowLoop:
             self.size += bytes_of_copy(self.values, v)
 
     def enter(self, step: str) -> None:
-        """Take the values of the rows of a step for those of the whole tile."""
+        """Load the values of the rows of one step, and let them stand for the values of the whole tile."""
         w, whole = self.w, self.whole
         w.scopes[self.axis] = LoopCopy(self.axis, whole.base, self.rows, whole.live_lanes, whole.induction, self.motion)
         for v, place in self.places.items():
@@ -57,14 +57,14 @@ class RowLoop:
             self.values.define(v, [w.let(f"load {kind}, ptr {x}, align {ALIGNMENT}") for x in at])
 
     def leave(self) -> None:
-        """Have the whole tile's values back."""
+        """Restore the values of the whole tile."""
         self.w.scopes[self.axis] = self.whole
         self.values.known.update(self.held)
 
 
 def row_loop(values: UnrolledValues, run: Sequence[Var | Store]) -> RowLoop | None:
-    """The loop over rows for statements that are long in all copies together; None where they are short, or where their
-    copies have to do with each other."""
+    """The loop over rows for statements whose copies together are long code; None where they are short, or where a copy
+    depends on another one."""
     w, facts = values.w, values.w.uniformity
     axes = axes_of_run(values, run)
     instructions = w.copies(axes) * sum(isinstance(s, Var) and s.op != "const" for s in run)
@@ -101,7 +101,7 @@ def rows_at_once(count: int, each: int, wanted: int) -> int:
 
 
 def is_in_rows(v: Var, axis: Axis, axes_of: dict[Var, VaryingAxes]) -> bool:
-    """True where the copies of a value along an axis have nothing to do with each other."""
+    """True where the copies of a value along an axis are independent of each other."""
     if v.op == "across":
         return v.attr[1] is not axis
     lanes = [a for a in axes_of[v] if a.lanes > 1]

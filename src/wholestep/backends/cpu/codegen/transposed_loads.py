@@ -12,11 +12,12 @@ from wholestep.backends.cpu.codegen.writer import FunctionWriter
 from wholestep.kernel.lang import Axis, Index
 
 LONG_ROW_BYTES = 2048
-"""The processor foresees rows of so many bytes; asking for more pushes out what is in use. Measured."""
+"""The row length in bytes from which on the hardware prefetcher follows rows; prefetching such rows in software evicts
+cache lines that are in use. Measured."""
 LINE_BYTES = 64
-"""The bytes that are brought to a cache together."""
+"""The bytes of a cache line."""
 PART_BYTES = 16
-"""Shuffles are quick within parts of a vector of so many bytes."""
+"""The bytes of a vector's parts within which shuffles are fast."""
 
 
 def transposable_axis(w: FunctionWriter, axes: VaryingAxes, index: Index, place: AccessPattern) -> Axis | None:
@@ -36,8 +37,8 @@ def transposed_load(
 ) -> Callable[[int], str]:
     """Return a function that emits a copy; the first copy requested of a square block emits the whole block.
 
-    The rows of a fold are as many streams through memory; where they are too short for the processor to foresee, the
-    rows of the next lanes are asked for early. Blocks of one part of 16 bytes of each row are put together from rows.
+    The rows of a fold are separate streams through memory; where they are too short for the hardware prefetcher, the
+    rows of the next lanes are prefetched. Blocks with one part of 16 bytes of each row are joined from those parts.
     """
     lanes, made, count = place.lanes, place.form, w.scopes[along].count
     following = next(a.block for a in axes if a.lanes > 1) * place.stride * made.size

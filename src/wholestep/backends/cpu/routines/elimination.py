@@ -2,8 +2,8 @@
 neither tiles, panels, vectors nor threads show in the bits.
 
 A matrix lies in strips as wide as a tile, with zeros around it, so that all tiles are whole. A panel of strips is
-eliminated; then a thread takes each strip to its right, exchanges its rows, solves for those of U, and takes the
-products off the rest (right-looking, as in Golub and Van Loan, "Matrix Computations", 4th edition, section 3.4).
+eliminated; then a thread takes each strip to its right, exchanges its rows, solves for the rows of U, and subtracts the
+products from the rows below (right-looking, as in Golub and Van Loan, "Matrix Computations", 4th edition, section 3.4).
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class MatrixWriter(StripWriter):
             self.f.store(field_type(word), value, self.args, str(FIELDS.index(word)))
 
     def share(self, part: str, items: str, products: str) -> None:
-        """Run a part on threads where that is quicker and there is a context, or else in this one."""
+        """Run a part on threads where that is faster and there is a context, or else in the calling thread."""
         f, function = self.f, f"@{self.name}.{part}"
         worth = f.let(f"icmp sgt i64 {products}, {WORTH_SHARING}")
         f.either(
@@ -112,7 +112,7 @@ class MatrixWriter(StripWriter):
         )
 
     def eliminate(self, first: str) -> None:
-        """Eliminate a panel, and update what is to its right."""
+        """Eliminate a panel, and update the strips to its right."""
         f = self.f
         end = self.least(f.let(f"add i64 {first}, {self.panel}"), self.ends)
 
@@ -175,8 +175,8 @@ def store_strips(writer: StripWriter, panel: int) -> str:
 
 
 def update_strips(writer: StripWriter) -> str:
-    """The function that exchanges the rows of strips, solves for the rows of U in those right of a panel, and takes
-    the products off what is below."""
+    """The function that exchanges the rows of strips, solves for the rows of U in the strips right of a panel, and
+    subtracts the products from the rows below."""
     f, tile = writer.f, writer.tile
     first, low, high, but = (writer.field(word) for word in ("first", "low", "high", "but"))
     top, bottom = f.let(f"mul i64 {low}, {tile.width}"), f.let(f"mul i64 {high}, {tile.width}")

@@ -1,7 +1,7 @@
-"""Lanes of a sorting network: records in vectors, what exchanges them, and squares that are transposed.
+"""Lanes of a sorting network: records in vectors, compare-exchanges of records, and transposed squares.
 
-A record is a key, or a key and the position it came from; the parts of W records are as many vectors, and those of a
-matrix of records lie one after the other in memory, each part in an array of its own.
+A record is a key, or a key and its original position. W records are one vector for each part; in a matrix of records
+each part is an array of its own, and these arrays lie one after the other in memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Lanes:
 
     @property
     def declarations(self) -> tuple[str, ...]:
-        """The declarations of what exchanges need."""
+        """The declarations of the intrinsics that compare-exchanges call."""
         kind, name = self.kind(self.parts[0]), f"v{self.lanes}i{self.parts[0]}"
         return tuple([f"declare {kind} @llvm.u{which}.{name}({kind}, {kind})" for which in ("min", "max")])
 

@@ -207,10 +207,10 @@ class SubstitutionWriter:
 
 def factor_text(name: str, tile: RegisterTile) -> str:
     """Return `i64 name(context, a, u, n, count)`: the upper factors u^T u of symmetric matrices, from their upper
-    triangles; the number of the first row whose pivot is not positive, from 1, or 0. What lies below the diagonals of
-    u is anything.
+    triangles; its result is the number of the first row whose pivot is not positive, from 1, or 0. The elements below
+    the diagonals of u are unspecified.
 
-    As in LAPACK, a pivot that is NaN is taken.
+    As in LAPACK, a pivot of NaN does not count as a failure.
     """
     return FactorWriter(name, tile).columns() + FactorWriter(name, tile).factors()
 

@@ -1,4 +1,4 @@
-"""Blocks of contractions: which of them are packed, and how much of each lies in which cache."""
+"""Blocks of contractions: the choice of packed operands, and the sizes of the blocks that the caches hold."""
 
 from __future__ import annotations
 
@@ -13,56 +13,59 @@ from wholestep.lower.blocking.contraction_nest import COLUMNS, ROWS, Contraction
 from wholestep.lower.target import Target
 
 TILES = {15: (4, 2), 16: (6, 2), 32: (6, 4)}
-"""Rows and vectors of a tile of sums, for so many registers: the others hold one row of columns, and an element. Of 32
-some must stay free: with 14 by 2 the columns of the next term, which LLVM loads early, push sums out. The 15 are those
-of WebAssembly, where V8 may load all elements of a term before its first product. Measured.
+"""Rows and vectors of a tile of sums, by the number of registers: the other registers hold one row of columns, and an
+element. Of 32 some must stay free: with 14 by 2 the columns of the next term, which LLVM loads early, spill sums. The
+15 are those of WebAssembly, where V8 may load all elements of a term before its first product. Measured.
 """
 MIN_VECTORS = 2
 """Fewer vectors of columns do not pay for packing."""
 IN_PLACE = 2
-"""Operands of up to so many first caches are read where they lie. Measured."""
+"""The size of an operand, in first caches, up to which it is read in place. Measured."""
 MIN_ROWS, MIN_TERMS = 16, 32
-"""Fewer rows use what was packed too seldom; fewer terms are done before it pays. Measured."""
+"""The least rows and terms of a packed contraction: fewer rows reuse a packed operand too seldom, and fewer terms do
+not repay the copy. Measured."""
 MIN_PRODUCTS = 1 << 18
-"""Sums over several axes are packed from so many products on: in place they are loops within loops."""
+"""The least products of a packed sum over several axes, which in place is a nest of loops."""
 MIN_PANELS = 8
-"""Threads share panels where there are so many, and otherwise rows."""
+"""The least panels that threads share; with fewer panels they share rows."""
 NARROW_TILES = {32: (12, 2)}
-"""Rows and vectors of a tile, for so many registers, where half the width makes so many panels: threads that each pack
-their own panels wait for nobody, which outweighs what a narrow tile loads more. Measured.
+"""Rows and vectors of a narrow tile, by the number of registers, where half the width gives `MIN_PANELS` panels:
+threads that each pack their own panels need no barrier, which outweighs the narrow tile's additional loads. Measured.
 """
 STRIPS = 2
-"""Threads share at least so many strips."""
+"""The least strips that threads share."""
 STRIP_TERMS = {15: 4, 16: 8, 32: 8}
-"""The terms that go by in registers before sums return to the cache, for so many registers. Measured."""
+"""The terms that are added in registers before sums return to the cache, by the number of registers. Measured."""
 FAR_BYTES = 32 << 20
-"""A matrix of so many bytes comes from memory, so that asking for its columns early pays. Measured."""
+"""The bytes of a matrix that lies in memory, not in a cache, so that prefetching its columns pays. Measured."""
 TOGETHER_BYTES = 1 << 10
-"""So many bytes of each row are packed at once: what lies side by side is brought from memory together. Measured."""
+"""The bytes of each row that are packed at once: adjacent bytes come from memory together. Measured."""
 BLOCK_BYTES = {15: 1 << 20, 16: 1 << 20, 32: 1 << 19}
-"""The bytes of a block of columns that every row goes over, for so many registers. A panel comes from the third cache
-in time, and larger blocks bring the sums back less often. Measured.
+"""The bytes of a block of columns that every row is multiplied by, by the number of registers. A panel comes from the
+third cache in time, and with larger blocks the sums are loaded and stored less often. Measured.
 """
 TURNED_TERMS = 1024
-"""The terms of a block of columns that lie along them, where rows are few: each is read in longer pieces. Measured."""
+"""The terms of a block whose columns are contiguous along the terms, where rows are few: each column is read in longer
+pieces. Measured."""
 UNROLL = {15: 1, 16: 2, 32: 2}
-"""The terms written out side by side, for so many registers: four run no faster, and take a tenth longer to compile.
-V8 writes out loops of WebAssembly itself, and what it loads for two terms at once pushes sums out. Measured.
+"""The unrolled terms, by the number of registers: four run no faster, and take a tenth longer to compile. V8 unrolls
+loops of WebAssembly itself, and the loads of two terms at once spill sums. Measured.
 """
 DOT_TERMS, DOT_PRODUCTS = 64, 1 << 15
-"""One row goes along the terms of a matrix from so many of them on, and from so many products on; fewer are chains."""
+"""The least terms and the least products of one row that is multiplied with vectors along the terms; smaller products
+are chains."""
 DOT_VECTORS, DOT_COLUMNS = 8, 64
-"""So many vectors of partial sums are in registers, which is best of 2 to 16, and so many columns are a strip."""
+"""The vectors of partial sums in registers, the best number of 2 to 16, and the columns of a strip."""
 STREAMED_ROW_BYTES = 8 << 10
-"""Rows of up to so many bytes that come from memory are read one after the other, as the processor foresees; abreast
-they come half as fast. Measured on Zen 4.
+"""The bytes of a row from memory up to which rows are read one after the other, as the hardware prefetcher expects;
+reading several rows at once is half as fast. Measured on Zen 4.
 """
 NEAR_BYTES = 1 << 10
-"""Rows whose next term is no further away are read in place: a copy that one thread makes, or that all make for each
-other, takes longer. Lines that are further apart share too few sets of a cache. Measured.
+"""The distance in bytes between consecutive terms of a row up to which rows are read in place: a copy by one thread, or
+by all of them with a barrier, takes longer. Lines that are further apart share too few sets of a cache. Measured.
 """
 SCRATCH_BYTES = 4 << 20
-"""The most that is packed at a time of one operand."""
+"""The most bytes of one operand that are packed at a time."""
 
 
 class Caches(NamedTuple):

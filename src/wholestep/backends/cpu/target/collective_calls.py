@@ -23,10 +23,10 @@ def collective_operands(low: Materializer, node: Node) -> None:
 
 
 def collective_tasks(low: Materializer, node: Node) -> list[Task]:
-    """The call that begins a collective, as early as its operand is there, and the one that waits for its end, as late
-    as it may; what is computed in between is computed while processes talk. The rank is known at once.
+    """The call that begins a collective, as soon as its operand is computed, and the call that waits for its end, as
+    late as possible; tasks between them overlap with the communication. The rank is one call, without a wait.
 
-    The program may be left where it waits: a process of the axis may have ended.
+    The program may fail at the waiting call: a process of the axis may have ended.
     """
     (result,) = node.outputs
     target = low.locations[result].place
@@ -52,7 +52,7 @@ def collective_task(
     site: int,
     launches: int = 1,
 ) -> Task:
-    """The task of one call; `data` has the elements that it is told the number and the dtype of."""
+    """The task of one call, which is passed the number and the dtype of the elements of `data`."""
     params = (dtypes.letters(data.dtype), data.type.size, site)
     effects = RoutineEffects(
         tuple([(i, x.size) for i, x in enumerate(reads)]),

@@ -59,8 +59,8 @@ def workspace(a: Value, count: int, *, real: bool = False) -> ScratchArg:
 def in_tiles(a: Value) -> bool:
     """Test whether matrices are computed by our own tiles in registers: real ones that are not small.
 
-    There the threads are those of the program. OpenBLAS's wait for each other so often in these routines that one more
-    program on the machine makes them take up to two hundred times as long.
+    These tiles run on the threads of the program. OpenBLAS's own threads wait for each other so often in these routines
+    that one more program on the machine makes them take up to two hundred times as long.
     """
     return not complex_valued(a) and isinstance(a.type.size, int) and a.type.size > 0 and a.shape[-1] >= LEAST_ROWS
 
@@ -257,7 +257,7 @@ def expand_sqrtm(a: Value) -> Values:
 
 
 def expand_schur(a: Value) -> Values:
-    """Of a real matrix what lies below the blocks of two rows is exactly 0 in LAPACK's result already."""
+    """The Schur form by LAPACK; for a real matrix its result is exactly 0 below the diagonal blocks of up to 2 by 2."""
     if a.type.size == 0:
         return zeros(a.type), zeros(a.type)
     finite = OPS["all"](OPS["isfinite"](a), axes=tuple(range(a.ndim)))

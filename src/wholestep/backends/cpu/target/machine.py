@@ -1,4 +1,4 @@
-"""The CPU as lowering sees it: vectors, registers, threads, LAPACK, and files for what memory cannot hold."""
+"""The CPU as lowering sees it: vectors, registers, threads, LAPACK, and files for buffers that exceed memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row sorts: which rows a sorting network orders, of what records, and how they lie in its matrix."""
+"""Row sorts: the rows that a sorting network orders, their records, and the layout of these in its matrix."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 LEAST_LANES = 4
 MAX_BESIDE = 1024
-"""The matrix of longer rows beside each other is larger than the first cache."""
+"""The most keys of a row whose lanes are rows: the matrix of longer ones is larger than the first cache."""
 MERGING = 1.25
-"""The time of a key where columns are merged to rows, in that where they are rows. Measured."""
+"""The time for a key where lanes are parts of a row, which are then merged, relative to that where lanes are rows.
+Measured."""
 MAX_SORTED = 8192
-"""Longer rows do not stay in the caches that a network wants, and are sorted by the digits of their keys."""
+"""The most keys of a row that a network sorts: longer rows exceed the caches, and are sorted by radix."""
 
 
 class RowSort(NamedTuple):

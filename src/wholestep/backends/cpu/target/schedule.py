@@ -31,15 +31,16 @@ from wholestep.lower.target import DraftKernel, Target
 SHARED_POINTS = 1 << 15
 """Loop points from which on sharing a kernel among threads pays for waking them."""
 FEWEST_POINTS, SHARED_WORK, WORD = 1 << 10, 1 << 17, 4
-"""Fewer loop points pay for it if there are these, and so many operations on words of so many bytes. Measured."""
+"""Fewer loop points pay for it from the first number on, if they do at least the second number of operations on words
+of the third number of bytes. Measured."""
 
 MOST_LANES = 64
-"""No vector has more lanes."""
+"""The most lanes of a vector."""
 
 LONG_REDUCTION = 512
-"""Over so many terms a panel of columns goes outermost, so that it stays in cache while the rows go by."""
+"""The terms from which on the loop over panels of columns is outermost, so that a panel stays in cache for all rows."""
 COLUMNS_FROM = 1 << 15
-"""The bytes of a copy from which on the order of its axes matters: less is in the first cache whatever it is."""
+"""The bytes of a copy from which on the order of its axes matters: a smaller copy fits in the first cache."""
 
 
 def worth_sharing(kernel: Kernel) -> bool:
@@ -98,10 +99,11 @@ def rotate_reduction(
 
 
 def column_order(kernel: Kernel, machine: Target) -> list[Axis]:
-    """The axes of a large copy of which stores are contiguous along one, and loads in short runs along others, in the
-    order in which the lines of what is read are used whole while they are in the first cache; empty for other kernels.
+    """The loop order of a large copy with stores contiguous along one axis and loads in short runs along others, such
+    that each loaded cache line is fully used while it is in the first cache; empty for other kernels.
 
-    The axis of the stores stands before the runs: a vector of it reads a line for each lane, which the runs use up.
+    The axis of the stores comes before the runs: a vector along it reads a cache line for each lane, and the runs read
+    the other elements of these lines.
     """
     axes, accesses = parallel_axes(kernel), list(memory_accesses(kernel.body))
     loads, stores = [a for a in accesses if not a.is_store], [a for a in accesses if a.is_store]
@@ -131,7 +133,7 @@ def order_columns(
     return ordered, KernelSchedule().with_axis(lane, lanes=preferred_lanes(kernel, lane, machine)).apply(kernel)
 
 
-# Which axis runs along the lanes of a vector.
+# The axis along the lanes of a vector.
 
 
 def best_lane(kernel: Kernel, machine: Target, *, arithmetic: bool = False) -> Axis | None:
@@ -163,7 +165,7 @@ def neighbouring_stores(accesses: Sequence[MemoryAccess]) -> set[object]:
 
 
 def vectorizable_axes(kernel: Kernel) -> list[Axis]:
-    """Axes whose loops are independent or innermost folds, all of them: a row may be walked several times."""
+    """The axes all of whose loops are independent or innermost folds; an axis may have several loops."""
 
     def in_order(loop: Loop) -> bool:
         inner = any(isinstance(s, Loop) for s in loop.body)

@@ -13,9 +13,9 @@ from wholestep.kernel.schedule import replace_parts
 from wholestep.lower.program.steps import COPY_ROUTINES, ForLoop, Launch, MemRef, RoutineCall, Step
 
 PIECE_BYTES = 8 << 20
-"""About how many bytes of files one piece touches: enough for a disk to be read in one go."""
+"""The approximate number of bytes of files that one piece touches: enough for sequential reads of a disk."""
 MOST_SPREAD = 2
-"""Up to how many times its own share of a buffer a piece may span."""
+"""The most bytes of a buffer that a piece may span, as a multiple of the piece's own share of the buffer."""
 
 
 class OuterMotion(NamedTuple):
@@ -32,7 +32,7 @@ class OuterMotion(NamedTuple):
 def split_step(
     step: Launch | RoutineCall, files: Collection[int], new_loop: Callable[[], int]
 ) -> tuple[Step, ...] | None:
-    """A launch or copy in pieces; None where it is short, or cannot be cut so that each touches a part of the files."""
+    """A launch or copy in pieces; None where it is short, or where no cut lets each piece touch a part of the files."""
     if any(ref.moves for ref in step.refs if ref.slot in files):
         return None
     return split_launch(step, files, new_loop) if isinstance(step, Launch) else split_copy(step, new_loop)
@@ -54,7 +54,7 @@ def split_copy(step: RoutineCall, new_loop: Callable[[], int]) -> tuple[Step, ..
 
 
 def split_launch(step: Launch, files: Collection[int], new_loop: Callable[[], int]) -> tuple[Step, ...] | None:
-    """A launch as a loop over equal pieces of its range, and what is left over."""
+    """A launch as a loop over equal pieces of its range, and a launch over the remainder."""
     kernel, found = step.kernel, outer_motion(step.kernel)
     if found is None:
         return None

@@ -21,33 +21,34 @@ TILE_ROWS = {
     16: {1: 8, 2: 6, 3: 4, 4: 3, 5: 2},
     32: {1: 14, 2: 10, 3: 7, 4: 6, 5: 4},
 }
-"""Up to how many rows go with so many vectors, by the number of registers. Measured."""
+"""The most rows of a tile, by the number of registers and of vectors. Measured."""
 FOLD_TERMS = 4
-"""Up to how many terms are written out side by side."""
+"""The most terms that are unrolled."""
 PRODUCT_TERMS = {15: 1, 16: 4, 32: 4}
-"""Up to how many terms of sums of products are, by the number of registers."""
+"""The most terms of sums of products that are unrolled, by the number of registers."""
 
 STREAMED_TERMS = 64
-"""Sums of so many products of one row read the other operand as fast as memory gives it. Measured."""
+"""The terms from which on sums of products of one row read the other operand at the bandwidth of memory. Measured."""
 SHARE_POINTS = 1 << 16
-"""Loop points of such sums that are worth a thread of their own: fewer take as long as waking it. Measured."""
+"""The least loop points of such sums for each thread: fewer take less time than waking the thread. Measured."""
 ADDED_BODY = 4
-"""Rows are added up as those of products are where the work for each term is so many operations, or fewer."""
+"""The most operations for each term of a sum of rows that is tiled as sums of products are."""
 AHEAD_ROWS, AHEAD_BYTES = 16, 8 << 20
-"""Rows that are added up, of so many bytes in all, are asked for so many rows early: the processor does not foresee
-pieces of them that lie pages apart. Measured on Zen 4.
+"""The prefetch distance, in rows, of rows that are summed, and the least bytes of all of these rows: the hardware
+prefetcher does not follow pieces that lie pages apart. Measured on Zen 4.
 """
 
 TURNED_HALVES = 32
-"""The bytes of vectors of which halves are turned as well as squares."""
+"""The bytes of vectors for which half squares are transposed as well as squares."""
 SAME_SET_BYTES = 2048
-"""Rows that lie a multiple of this apart share few sets of the first cache: twice as many would push each other out."""
+"""The distance in bytes of rows that share few sets of the first cache, as rows at a multiple of it do: twice as many
+rows would evict each other."""
 LINE = 64
 """The bytes of a line of the caches."""
 MAX_PICK_STRIDE = 4
 """The largest stride between lanes that is loaded contiguously and shuffled."""
 FULL_BODY = 40
-"""Two steps of a body of more operations than this, side by side, fill the registers."""
+"""The most statements of a body that is unrolled up to four times: two copies of a longer one fill the registers."""
 
 
 def kernel_loops(kernel: Kernel) -> Iterator[Loop]:
@@ -119,7 +120,7 @@ def fold_tile(kernel: Kernel, axis: Axis, machine: Target) -> int:
 
 
 def rows_ahead(kernel: Kernel, terms: Axis, lane: Axis) -> int:
-    """The distance, in rows, at which rows from memory are asked for that are added up; 0 for what caches hold."""
+    """The prefetch distance, in rows, of rows from memory that are summed; 0 for rows that the caches hold."""
     if not adds_rows(kernel):
         return 0
     far = [
@@ -204,9 +205,9 @@ def tile_columns(kernel: Kernel, lane: Axis, vectors: Size, machine: Target) -> 
 
 
 def streamed_columns(kernel: Kernel, lane: Axis, vectors: int, machine: Target) -> int:
-    """Up to how many vectors of columns go side by side in sums of products that no row uses again: as many as there
-    are registers for, since memory is read in long runs then and no sum waits for its last product, and as leave each
-    thread enough of a long sum; 0 for short sums."""
+    """The most vectors of columns side by side in sums of products whose columns no other row reuses: as many as there
+    are registers for, since memory is then read in long runs and no sum waits for its last product, but few enough that
+    each thread has a large part of a long sum; 0 for short sums."""
     folding = [loop for loop in kernel_loops(kernel) if loop.folds]
     if max([loop.axis.extent for loop in folding]) < STREAMED_TERMS:
         return 0
@@ -244,14 +245,15 @@ def tile_rows(kernel: Kernel, lane: Axis, schedule: KernelSchedule, machine: Tar
 
 
 def preferred_lanes(kernel: Kernel, lane: Axis, machine: Target) -> int:
-    """The lanes of a vector of the widest thing that moves along the axis."""
+    """The lanes of a vector of the widest dtype that is loaded or stored along the axis."""
     sizes = [a.buffer.dtype.itemsize for a in memory_accesses(kernel.body) if a.offset.coefficient(lane)]
     return machine.lanes(max([4, *sizes]))
 
 
 def unfolded_lanes(kernel: Kernel, lane: Axis, machine: Target) -> int:
-    """The lanes along an axis that nothing is summed over: a row shorter than a vector has one of its own length, or is
-    scalars where an ordered loop may read it again at once, since a load waits long for what a masked store wrote."""
+    """The lanes along an axis without a reduction. A row shorter than a vector has its own length as lanes if that is a
+    power of two; else scalars where an ordered loop may read the row again at once, since a load stalls on a masked
+    store to its address; else a masked vector."""
     lanes = preferred_lanes(kernel, lane, machine)
     if lane.symbolic or lane.extent >= lanes:
         return lanes
