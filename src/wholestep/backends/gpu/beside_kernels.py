@@ -1,8 +1,8 @@
-"""Kernels beside each other: those that have nothing to do with one another are one launch, on workgroups of their own.
+"""Kernels beside each other: independent kernels in one launch, each on workgroups of its own.
 
 kernel a on groups 0 to 8, kernel b on groups 0 to 4    -->    one launch of 12 groups: those from 8 on are b's
 
-Equal kernels over arrays of different sizes are written once: a group finds out which arrays are its own.
+Equal kernels over arrays of different sizes are written once: a group selects its arrays by its number.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from wholestep.kernel.workgroups import find_workgroup
 
 
 class KernelsBeside(NamedTuple):
-    """Kernels of one launch, whose buffers are all of theirs."""
+    """Kernels of one launch, whose arguments are the buffers of all of them."""
 
     kernels: tuple[Kernel, ...]
 
@@ -29,7 +29,7 @@ class KernelsBeside(NamedTuple):
 
     @property
     def scratch(self) -> tuple[Buffer, ...]:
-        """The shared and private memory: a group does one of the kernels, so that they have it in turn."""
+        """The shared and private buffers, which the kernels reuse, since a group runs one of the kernels alone."""
         slots: list[Buffer] = []
         for kernel, places in zip(self.kernels, self.scratch_places(), strict=True):
             for b, i in zip(kernel.scratch, places, strict=True):
@@ -38,7 +38,7 @@ class KernelsBeside(NamedTuple):
         return tuple(slots)
 
     def scratch_places(self) -> list[list[int]]:
-        """The place among all `scratch` memory of that of each kernel."""
+        """For each kernel, the positions of its shared and private buffers in `scratch`."""
         kinds: list[tuple[DType, Space]] = []
         out: list[list[int]] = []
         for kernel in self.kernels:
@@ -66,23 +66,23 @@ def launch_text(launched: Kernel | KernelsBeside) -> str:
 
 
 def group_size(kernel: Kernel) -> int:
-    """The work items of the workgroups that do a kernel, beside others that have as many; 0 if any number will do."""
+    """The work items of a kernel's workgroups, which all kernels of a launch must share; 0 where any number will do."""
     threads = find_workgroup(kernel).threads
     return math.prod([a.extent for a in threads]) if threads else 0
 
 
 class FlatKernel(NamedTuple):
-    """A kernel that does one thing at each element of arrays of one size, whatever their shape is, and the size; the
-    kernel itself is one of a workgroup of elements."""
+    """An elementwise kernel over arrays of one size and any shape, and that size; `kernel` covers the elements of one
+    workgroup."""
 
     kernel: Kernel
     points: int
     text: str
-    """The same for kernels that do the same."""
+    """The canonical text of the kernel, equal for equal kernels."""
 
 
 def flat_kernel(kernel: Kernel) -> FlatKernel | None:
-    """The flat form of a kernel; None where it has none."""
+    """The flat form of a kernel; None where the kernel is not elementwise."""
     grid, threads, body = find_workgroup(kernel)
     inner = [s for s in walk(body) if isinstance(s, Loop)]
     if threads or kernel.scratch or inner or any(a.symbolic for a in grid):
@@ -103,7 +103,7 @@ def indices_of(s: Statement) -> tuple[Index, ...]:
 
 
 def counts_elements(index: Index, points: int) -> bool:
-    """Test whether an index is the number of a point, in whatever order the axes stand."""
+    """Test whether an index enumerates the points from 0 on, with the axes in any order."""
     size = 1
     for key, factor in sorted(index.terms.items(), key=lambda term: term[1]):
         if isinstance(key, Var) or factor != size:
@@ -125,7 +125,7 @@ class KernelFlattening(PlacedAxes):
             self.new[b] = Buffer(b.name, b.dtype, THREADS if b in at_points else b.room, b.written, b.space)
 
     def kernel(self) -> Kernel:
-        """The kernel of one axis; what stood before a loop stays before it."""
+        """The kernel with one grid axis; statements before the outermost loop stay before it."""
         first, *others = self.nest(self.given.body)
         body = (*first, Loop(self.axis, tuple([s for part in others for s in part])))
         return Kernel(self.given.name, tuple([self.new[b] for b in self.given.buffers]), body)
@@ -145,15 +145,15 @@ def buffers_of(s: Statement) -> tuple[Buffer, ...]:
 
 
 class BesideSection(NamedTuple):
-    """A kernel of a launch, which is written once, and the points of each set of arrays that it is done for; none where
-    it is done for one, on a grid of its own."""
+    """A kernel of a launch, which is written once, and the number of points of each set of arrays that it runs over;
+    empty where it runs over one set, on a grid of its own."""
 
     kernel: Kernel
     points: tuple[int, ...] = ()
 
 
 def sections_of(kernels: Sequence[Kernel], chosen: bool) -> list[BesideSection]:
-    """Kernels as they are written, equal ones that follow each other once where arrays can be `chosen` by the group."""
+    """Kernels as they are written: consecutive equal kernels once, where a group can select its arrays (`chosen`)."""
     out: list[BesideSection] = []
     texts: list[str] = []
     for kernel in kernels:

@@ -1,4 +1,4 @@
-"""Kernel languages of the family of C: scalar expressions of C99, and what a module defines for them."""
+"""Kernel languages of the C family: scalar expressions of C99, and the definitions of a module that they call."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ WS_INLINE uint64_t ws_cut_up(double x) {
     return x < 0x1p63 ? (uint64_t)ws_cut(x) : (uint64_t)ws_cut(x - 0x1p63) ^ UINT64_C(0x8000000000000000);
 }
 """ + half_definitions("WS_INLINE", "ws_odd")
-"""Functions of float64, which some cards do not have; rounding to odd, so that nothing is rounded twice."""
+"""Functions of float64, which some cards lack; they round to odd, so that no conversion rounds twice."""
 HALF_FUNCTIONS = half_definitions("WS_INLINE", "ws_from_bf16", "ws_from_f16", "ws_to_f16")
-"""Conversions of halves but that to bfloat16; a module defines WS_INLINE, as a function of its language begins."""
+"""Conversions of half precisions except that to bfloat16; a module defines WS_INLINE as the head of its functions."""
 
 
 def has_doubles(kernels: Sequence[str]) -> bool:
@@ -38,7 +38,7 @@ def index_type(short: bool) -> str:
 
 
 class CLanguage(KernelLanguage):
-    """Statements of C; a language adds how a kernel begins, and what its modules define."""
+    """Statements of C; a language adds the heads of kernels and the definitions of its modules."""
 
     def number(self, value: object, dtype: DType) -> str:
         return c_scalars.c_number(value, dtype)

@@ -40,9 +40,9 @@ ALIGNMENT = 256
 KNOWN_BYTES = 8
 """The bytes of a known scalar in the heap."""
 MOST = 1 << 15
-"""The dispatches of a program at most: its loops are unrolled."""
+"""The most dispatches of a program, whose loops are unrolled."""
 WINDOW = 256
-"""The launches that are put in an order together: each is compared with all before it."""
+"""The most launches that are ordered together: each is compared with all before it."""
 FIELDS = 2
 """The words of a dispatch before its addresses: the number of workgroups, and a zero that compilers do not know."""
 I64 = np.dtype(np.int64)
@@ -86,13 +86,13 @@ class DispatchRecorder:
         """(address, bytes) of the constants."""
 
     def take(self, nbytes: int) -> int:
-        """The address of so many bytes behind all that there is."""
+        """Allocate so many bytes at the end of the heap; returns their address."""
         at = -(-self.top // ALIGNMENT) * ALIGNMENT
         self.top = at + nbytes
         return at
 
     def record(self, program: PlacedProgram) -> RecordedProgram:
-        """The dispatches of a program; raises UnsupportedError for what no list of them can do."""
+        """The dispatches of a program; raises UnsupportedError for a program that no dispatch list can express."""
         check_program(program.plan, WEBGPU, False)
         constants = program.constant_bytes()
         at = self.take(len(constants))
@@ -119,7 +119,7 @@ class DispatchRecorder:
         return self.numbers[kernel]
 
     def copying(self, target: int, source: int, nbytes: int) -> list[tuple[Kernel, tuple[int, ...]]]:
-        """The launches of a copy, by way of memory of its own where the two places meet."""
+        """The launches of a copy, through a temporary buffer where source and target overlap."""
         if target == source or not nbytes:
             return []
         kernel = byte_copy(nbytes, nbytes % WORD == 0)
@@ -149,11 +149,11 @@ class ProgramWalk:
         """The address of each value that kernels are given."""
         self.counts: dict[int, int] = {}
         self.waiting: list[CardPart] = []
-        """Launches that come next, in an order of their own."""
+        """The pending launches, which are reordered before they are recorded."""
         self.launches = self.switches = 0
 
     def recorded(self) -> tuple[RecordedProgram, list[GivenScalar]]:
-        """The program, and the scalars that were taken for known and do not stay so."""
+        """The program, and the scalars that were assumed to be known and are overwritten by the card."""
         self.steps(self.program.plan.steps)
         self.flush()
         given = self.recorder.given
@@ -224,13 +224,13 @@ class ProgramWalk:
         return self.value(number) if number is not None and self.code.is_computed_ahead(number) else address
 
     def append(self, kernel: Kernel, addresses: tuple[int, ...]) -> None:
-        """Let a launch come next."""
+        """Append a launch to the pending ones."""
         self.waiting.append(card_part(kernel, [MemRef(0, address) for address in addresses]))
         if len(self.waiting) == WINDOW:
             self.flush()
 
     def flush(self) -> None:
-        """Record the launches that wait, in an order with few of them."""
+        """Record the pending launches, in an order with few launches."""
         parts, self.waiting = self.waiting, []
         for part in order_launches(parts, WGSL.most_buffers, rows=WGSL.joins_rows):
             assert isinstance(part, CardPart)
@@ -253,7 +253,7 @@ class ProgramWalk:
         return self.values[number]
 
     def forget(self, address: int, nbytes: int) -> None:
-        """Know nothing of what lies in these bytes."""
+        """Remove the known scalars that overlap these bytes."""
         for place in [*self.known]:
             if place[0] < address + nbytes and address < place[0] + place[1].itemsize:
                 del self.known[place]
@@ -269,7 +269,7 @@ class ProgramWalk:
             self.known |= moved
 
     def switch(self, step: Switch) -> None:
-        """Record all cases, of which the device runs one; what they leave is known where each knows it."""
+        """Record all cases, of which the device runs one; scalars that are known in each case stay known."""
         self.flush()
         number, at = self.switches, len(self.entries)
         self.switches += 1

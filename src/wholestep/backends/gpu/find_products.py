@@ -1,4 +1,4 @@
-"""Products: kernels that are one contraction, with the axes of its rows and columns, and what is done with a sum."""
+"""Products: kernels that are one contraction, with the axes of its rows, columns and terms, and its epilogue."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from wholestep.kernel.workgroups import find_workgroup
 
 
 class Product(NamedTuple):
-    """A contraction: the grid axes that only its first and only its second factor moves with, one of each; the nest of
-    its terms, what its sum starts from, and the sum.
+    """A contraction: the grid axes `row` and `column`, along which only its first or only its second factor varies; the
+    axes of its terms, outermost first; the initial value of its sum; and the sum.
     """
 
     kernel: Kernel
@@ -25,11 +25,11 @@ class Product(NamedTuple):
     init: Var
     result: Var
     after: tuple[Var | Store, ...]
-    """The statements that use the sum."""
+    """The epilogue: the values and stores after the sum."""
 
 
 def find_product(kernel: Kernel) -> Product | None:
-    """The contraction that a kernel is; None where it is something else."""
+    """The contraction that a kernel computes; None for any other kernel."""
     group = find_workgroup(kernel)
     loops = [s for s in group.body if isinstance(s, Loop)]
     if group.threads or kernel.scratch or len(loops) != 1 or not is_sharable(loops[0]):
@@ -62,8 +62,8 @@ def loops_of_terms(loop: Loop) -> Iterator[Loop]:
 def row_and_column(
     kernel: Kernel, grid: Sequence[Axis], fold: Fold, stores: Sequence[Index]
 ) -> tuple[Axis, Axis, tuple[Var, Var]] | None:
-    """The axis of rows, that of columns, along which the result lies closest, and the factors that move with them; None
-    where a factor has none of its own.
+    """The axis of rows, the axis of columns, along which the result has the smaller stride, and the factors that vary
+    along them; None where a factor has no axis of its own.
     """
     varies = varying_axes(kernel)
     first, second = fold.values

@@ -42,7 +42,7 @@ class HostScalars(NamedTuple):
 
 
 class SplitKernel(NamedTuple):
-    """A kernel in two parts, each None where it does nothing; the card's has one more buffer for each of `added`."""
+    """The host's and the card's part of a kernel, each None if empty; the card's has a buffer for each of `added`."""
 
     host: HostScalars | None
     card: Kernel | None
@@ -58,7 +58,7 @@ def split_kernel(kernel: Kernel) -> SplitKernel:
 
 
 def is_wide(v: Var) -> bool:
-    """Test whether a value is of float64, or made of such."""
+    """Test whether a value or one of its operands is float64."""
     return v.dtype == F64 or any(x.dtype == F64 for x in v.args)
 
 
@@ -80,7 +80,8 @@ class KernelSplitting:
         self.live = self.card_values()
 
     def card_values(self) -> set[Var]:
-        """The values that the card's stores and loops are made of, as far as those of float64, which are the host's."""
+        """The values from which the card computes its stores and loops, back to those with float64, which are the
+        host's."""
         statements = [s for s in walk(self.kernel.body) if not (isinstance(s, Store) and s.buffer.dtype == F64)]
         waiting = [v for s in statements if isinstance(s, Store | Loop) for v in s.reads()]
         found: set[Var] = set()
@@ -144,13 +145,13 @@ class KernelSplitting:
         self.stores.append((Element(len(self.kernel.buffers) + len(self.replaced) - 1, 0), number))
 
     def store(self, s: Store) -> None:
-        """A store that the host does."""
+        """Assign a store to the host."""
         if s.index.terms or (s.guard is not None and not self.is_first(s.guard)):
             raise KernelError("float64 that is stored to more than one element")
         self.stores.append((Element(self.kernel.buffers.index(s.buffer), s.index.const), self.number(s.value)))
 
     def is_first(self, guard: Var) -> bool:
-        """Test whether a guard leaves one thread of a workgroup."""
+        """Test whether a guard holds for one thread of a workgroup alone."""
         if guard.op != "eq" or guard.args[0].op != "index" or guard.args[1].op != "const":
             return False
         return all(getattr(axis, "thread", False) for axis in guard.args[0].attr.terms)
@@ -162,7 +163,7 @@ class KernelSplitting:
         return self.numbers[v]
 
     def written(self, v: Var) -> int:
-        """Write a value, and what it is made of; its number."""
+        """Write a value and its operands; returns the number of the value."""
         if v in self.inside:
             return self.number(self.inside[v])
         if v in self.after:
@@ -180,7 +181,7 @@ class KernelSplitting:
         raise KernelError(f"float64 that depends on {v.op}")
 
     def put(self, op: str, dtype: DType, args: Sequence[Var], extra: int = 0) -> int:
-        """Write one operation; its number."""
+        """Write one operation; returns its number."""
         numbers = tuple([self.number(x) for x in args])
         self.code.append((op, dtypes.short(dtype), numbers, extra))
         return len(self.code) - 1

@@ -1,4 +1,4 @@
-"""The ranges of the integers of a kernel: numbers between which each lies, whatever is loaded."""
+"""The ranges of the integers of a kernel: bounds of each that hold for all contents of the buffers."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class IntegerRanges:
         return found
 
     def computed(self, v: Var) -> IntegerRange:
-        """The range of what an operation gives, before it wraps."""
+        """The range of a computed value, before it wraps; that of the dtype for an operation without a rule."""
         if v.op == "const":
             return around(int(v.attr))
         if v.op == "index":
@@ -112,4 +112,5 @@ RULES: dict[str, Callable[[Sequence[IntegerRange]], IntegerRange | None]] = {
     "select": lambda of: around(*of[0], *of[1]),
     "convert": lambda of: of[0],
 }
-"""The range of what an operation gives, by the ranges of its operands; None where it tells nothing."""
+"""The rules of interval arithmetic: the range of an operation's result, given the ranges of its operands; None where no
+bound follows from them."""

@@ -1,4 +1,4 @@
-"""Columns first: a loop in order around an independent one changes places with it, and becomes what a work item does.
+"""Loop interchange: an ordered loop around an independent one becomes the inner loop, which each work item runs.
 
 for i in 6 ordered: for j in 64: table[64*at[i] + j] += rows[64*i + j]
 -->
@@ -15,7 +15,7 @@ from wholestep.kernel.verify import verify_kernel
 
 
 def interchange_loops(kernel: Kernel) -> Kernel:
-    """The kernel with an independent loop outermost, where it has none and that is shown to be right; else as it is."""
+    """The kernel with an independent loop outermost, where it has none and the verifier accepts it; else unchanged."""
     *before, outer = kernel.body
     if kernel.scratch or not isinstance(outer, Loop) or not outer.ordered or not are_all_values(before):
         return kernel
@@ -33,8 +33,8 @@ def interchange_loops(kernel: Kernel) -> Kernel:
 
 
 def innermost_of_nest(loop: Loop) -> Loop | None:
-    """The independent loop, else the last, of a nest of loops in order with nothing but values beside them; None where
-    the nest hands something on."""
+    """The first independent loop of a nest of ordered loops with only values beside them; None where there is none, or
+    where a loop of the nest has folds or carried values."""
     while loop.ordered:
         *first, last = loop.body
         if loop.carries or loop.folds or not are_all_values(first) or not isinstance(last, Loop):

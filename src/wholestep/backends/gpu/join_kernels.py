@@ -36,18 +36,18 @@ from wholestep.kernel.workgroups import find_workgroup, item_trips
 from wholestep.lower.cost.roofline import distinct_bytes
 
 LAUNCH = 128
-"""The trips of loops that a thread takes in about the time of a launch."""
+"""The trips of loops that one thread runs in about the time of a launch."""
 NEAR = 1 << 15
-"""The bytes that a kernel of one workgroup touches at most: beyond, its trips wait for memory that is far away."""
+"""The most bytes that a kernel of one workgroup touches: with more, its trips are bound by the latency of memory."""
 TRIPS = 1024
-"""The trips of loops that one thread of a joined kernel may take for one of its kernels."""
+"""The most trips of loops that one thread of a joined kernel runs for one of its kernels."""
 KERNELS = 32
-"""The kernels of a joined kernel at most, for drivers compile long ones slowly."""
+"""The most kernels of a joined kernel, since drivers compile long kernels slowly."""
 
 
 class SmallKernel(NamedTuple):
-    """A kernel that the threads of one workgroup do all of: they share the steps of an axis of its grid, or the first
-    one does it alone, or they are its own."""
+    """A kernel that one workgroup runs whole: its threads share the steps of an axis of the grid, or the first thread
+    runs it alone, or they are the kernel's own threads."""
 
     kernel: Kernel
     spread: Axis | None
@@ -56,8 +56,8 @@ class SmallKernel(NamedTuple):
 
 
 def joined_kernel(kernels: Sequence[SmallKernel], rows: Sequence[Axis] = (), shared: bool = True) -> Kernel:
-    """One kernel that does what these do one after the other; its buffers are all of theirs. One workgroup does them,
-    or one for each step of `rows`, which the grid of each begins with; a work item where they are not `shared`."""
+    """One kernel that runs these one after the other, and has the buffers of all of them. It has one workgroup, or one
+    for each step of `rows`, the first grid axes of each kernel; a work item in place of a workgroup unless `shared`."""
     thread = Axis("t", THREADS, thread=True)
     body: list[Statement] = []
     buffers: list[Buffer] = []
@@ -73,8 +73,8 @@ def joined_kernel(kernels: Sequence[SmallKernel], rows: Sequence[Axis] = (), sha
 
 
 def small_kernel(kernel: Kernel) -> SmallKernel | None:
-    """The kernel with the way in which one workgroup does it in few trips, shown to be free of races; None where there
-    is none, or where many workgroups have done it sooner."""
+    """The kernel with a mapping to one workgroup that takes few trips and is verified to be free of races; None where
+    there is none, or where many workgroups are faster."""
     group = find_workgroup(kernel)
     if any(s.axis.symbolic for s in walk(kernel.body) if isinstance(s, Loop)):
         return None
@@ -93,7 +93,7 @@ def small_kernel(kernel: Kernel) -> SmallKernel | None:
 
 
 def is_verified(kernel: Kernel) -> bool:
-    """Test whether the verifier shows that no two threads are at one place."""
+    """Test whether the verifier shows that the kernel is free of races."""
     try:
         verify_kernel(kernel)
     except KernelError:
@@ -102,8 +102,8 @@ def is_verified(kernel: Kernel) -> bool:
 
 
 class KernelSpreading(PlacedAxes):
-    """A copy of a kernel, in which nothing is shared with the original, for the threads of one workgroup, or of one for
-    each step of `rows`, which stand for the first axes of its grid; or for one work item where there is no thread."""
+    """A deep copy of a kernel for the threads of one workgroup, or of one for each step of `rows`, which replace the
+    first axes of its grid; or for one work item where there is no thread."""
 
     def __init__(self, small: SmallKernel, thread: Axis | None, rows: Sequence[Axis] = ()) -> None:
         super().__init__()
@@ -129,7 +129,7 @@ class KernelSpreading(PlacedAxes):
         return Kernel(self.given.name, given, body, own)
 
     def nest(self, body: Sequence[Statement], around: Sequence[Axis]) -> list[Statement]:
-        """The statements of one thread; the loops of the grid are gone through by it, or shared out."""
+        """The statements of one thread, which runs the loops of the grid or its share of them."""
         if not around:
             return list(self.body(body))
         *before, loop = body
@@ -145,7 +145,7 @@ class KernelSpreading(PlacedAxes):
         inner = self.nest(loop.body, around[1:])
         if axis in self.group.threads or axis in self.rows:
             return [*out, *inner]
-        if self.group.threads:  # what the threads share is used again at the next point
+        if self.group.threads:  # the next point reuses the shared memory
             return [*out, Loop(self.of(axis), (*inner, Barrier()), ordered=True)]
         return [*out, Loop(self.of(axis), tuple(inner))]
 
@@ -165,7 +165,7 @@ class KernelSpreading(PlacedAxes):
         return tuple(out)
 
     def stored_once(self, s: Store) -> list[Statement]:
-        """A store that says itself that the first thread does it, for that is what the verifier looks at."""
+        """A store with the first thread as part of its own guard, which the verifier reads."""
         made, (*_, first) = super().statement(s), self.first
         assert isinstance(made, Store)
         if made.guard is None:

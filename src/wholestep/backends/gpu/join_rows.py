@@ -1,4 +1,4 @@
-"""Kernels joined row by row: what does a row of one kernel does then that row of those that read it, in one launch.
+"""Kernels joined row by row: the workgroup of a row of one kernel also runs that row of the kernels that read it.
 
 for i in 256: y[i] = dot(x[i], w)        for i in 256: for j in 64: z[i, j] = y[i] * v[j]
 -->
@@ -27,11 +27,11 @@ class PlacedKernel(NamedTuple):
 
 
 def joined_rows(kernels: Sequence[PlacedKernel]) -> PlacedKernel | None:
-    """One kernel that does each row of the first of these, a point of its grid, and then that row of the others, with
-    one buffer for each place. It has the workgroups of the first, or work items where that has none.
+    """One kernel that runs each row of the first of these, a point of its grid, and then that row of the others, with
+    one buffer for each place. It has the workgroups of the first kernel, or work items where the first has none.
 
-    None where a row of one is not shown to read its own row of those before it alone, or where a kernel takes longer
-    for it than a launch.
+    None where a row is not verified to read only its own row of the earlier kernels, or where a kernel's row takes
+    longer than a launch.
     """
     first = find_workgroup(kernels[0].kernel)
     extents = [a.extent for a in first.grid]

@@ -1,4 +1,4 @@
-"""Roundings that are kept: what float32 arithmetic gives becomes `exact` wherever a compiler could look through it.
+"""Kept roundings: float32 results become `exact` wherever a compiler could combine them with the next operation.
 
 v2 = v0 * v1; v3 = v2 - v0; y[i] = v3
 -->
@@ -14,13 +14,14 @@ from wholestep.kernel.maths.coefficients import F32
 from wholestep.kernel.schedule import PartReplacement
 
 ROUNDED = ("add", "sub", "mul")
-"""The operations that leave a rounding to the compiler; what `fma`, `div` and `sqrt` give is exact by itself."""
+"""The operations whose rounding a compiler may omit; `fma`, `div` and `sqrt` are functions with rounded results."""
 BY_BITS = ("bits", "isfinite", "isnan", "exact")
-"""The operations that look at the bits of what they are given, which has to be rounded for that."""
+"""The operations that read the bits of their operand, which is therefore rounded already."""
 
 
 def keep_roundings(kernel: Kernel) -> Kernel:
-    """The kernel for a compiler that treats float32 as real numbers; sums of loops, whose order is free, stay open."""
+    """The kernel for a compiler that treats float32 as real numbers; sums of loops, whose order is free, stay as they
+    are."""
     keeping = RoundingKeeper(kernel)
     return Kernel(kernel.name, kernel.buffers, keeping.body(kernel.body), kernel.scratch)
 
@@ -49,8 +50,8 @@ class RoundingKeeper(PartReplacement):
 
 
 def seen_through(kernel: Kernel) -> set[Statement]:
-    """The values whose rounding a compiler could leave out: those with a use that is not by bits, no store to memory
-    that the kernel does not read, and no term of a sum."""
+    """The float32 sums, differences and products whose rounding a compiler could omit: those with a use other than by
+    bits, as a term of a fold, or in a store to a buffer that the kernel does not load."""
     loaded = {s.attr[0] for s in walk(kernel.body) if isinstance(s, Var) and s.op == "load"}
     used: set[Statement] = set()
     for s in walk(kernel.body):

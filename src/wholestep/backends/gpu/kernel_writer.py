@@ -1,4 +1,4 @@
-"""The walk over a kernel: its grid becomes work items or workgroups, and what one of them does becomes statements."""
+"""The walk over a kernel: its grid becomes work items or workgroups, and its body the statements of one of them."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from wholestep.kernel.workgroups import find_workgroup
 ITEMS = 64
 """The work items of a workgroup of a kernel whose points are independent work items."""
 MANY = 1 << 15
-"""Groups of more work items are for so many points, which occupy a card then too."""
+"""The least points of a kernel with larger workgroups: so many points still occupy a card."""
 ROUNDS, BUSY = 16, 256
-"""The rounds in which a long group does its points, at most, and the groups that there are at least."""
+"""The most rounds in which a long group runs its points, and the least number of groups."""
 
 
 class KernelCode(NamedTuple):
@@ -46,8 +46,8 @@ class KernelCode(NamedTuple):
 
 
 class GroupsOfSection(NamedTuple):
-    """The groups that do a kernel of a launch: the `first` of them, and the work items of each. `long` groups do their
-    points in several rounds, and the `last` kernel has all the groups that are left."""
+    """The groups that run a kernel of a launch: the `first` of them, and the work items of each. `long` groups run
+    their points in several rounds, and the `last` kernel has all remaining groups."""
 
     first: int
     items: int
@@ -149,16 +149,16 @@ class GpuKernelWriter(BlockText):
         self.used = live_variables(kernel)
         self.nested = NestedValues(kernel)
         self.given: set[str] = set()
-        """The names that this has given to values and axes."""
+        """The names that this writer has made for values and axes."""
         self.stored: set[Store] = set()
         """The stores that were written with those before them."""
         self.continued: set[Var] = set()
-        """The carried values in whose variables folds go on."""
+        """The carried values whose variables are also the accumulators of folds."""
         self.copies = False
-        """True where vectors are on their way, for which the next barrier waits."""
+        """True where copies of vectors to shared memory are pending, for which the next barrier waits."""
         self.names |= {b: f"b{i}" for i, b in enumerate(kernel.buffers, buffers)}
         self.run = 1
-        """The points that a work item does."""
+        """The points of the grid that a work item runs."""
         self.aligned = {b for i, b in enumerate(kernel.buffers, buffers) if i in aligned}
         places = range(len(kernel.scratch)) if scratch is None else scratch
         self.names |= {b: f"s{i}" for i, b in zip(places, kernel.scratch, strict=True)}
@@ -335,7 +335,7 @@ class GpuKernelWriter(BlockText):
         self.put(text if s.guard is None else f"if ({self.names[s.guard]}) {{ {text} }}")
 
     def loop(self, loop: Loop) -> None:
-        """A loop, with what it folds and what it carries."""
+        """Write a loop, with the variables of its folds and carried values."""
         axis = loop.axis
         for f in loop.folds:
             first = self.names[f.init]
@@ -365,7 +365,7 @@ class GpuKernelWriter(BlockText):
             self.close()
 
     def by_matrix_units(self, loop: Loop) -> bool:
-        """Write a loop that matrix units take, or a copy of one vector; False, and nothing, where it is another one."""
+        """Write a loop that runs on matrix units, or a copy of one vector; False, without output, for other loops."""
         copy, matrices = find_vector_copy(loop), find_matrix_loop(loop, self.workgroup.threads)
         if copy is not None and copy.source in self.aligned:
             target = f"&{self.names[copy.target]}[{self.index(copy.to)}]"
@@ -381,7 +381,8 @@ class GpuKernelWriter(BlockText):
         return True
 
     def paired(self, s: Store, following: Statement | None) -> bool:
-        """Write a store and the one behind it as one of a pair, or leave out the latter; False where they are none."""
+        """Write a store and the next one as a single store of a pair, or omit the latter; False where they are no
+        pair."""
         if s in self.stored:
             return True
         if s.buffer not in self.aligned or not isinstance(following, Store) or not is_store_pair(s, following):
@@ -392,13 +393,14 @@ class GpuKernelWriter(BlockText):
         return True
 
     def variable(self, v: Var, first: str) -> str:
-        """Declare a variable that a loop changes; its name."""
+        """Declare a variable that a loop updates; returns its name."""
         name = self.fresh("r")
         self.put(self.language.declaration(name, v.dtype, first, constant=False))
         return name
 
     def hand_on(self, loop: Loop) -> None:
-        """Hand values on to the next step: those that lie in a variable of another are read before any is written."""
+        """Assign the next values of carried variables; values that are read from another such variable are read before
+        any is written."""
         moves = {self.names[c.inside]: c.next for c in loop.carries if self.names[c.inside] != self.names[c.next]}
         kept = {v: self.fresh() for v in moves.values() if len(moves) > 1 and self.names[v] in moves}
         for v, name in kept.items():
@@ -417,7 +419,7 @@ class BlockedSum:
         self.held = [*[w.variable(fold.result, zero) for _ in self.blocks], w.names[fold.result]]
 
     def take(self, i: str) -> None:
-        """The end of a step: at that of a block its sum goes to the next level."""
+        """Write the end of a step; at the end of a block its sum is added to the next level."""
         w = self.w
         dtype = self.fold.result.dtype
         w.put(w.language.combined(self.fold.op, self.held[0], [w.names[v] for v in self.fold.values], dtype))
@@ -434,6 +436,6 @@ class BlockedSum:
         self.w.put(text)
 
     def end(self) -> None:
-        """Add what the blocks have left."""
+        """Add the partial sums of the unfinished blocks."""
         for level in range(len(self.blocks)):
             self.pass_on(level)

@@ -1,4 +1,4 @@
-"""Known scalars: what hyper-parameters and counters alone decide, as code that a host runs for the steps to come.
+"""Known scalars: functions of hyper-parameters and counters alone, as code that a host runs ahead of the steps.
 
 count = state[5]; lr = hyper[0]
 launch k25(count, lr, g, w):  v1 = f64(count) + 1; v2 = lr / v1; v3 = f32(v2); w[i] = w[i] - v3 * g[i]
@@ -18,7 +18,7 @@ from wholestep.errors import KernelError
 from wholestep.kernel.lang import DType, Kernel, Loop, Statement, Store, Var, walk
 
 GIVEN, CASE = "given", "case"
-"""The operations that read what is there when a step begins, and the case that a switch took."""
+"""The operations that read a scalar's value at the beginning of a step, and the number of a switch's case."""
 
 
 class KnownOperation(NamedTuple):
@@ -37,16 +37,16 @@ class KnownCode:
         self.numbers: dict[KnownOperation, int] = {}
 
     def put(self, op: str, dtype: DType, args: Sequence[int] = (), extra: int = 0) -> int:
-        """The number of a value."""
+        """Add an operation unless an equal one is there; returns its number."""
         return self.numbers.setdefault(KnownOperation(op, dtypes.short(dtype), tuple(args), extra), len(self.numbers))
 
     def is_computed_ahead(self, number: int) -> bool:
-        """Test whether a value is computed, and whatever cases switches take: not given, nor a constant."""
+        """Test whether a value is computed, not given nor a constant, and does not depend on the cases of switches."""
         code, _ = self.used_by([number])
         return len(code) > 1 and all(operation.op != CASE for operation in code)
 
     def used_by(self, roots: Sequence[int]) -> tuple[list[KnownOperation], dict[int, int]]:
-        """The operations that some values are made of, constants first, and the new numbers of the old ones."""
+        """The operations that some values depend on, constants first, and the new numbers of these by the old ones."""
         code, wanted = list(self.numbers), set(roots)
         for number in reversed(range(len(code))):
             if number in wanted:
@@ -62,7 +62,7 @@ Place = tuple[int, DType]
 
 
 class KnownKernel(KernelSplitting):
-    """A kernel at its addresses, as far as `known` scalars decide what it does."""
+    """A kernel with the addresses of its buffers, split into host code on `known` scalars and the card's part."""
 
     def __init__(self, kernel: Kernel, addresses: Sequence[int], known: Mapping[Place, int], code: KnownCode) -> None:
         super().__init__(kernel)
@@ -80,7 +80,7 @@ class KnownKernel(KernelSplitting):
                 yield s
 
     def place(self, buffer: Any, index: int) -> Place:
-        """The place of an element; scratch memory is nowhere."""
+        """The place of an element; its address is -1 for scratch memory."""
         if buffer not in self.kernel.buffers:
             return -1, buffer.dtype
         at = self.addresses[self.kernel.buffers.index(buffer)]
@@ -103,7 +103,7 @@ class KnownKernel(KernelSplitting):
         return found
 
     def split(self) -> tuple[Kernel | None, list[tuple[DType, int]]]:
-        """The card's kernel, and the dtype and number of each value that it is given besides.
+        """The card's kernel, and the dtype and number of each value that is an additional argument.
 
         Raises KernelError for float64 that is not known.
         """

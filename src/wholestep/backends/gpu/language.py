@@ -20,8 +20,8 @@ class KernelFrame(NamedTuple):
     """A kernel but for its statements: its name, the memory that it is given and its own, and the work items of a
     workgroup.
 
-    Indices are `short` where 32 bits are enough for them. The kernel does nothing where one of the tests `unless` holds
-    for its number; the places of those numbers come first among those that it is given.
+    Indices are `short` where 32 bits are enough for them. The kernel returns at once where one of the tests `unless`
+    holds for its number; the addresses of these numbers are the first arguments.
     """
 
     name: str
@@ -37,19 +37,20 @@ class KernelLanguage(ABC):
 
     name: ClassVar[str]
     relaxed: ClassVar[bool] = False
-    """True where a compiler may treat float32 as real numbers: kernels then say `exact` where it may not."""
+    """True where a compiler may treat float32 as real numbers: kernels then mark the values that it must round as
+    `exact`."""
     nested: ClassVar[bool] = False
-    """True where values that are used once stand where they are used, so that a text is short."""
+    """True where values that are used once are nested in the statement that uses them, which makes the text short."""
     chosen: ClassVar[bool] = False
-    """True where the place of an array is a number, so that a group can choose its arrays among several."""
+    """True where the address of an array is a number, so that a group can select its arrays among several."""
     items: ClassVar[int] = 64
     """The work items of a workgroup of a kernel with many points."""
     short_integers: ClassVar[bool] = False
-    """True where integers of 64 bits that surely fit 32 are computed in 32. By CUDA they are not: a tile of a
-    convolution would have more registers than there are, and whether it is faster was never timed."""
+    """True where integers of 64 bits that provably fit 32 are computed in 32. Not for CUDA: a tile of a convolution
+    would exceed the registers, and whether it is faster was never timed."""
     long_groups: ClassVar[bool] = False
-    """True where a workgroup of a kernel with barriers takes long to begin, so that points beside such kernels are
-    better in fewer groups, each of which does many."""
+    """True where a workgroup of a kernel with barriers takes long to begin, so that points beside such kernels run
+    faster in fewer groups of many points each."""
     chained: ClassVar[bool] = True
     """True where kernels beside each other are the branches of one chain, which is the shortest text."""
     unrolled: ClassVar[str] = ""
@@ -61,12 +62,12 @@ class KernelLanguage(ABC):
     most_shared: ClassVar[int] = MOST_SHARED
     """The bytes of shared memory that kernels beside each other may have."""
     narrow_apart: ClassVar[bool] = False
-    """True where a kernel with elements of fewer bytes than a word is slow, and better not beside one without."""
+    """True where a kernel with elements of fewer bytes than a word is slow, and shares no launch with other kernels."""
     joins_rows: ClassVar[bool] = True
-    """True where a workgroup goes on with what reads its row. By CUDA, where launches of a graph take little, it does
-    not: that was never timed."""
+    """True where a workgroup also runs its row of the kernels that read that row. Not for CUDA, where launches of a
+    graph take little time: that was never timed."""
     conditional: ClassVar[bool] = False
-    """True where a kernel can do nothing if a number in the card's memory says so."""
+    """True where a number in the card's memory can make a kernel return at once."""
     vectors: ClassVar[bool] = False
     """True where work items load and store vectors of 16 bytes, and warps multiply matrices of bfloat16 in shared
     memory, to which such vectors are copied meanwhile."""
@@ -83,7 +84,7 @@ class KernelLanguage(ABC):
 
     @abstractmethod
     def combined(self, op: str, held: str, values: Sequence[str], dtype: DType) -> str:
-        """The statement by which a fold takes one more value."""
+        """The statement that combines a fold's accumulator with one more value."""
 
     @abstractmethod
     def declaration(self, name: str, dtype: DType, text: str, constant: bool = True) -> str:
@@ -126,7 +127,7 @@ class KernelLanguage(ABC):
         """The statement that writes an element."""
 
     def array(self, dtype: DType, values: Sequence[str]) -> str:
-        """The expression of an array of these elements; "" where a language has none, and stores them one by one."""
+        """The expression of an array of these elements; "" where a language has none, and stores them one at a time."""
         return ""
 
     def asked_for(self, scratch: Sequence[Buffer]) -> int:
@@ -139,4 +140,4 @@ class KernelLanguage(ABC):
 
     @abstractmethod
     def module(self, kernels: Sequence[str]) -> str:
-        """The text of a module of kernels, with what they use."""
+        """The text of a module of kernels, with the definitions that they use."""

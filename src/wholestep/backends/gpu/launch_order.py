@@ -1,4 +1,4 @@
-"""The order of launches: what the host computes comes first, and small kernels come together to be joined.
+"""The order of launches: the host's computations come first, and small kernels are adjacent, to be joined.
 
 host a, small b, large c, host d, small e    -->    host a, host d, large c, (b, e)      where nothing waits for another
 """
@@ -22,9 +22,9 @@ from wholestep.kernel.lang import DType, Kernel, walk
 from wholestep.lower.program.steps import Launch, MemRef, RoutineCall
 
 BESIDE = 8
-"""The kernels beside each other in one launch at most, equal ones counted once."""
+"""The most kernels beside each other in one launch, equal ones counted once."""
 WORD = 4
-"""Elements of fewer bytes are written by atomic operations in WGSL, as all that their launch reads and writes is."""
+"""The bytes of a word: in WGSL, a launch that writes smaller elements makes all of its accesses atomic."""
 HOST_ELEMENT = 8
 """The bytes of a scalar that the host computes for the card."""
 
@@ -50,7 +50,7 @@ class HostPart(NamedTuple):
 
 
 class CardPart(NamedTuple):
-    """A launch of the card, of a kernel or of several beside each other; `steps` are those of the plan that it does."""
+    """A launch of the card, of a kernel or of several beside each other; `steps` are those of the plan that it runs."""
 
     kernel: Kernel | KernelsBeside
     refs: tuple[MemRef, ...]
@@ -68,7 +68,7 @@ LaunchPart = HostPart | CardPart
 
 
 def card_part(kernel: Kernel, refs: Sequence[MemRef], steps: tuple[Launch | RoutineCall, ...] = ()) -> CardPart:
-    """The launch of a kernel at these places, without the buffers that the kernel leaves alone."""
+    """The launch of a kernel at these places, without the buffers that the kernel does not access."""
     used = {b for s in walk(kernel.body) for b in buffers_of(s)}
     if used.issuperset(kernel.buffers):
         return CardPart(kernel, tuple(refs), steps)
@@ -77,13 +77,13 @@ def card_part(kernel: Kernel, refs: Sequence[MemRef], steps: tuple[Launch | Rout
 
 
 def together(kernel: Kernel | KernelsBeside, parts: Sequence[LaunchPart]) -> CardPart:
-    """The launch of a kernel that does what these parts do."""
+    """The launch of a kernel that replaces these parts, with the buffers of all of them."""
     refs = tuple([ref for p in parts for ref in p.refs])
     return CardPart(kernel, refs, tuple([step for p in parts if isinstance(p, CardPart) for step in p.steps]))
 
 
 class Access(NamedTuple):
-    """Bytes that a part reads or writes."""
+    """A range of bytes that a part reads or writes."""
 
     ref: MemRef
     nbytes: int
@@ -92,7 +92,7 @@ class Access(NamedTuple):
 
 
 def shared_bytes(kernel: Kernel | KernelsBeside) -> int:
-    """The bytes of memory of its own that a workgroup has."""
+    """The bytes of scratch memory of a workgroup."""
     return sum([b.size * b.dtype.itemsize for b in kernel.scratch])
 
 
@@ -107,12 +107,13 @@ def accesses(part: LaunchPart) -> list[Access]:
 
 
 def conflict(first: Sequence[Access], second: Sequence[Access], trips: Mapping[int, int]) -> bool:
-    """Test whether two parts may touch one place, one of them writing."""
+    """Test whether two parts may access the same bytes, at least one of them writing."""
     return any((a.written or b.written) and may_overlap(a, b, trips) for a in first for b in second)
 
 
 def may_overlap(a: Access, b: Access, trips: Mapping[int, int]) -> bool:
-    """Test whether bytes may be the same ones; where places move with loops otherwise, in whatever trips."""
+    """Test whether two accesses may overlap in the same trip of the loops around, or in any two trips where their
+    addresses move differently with the loops."""
     if a.ref.slot != b.ref.slot:
         return False
     if a.ref.moves == b.ref.moves:
@@ -126,14 +127,14 @@ def may_overlap(a: Access, b: Access, trips: Mapping[int, int]) -> bool:
 
 
 def touched_bytes(access: Access, trips: Mapping[int, int]) -> tuple[int, int]:
-    """The bytes that are touched in all trips of the loops around, from and to before."""
+    """The range of the bytes that an access touches over all trips of the loops around: its first byte and its end."""
     ways = [int(stride) * (trips[loop] - 1) for loop, stride in access.ref.moves]
     begin = int(access.ref.offset)
     return begin + sum([min(way, 0) for way in ways]), begin + sum([max(way, 0) for way in ways]) + access.nbytes
 
 
 class LaunchOrder:
-    """Parts that are put in order; each comes after those before it that it may not pass."""
+    """Parts under reordering; each stays after the earlier parts that it conflicts with."""
 
     def __init__(
         self, parts: Sequence[LaunchPart], buffers: int, trips: Mapping[int, int], shared: int, narrow_apart: bool
@@ -149,14 +150,14 @@ class LaunchOrder:
         self.touched = touched = [accesses(p) for p in parts]
         self.after = [{i for i in range(j) if conflict(touched[i], touched[j], trips)} for j in range(len(parts))]
         self.chains = [0] * len(parts)
-        """The length of the longest chain of parts that wait for each, one after the other."""
+        """The length of the longest chain of dependent parts after each part."""
         for j in reversed(range(len(parts))):
             for i in self.after[j]:
                 self.chains[i] = max(self.chains[i], self.chains[j] + 1)
 
     def ordered(self, rows: bool = False, patient: bool = False) -> list[LaunchPart]:
-        """The parts, small ones joined, and large ones that wait for nothing beside each other. What reads another part
-        `rows` by rows is joined with it, and `patient` workgroups come late."""
+        """The parts in order: small ones joined, and large ones without pending predecessors beside each other. With
+        `rows`, a part that reads another one row by row is joined with it; with `patient`, workgroups come late."""
         out: list[LaunchPart] = []
         self.left, self.patient = list(range(len(self.given))), patient
         self.parts, self.small, self.flat = [*self.given], [*self.own_small], [*self.own_flat]
@@ -174,8 +175,8 @@ class LaunchOrder:
         return out
 
     def ready(self) -> list[int]:
-        """The large parts that wait for nothing, and the small ones that may be beside them: those of the kind of which
-        one has the longest chain of others after it. The rest come when there are more of them."""
+        """The large parts without pending predecessors, and the small ones that may be beside them, of one kind: that
+        of the part with the longest chain of dependent parts. The other kinds come later, with more parts of them."""
         free = self.free()
         kinds: dict[tuple[bool, int], int] = {}
         for i in free:
@@ -190,20 +191,22 @@ class LaunchOrder:
         return self.without_patient(chosen) if self.patient else chosen
 
     def without_patient(self, chosen: Sequence[int]) -> list[int]:
-        """Those of some parts that are to be one launch, without the workgroups that can wait for a later one, where
-        the longest chain waits for points: threads that wait for each other make all that is beside them slower."""
+        """The parts for one launch, without workgroups that can move to a later one where the longest chain starts from
+        a kernel of independent points: threads with barriers slow all kernels beside them."""
         most = max([self.chains[i] for i in chosen])
         now = [i for i in chosen if not self.kind(i)[1] or self.chains[i] == most]
         return now if any(self.is_large(i) for i in now) else [*chosen]
 
     def apart(self) -> list[int]:
-        """The small parts that wait for nothing, where all of them in turn take longer than a launch more."""
+        """The small parts without pending predecessors, where running all of them in turn takes longer than one more
+        launch."""
         free = self.free()
         trips = [small.trips for i in free if (small := self.small[i]) is not None]
         return free if sum(trips) - max(trips, default=0) > LAUNCH else []
 
     def join_rows(self, ready: Sequence[int]) -> None:
-        """Let the workgroups of these parts also do what waits for one of them alone and reads it row by row."""
+        """Let the workgroups of these parts also run each part that waits for one of them alone and reads it row by
+        row."""
         done = dict(zip(ready, ready, strict=True))
         for j in [*self.left]:
             waits = {done.get(i, i) for i in self.after[j] if i in done or i in self.left}
@@ -212,7 +215,7 @@ class LaunchOrder:
                 done[j] = i
 
     def follow(self, i: int, j: int, own: Sequence[int]) -> bool:
-        """Let the workgroups of a part, which does `own` parts, also do another part, where they can."""
+        """Let the workgroups of a part, which runs `own` parts, also run another part, where they can."""
         first, then = self.parts[i], self.parts[j]
         if not isinstance(first, CardPart) or not isinstance(then, CardPart) or self.meets_in_part(j, own):
             return False
@@ -227,25 +230,24 @@ class LaunchOrder:
         return True
 
     def meets_in_part(self, j: int, own: Sequence[int]) -> bool:
-        """Test whether a part touches bytes that one of some others writes, or the other way round, other than as the
-        same array."""
+        """Test whether a part and others conflict in arrays that overlap without being the same array."""
         pairs = [(a, b) for i in own for a in self.touched[i] for b in self.touched[j] if a.written or b.written]
         return any(a[:2] != b[:2] and may_overlap(a, b, self.trips) for a, b in pairs)
 
     def free(self) -> list[int]:
-        """The parts that wait for nothing."""
+        """The parts without pending predecessors."""
         held = set(self.left)
         return [i for i in self.left if self.after[i].isdisjoint(held)]
 
     def kind(self, i: int) -> tuple[bool, int]:
-        """The same for launches that may be one, those of narrow elements or of none where these are apart, and of
-        workgroups of one size, 0 for those of any size."""
+        """The key of parts that may share a launch: whether they write narrow elements, where such parts are apart, and
+        the size of their workgroups, 0 for any size."""
         part = self.parts[i]
         assert isinstance(part, CardPart) and isinstance(part.kernel, Kernel)
         return self.is_narrow(part), group_size(part.kernel)
 
     def is_narrow(self, part: CardPart) -> bool:
-        """Test whether a part writes narrow elements, where such parts are to be apart."""
+        """Test whether a part writes narrow elements, where such parts are kept apart."""
         return self.narrow_apart and any(b.written and b.dtype.itemsize < WORD for b in part.kernel.buffers)
 
     def is_large(self, i: int) -> bool:
@@ -257,13 +259,13 @@ class LaunchOrder:
         return self.small[i] is not None
 
     def is_free(self, i: int) -> bool:
-        """Test whether a part is a small kernel, and no large one that is left does the same to other arrays."""
+        """Test whether a part is a small kernel, and no pending large part is the same elementwise kernel."""
         return self.is_small(i) and not (
             self.flat[i] and self.flat[i] in {self.flat[j] for j in self.left if self.is_large(j)}
         )
 
     def beside(self, found: Sequence[int]) -> list[LaunchPart]:
-        """The launches of parts that have nothing to do with each other, equal ones next to each other."""
+        """The launches of independent parts, equal kernels next to each other."""
         packs: dict[tuple[bool, int], list[list[int]]] = {}
         sizes = {narrow: size for narrow, size in sorted([self.kind(i) for i in found])}
         for i in sorted(
@@ -277,7 +279,7 @@ class LaunchOrder:
         return [self.launch(pack) for own in packs.values() for pack in own]
 
     def fits(self, pack: Sequence[int]) -> bool:
-        """Test whether parts are not too many for one launch."""
+        """Test whether parts are within the limits of one launch."""
         parts = [self.parts[i] for i in pack]
         kernels = tuple([kernel for p in parts if isinstance(p, CardPart) for kernel in kernels_of(p.kernel)])
         texts = len({self.flat[i] or i for i in pack})
@@ -293,7 +295,8 @@ class LaunchOrder:
         return together(KernelsBeside(kernels), parts)
 
     def taken(self, wanted: Callable[[int], bool]) -> list[int]:
-        """Take out the parts of a kind, in their order, that no other kind holds up."""
+        """Remove the wanted parts, in their order, that do not depend on a pending part of another kind, and return
+        them."""
         held = set(self.left)
         found: list[int] = []
         for i in self.left:
@@ -304,8 +307,8 @@ class LaunchOrder:
         return found
 
     def needed(self, found: Sequence[int]) -> list[int]:
-        """Those of some small parts that a large one waits for, with nothing else: the others may be beside it then.
-        All of them where no large one waits for these alone."""
+        """The small parts that a large part waits for, where it waits for small parts alone: the others may then be
+        beside it. All of the small parts where there is no such large part."""
         held, waiting = set(self.left), set[int]()
         for i in self.left:
             if self.is_large(i) and self.after[i].isdisjoint(held):
@@ -318,7 +321,7 @@ class LaunchOrder:
         return chosen
 
     def joined(self, found: Sequence[int]) -> CardPart:
-        """The launch of small kernels, so many as fit; those that are left over come later."""
+        """The launch of as many small kernels as fit; the remaining ones come later."""
         chosen: list[int] = []
         for i in found:
             if chosen and (len(chosen) == KERNELS or sum(len(self.parts[j].refs) for j in (*chosen, i)) > self.buffers):
@@ -342,10 +345,10 @@ def order_launches(
     narrow_apart: bool = True,
     rows: bool = False,
 ) -> list[LaunchPart]:
-    """The parts of consecutive launches in an order with few of them, which means the same; none has more buffers than
-    this, nor more bytes of shared memory, beside those that have by themselves. `trips` are those of the loops around.
-    Kernels that write narrow elements are beside each other alone where they are to be apart, and kernels that read
-    what another one writes `rows` by rows are done by its workgroups where that is asked for.
+    """The parts of consecutive launches in an equivalent order with few launches. A launch of several kernels has at
+    most this number of buffers and bytes of shared memory; `trips` are the trip counts of the loops around. With
+    `narrow_apart`, kernels that write narrow elements share launches with each other alone; with `rows`, a kernel that
+    reads the result of another one row by row may run on its workgroups.
     """
     order = LaunchOrder(parts, buffers, trips, shared, narrow_apart)
     # Of ways with as few launches the first one, whose text is the shortest.

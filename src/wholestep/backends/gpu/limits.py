@@ -1,4 +1,4 @@
-"""Limits of cards: what only the host's libraries compute is found before anything runs, with the user's line."""
+"""Limits of cards: calls of the host's libraries are refused before anything runs, with the user's line."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def values_of(kernel: Kernel) -> Iterable[Var]:
 
 
 def launch_refusal(target: CardTarget, step: Launch, nodes: Iterable[Node], what: str, hint: str) -> UnsupportedError:
-    """The error of a launch, which names one of its operations, these before all."""
+    """The error of a launch, which names one of its operations, preferably one of these."""
     node = next(iter((*nodes, *step.nodes)), None)
     if node is not None:
         return device_refusal(target, f"{node.op.name} of {', '.join(map(str, node.types))}", what, hint, node.where)

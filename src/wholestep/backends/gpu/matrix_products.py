@@ -1,14 +1,14 @@
-"""Products of bfloat16 in the tiles of matrix units: warps of 32 threads multiply what copies bring to shared memory.
+"""Products of bfloat16 in the tiles of matrix units: warps of 32 threads multiply tiles that lie in shared memory.
 
 for i in 1024: for j in 768: for r in 512: fold s = fma(f32(x[512*i + r]), f32(w[768*r + j])); y[768*i + j] = s
 -->
 for I in 8: for J in 6: for threads (warps as rows and columns, 8 rows and 4 columns of a warp): for q in 8 in order:
     barrier; 32 terms of a later part to one stage of shared memory, as vectors;
     for k in 32: the folds of a thread from another stage; then the same with the next stage, and so on
-then what the kernel does with a sum, for the sums of the thread
+then the kernel's epilogue, for the sums of the thread
 
-The sums of a thread are those that a thread has of a fragment of `mma.m16n8k16`, so that a language with matrix units
-takes the loop over k as fragments (matrix_loops.py); in any other it is a loop of folds.
+The sums of a thread are its elements of a fragment of `mma.m16n8k16`, so that a language with matrix units runs the
+loop over k on fragments (matrix_loops.py); in any other language it is a loop of folds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from wholestep.kernel.workgroups import find_workgroup
 
 BFLOAT16, FLOAT32 = dtypes.from_short("bf16"), dtypes.from_short("f32")
 MANY_SUMS, FEW_STATEMENTS = 64, 8
-"""A thread has more sums than these only where no more statements than those follow on one: registers are few."""
+"""The most sums of a thread whose epilogue has more statements than the second number: registers are few."""
 
 Sums = dict[tuple[int, int], Var]
 """The sums of a thread, by the numbers of its rows and columns."""

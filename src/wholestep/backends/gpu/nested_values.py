@@ -1,4 +1,4 @@
-"""Nested values: those that are used once become part of the statement that uses them, which makes a text short.
+"""Nested values: a value with one use becomes part of the statement that uses it, which makes the text short.
 
 let v1 = load(b0, i1); let v2 = v1 * v1; let v3 = v2 + v2; store(b1, i1, v3);
 -->
@@ -16,7 +16,7 @@ from wholestep.kernel.lang import Barrier, DType, Kernel, Var, walk
 from wholestep.kernel.summation import live_variables
 
 DEPTH = 16
-"""The brackets that stand in each other at most: compilers of browsers have a limit."""
+"""The most nested brackets: compilers of browsers have a limit."""
 NAME = re.compile(r"\b[a-z]\d+\b")
 CALL = re.compile(r"[\w<>]+\(")
 
@@ -29,34 +29,35 @@ class NestedValue(NamedTuple):
 
 
 class NestedValues:
-    """The values that wait for the statement that uses them. No statement stands between them and that one, so that
-    memory and variables are what they were when the value stood by itself."""
+    """The pending values, which are not declared yet. No statement stands between a value and the statement that it is
+    nested in, so that memory and variables have not changed."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.waiting: dict[str, NestedValue] = {}
         self.before: list[str] = []
-        """Declarations that come before the statement at work."""
+        """Declarations that come before the current statement."""
         used = live_variables(kernel)
         readers = [s for s in walk(kernel.body) if not isinstance(s, Barrier) and (not isinstance(s, Var) or s in used)]
         self.uses = Counter([v for s in readers for v in s.reads()])
         self.once: set[str] = set()
 
     def add(self, v: Var, name: str, text: str, declaration: Callable[[str, DType, str], str]) -> None:
-        """Let a value wait, with what it is made of."""
+        """Add a pending value, with its pending operands nested in its expression."""
         text = self.replaced(text)
         if self.uses[v] == 1:
             self.once.add(name)
         self.waiting[name] = NestedValue(text, lambda found: declaration(name, v.dtype, found))
 
     def placed(self, line: str) -> str:
-        """A statement with the values that wait for it in their places; all others are declared before it."""
+        """A statement with the pending values that it alone uses nested in it; all others are declared before it."""
         line = self.replaced(line)
         for name in [*self.waiting]:
             self.declare(name)
         return line
 
     def replaced(self, text: str) -> str:
-        """A text with expressions in the place of values that it alone names, and once; others are declared."""
+        """A text with the pending values that it alone names, and once, replaced by their expressions; the others in it
+        are declared."""
         for name, count in Counter(NAME.findall(text)).items():
             if name not in self.waiting:
                 continue
@@ -71,7 +72,7 @@ class NestedValues:
         return text
 
     def declare(self, name: str) -> None:
-        """Declare a value before the statement at work."""
+        """Declare a value before the current statement."""
         value = self.waiting.pop(name)
         self.before.append(value.declared(value.text))
 
@@ -97,7 +98,7 @@ def closing(text: str, at: int) -> int:
 
 
 def bracket_depth(text: str) -> int:
-    """The brackets that stand in each other."""
+    """The depth of nested brackets."""
     depth = most = 0
     for c in text:
         depth += {"(": 1, ")": -1}.get(c, 0)
@@ -106,8 +107,8 @@ def bracket_depth(text: str) -> int:
 
 
 def renumbered_names(lines: Iterable[str], given: Set[str], reserved: Set[str]) -> list[str]:
-    """Lines with their own names numbered in the order in which they come, those of a block from where it begins: what
-    comes behind it has them again, so that equal blocks have equal texts.
+    """Lines with their own names numbered in order of appearance; the numbers of a block are reused after its end, so
+    that equal blocks have equal texts.
 
     >>> renumbered_names(["let v3 = 1;", "{", "let v5 = v3;", "}", "let v7 = v3;"], {"v3", "v5", "v7"}, frozenset())
     ['let v1 = 1;', '{', 'let v2 = v1;', '}', 'let v2 = v1;']

@@ -1,4 +1,4 @@
-"""OpenCL C: scalar C with address spaces, and definitions by which its names mean what they mean in C99."""
+"""OpenCL C: scalar C with address spaces, and definitions that give the names of C99 their C99 meaning."""
 
 from __future__ import annotations
 

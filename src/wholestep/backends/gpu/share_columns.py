@@ -1,4 +1,4 @@
-"""Workgroups for columns: folds down the columns of a matrix, of which a workgroup has some that lie beside each other.
+"""Workgroups for columns: folds down the columns of a matrix, each workgroup with some adjacent columns.
 
 for j in 768: for i in 8192: fold v = add(x[768*i + j]); y[j] = v
 -->
@@ -17,9 +17,9 @@ from wholestep.kernel.lang import I64, Axis, Index, Kernel, Loop, Store, Var, ne
 from wholestep.kernel.workgroups import find_workgroup
 
 COLUMNS = 16
-"""The threads of a workgroup that are beside each other, and read one row of memory."""
+"""The adjacent threads of a workgroup, which read one row of memory."""
 LEAST = 256
-"""The steps of a fold down a column, at least."""
+"""The least steps of a fold down a column."""
 
 
 def share_columns(kernel: Kernel, enough: int, rows: int) -> Kernel | None:
@@ -71,7 +71,7 @@ class ColumnSharing:
         return Kernel(self.given.name, self.given.buffers, made.body, made.scratch)
 
     def within(self, axes: Sequence[Axis]) -> None:
-        """Write the loops over axes, and in the innermost what a thread does."""
+        """Write the loops over axes, and in the innermost the statements of a thread."""
         if axes:
             with self.b.loop(axes[0]):
                 self.within(axes[1:])
@@ -79,7 +79,7 @@ class ColumnSharing:
             self.of_thread()
 
     def of_thread(self) -> None:
-        """The part of a thread, and what is done with whole folds by the threads of the first row."""
+        """Write a thread's partial folds, their combination, and the epilogue, which the first row of threads runs."""
         b, loop, places = self.b, self.loop, {self.column: self.place}
         rows = Axis(loop.axis.name, loop.axis.extent // self.rows)
         sums = sums_of(loop)
@@ -102,7 +102,7 @@ class ColumnSharing:
         self.finish(outside)
 
     def finish(self, values: PlacedValues) -> None:
-        """Write what the kernel does with the folds, once for each column."""
+        """Write the kernel's epilogue, which runs once for each column."""
         b = self.b
         first = b.op("eq", b.index(Index(0, {self.down: 1})), b.constant(0, I64))
         for s in self.group.body[self.group.body.index(self.loop) + 1 :]:

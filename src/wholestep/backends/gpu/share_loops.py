@@ -40,14 +40,14 @@ from wholestep.kernel.workgroups import find_workgroup
 THREADS = 64
 """The threads of a workgroup."""
 BRANCHES = 8
-"""The parts that a thread folds of those that the threads of a workgroup bring together."""
+"""The number of partial folds that one thread combines in the first of two stages."""
 FEW_POINTS = 4096
-"""Fewer points of a grid than this keep no card busy by themselves."""
+"""The least points of a grid that keep a card busy as work items."""
 
 
 def share_loops(kernel: Kernel, threads: int = THREADS, enough: int = FEW_POINTS, rows: int | None = None) -> Kernel:
-    """The kernel with workgroups that share its rows, where that pays and is shown to be right; else as it is. So many
-    points are `enough` to keep a card busy by themselves; of several points, each has a row of so many elements."""
+    """The kernel with workgroups that share its rows, where that pays and the verifier accepts it; else unchanged.
+    `enough` points keep a card busy as work items; each of several points has a row of at least `rows` elements."""
     group = find_workgroup(kernel)
     loops = [s for s in group.body if isinstance(s, Loop)]
     if group.threads or kernel.scratch or not loops or not all(is_sharable(loop) for loop in loops):
@@ -75,8 +75,8 @@ def share_loops(kernel: Kernel, threads: int = THREADS, enough: int = FEW_POINTS
 
 
 def even_threads(extents: Sequence[int], wanted: int) -> int:
-    """The number of threads among which axes are shared without a rest, from half of what is wanted to twice; else that
-    itself.
+    """The number of threads nearest to the wanted one, from half to twice of it, that divides all extents; the wanted
+    number where none does.
     """
     near = sorted(range(wanted // 2 + 1, 2 * wanted), key=lambda n: abs(n - wanted))
     return next((n for n in near if all(extent % n == 0 for extent in extents)), wanted)
@@ -91,7 +91,7 @@ def is_sharable(loop: Loop) -> bool:
 
 
 def continues(loop: Loop, inner: Loop) -> bool:
-    """Test whether all that a loop hands on is what the loop inside it goes on from."""
+    """Test whether the carried values of a loop are the accumulators and carried values of the loop inside it."""
     inits = [*[f.init for f in inner.folds], *[c.init for c in inner.carries]]
     results = [*[f.result for f in inner.folds], *[c.after for c in inner.carries]]
     pairs = {(c.inside, c.next) for c in loop.carries}
@@ -110,13 +110,13 @@ def find_shared(loop: Loop, threads: int) -> Axis:
 
 
 def runs_along_memory(loop: Loop, axis: Axis) -> bool:
-    """Test whether all loads that move with an axis go through memory element by element."""
+    """Test whether all loads that vary along an axis are contiguous along it."""
     indices = [s.index for s in walk((loop,)) if isinstance(s, Var) and s.op == "load"]
     return all(i.coefficient(axis) in (0, 1) for i in indices)
 
 
 class LoopSum(NamedTuple):
-    """A sum over a nest of loops, or another fold: the operation, what it starts from, and its result."""
+    """A fold over a nest of loops, such as a sum: its operation, initial value and result."""
 
     op: str
     init: Var
@@ -132,20 +132,20 @@ def sums_of(loop: Loop) -> list[LoopSum]:
 
 
 def inner_loop(loop: Loop) -> Loop:
-    """The loop whose sums a loop hands on."""
+    """The loop inside a loop that carries its sums."""
     (found,) = [s for s in loop.body if isinstance(s, Loop)]
     return found
 
 
 class PlacedAxes(PartReplacement):
-    """A copy of a kernel's statements, in which the steps of some axes are where a thread is."""
+    """A copy of a kernel's statements in which the indices of some axes are replaced by expressions of the thread."""
 
     def __init__(self) -> None:
         super().__init__({}, {})
         self.places: dict[Axis, Index] = {}
 
     def index(self, index: Index) -> Index:
-        """An index, with the steps of shared axes where the thread is."""
+        """An index with the shared axes replaced by their expressions of the thread."""
         made = Index(index.const)
         for key, factor in index.terms.items():
             made += (self.places[key] if key in self.places else Index(0, {self.of(key): 1})) * factor
@@ -176,8 +176,8 @@ class RowSharing(PlacedAxes):
         return (Loop(self.thread, tuple(self.of_thread(body))),)
 
     def of_thread(self, body: Sequence[Statement]) -> list[Statement]:
-        """The statements of one thread; each loop sees what was stored before it, and a store waits for all threads to
-        have loaded what stands before it, for a result may lie where an operand does."""
+        """The statements of one thread, with barriers between a store and a later loop, which may load the element, and
+        between loads and a later store, whose buffer may alias an operand."""
         zero = Var("const", (), I64, np.int64(0))
         first = Var("eq", (self.me, zero), BOOL)
         out: list[Statement] = [self.me, zero, first]
@@ -202,7 +202,7 @@ class RowSharing(PlacedAxes):
         return out
 
     def shared(self, loop: Loop) -> list[Statement]:
-        """A loop that the threads share, and what they bring together of its sums."""
+        """A loop that the threads share, followed by the combination of their partial sums."""
         sums, shared = sums_of(loop), self.shared_axes[loop.axis]
         starts = [
             Var("const", (), f.result.dtype, f.result.dtype.type(neutral_element(f.op, f.result.dtype))) for f in sums
@@ -217,8 +217,8 @@ class RowSharing(PlacedAxes):
     def brought_together(
         self, sums: Sequence[LoopSum], parts: Sequence[Var], neutral: Sequence[Var]
     ) -> tuple[list[Var], list[Statement]]:
-        """The results of folds of which each thread has a part: a few threads fold some parts each, and all threads
-        fold what those have."""
+        """The results of folds of which each thread has a part: a few threads fold some of the parts each, and all
+        threads fold the results of these."""
         inits, threads = [self.of(f.init) for f in sums], self.thread.extent
         if threads % BRANCHES or threads <= 2 * BRANCHES:
             return self.exchanged(sums, parts, None, Axis("u", threads), None, inits)

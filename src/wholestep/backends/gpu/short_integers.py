@@ -1,4 +1,4 @@
-"""Short integers: those of 64 bits that surely fit 32 are computed in 32, for cards compute those of 64 in parts.
+"""Short integers: int64 values that provably fit 32 bits are computed in 32, since cards compute 64 bits in parts.
 
 v0 = index(i); v1 = quotient(v0, i64(14)); v2 = x[v1]
 -->
@@ -26,7 +26,7 @@ EXACT = IntegerRange(-(1 << 24), 1 << 24)
 
 
 def shorten_integers(kernel: Kernel) -> Kernel:
-    """The kernel with integers of 32 bits in the place of those of 64 that surely fit."""
+    """The kernel with integers of 32 bits in the place of those of 64 that provably fit."""
     return Kernel(kernel.name, kernel.buffers, IntegerShortener(kernel).body(kernel.body), kernel.scratch)
 
 
@@ -39,7 +39,7 @@ class IntegerShortener(PartReplacement):
         self.short: dict[Var, Var] = {}
         """The short values in the place of long ones."""
         self.out: list[Statement] = []
-        """The body at work."""
+        """The body under emission."""
 
     def of(self, part: Any) -> Any:
         if part not in self.short:
@@ -51,7 +51,7 @@ class IntegerShortener(PartReplacement):
         return Index(index.const, {placed.get(k, k): c for k, c in index.terms.items()})
 
     def put(self, value: Var) -> Var:
-        """Write a value in the body at work."""
+        """Append a value to the body under emission."""
         self.out.append(value)
         return value
 
@@ -63,7 +63,7 @@ class IntegerShortener(PartReplacement):
 
     @contextmanager
     def inside(self) -> Iterator[list[Statement]]:
-        """With a body of its own at work."""
+        """Collect the statements written inside the `with` block as a body of their own."""
         outer, self.out = self.out, []
         yield self.out
         self.out = outer
@@ -80,7 +80,7 @@ class IntegerShortener(PartReplacement):
             self.out.append(self.statement(s))
 
     def loop(self, loop: Loop) -> None:
-        """Write a loop; what it folds and hands on is converted back at the end of its body."""
+        """Write a loop; the operands of its folds and its carried values are converted back at the end of its body."""
         guard = self.of(loop.guard)
         folds = [f._replace(init=self.of(f.init)) for f in loop.folds]
         carries = [c._replace(init=self.of(c.init)) for c in loop.carries]

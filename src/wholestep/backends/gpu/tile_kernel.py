@@ -1,4 +1,4 @@
-"""Kernels in tiles: a workgroup has a tile of a product's result, and does with each sum what the kernel does."""
+"""Kernels in tiles: a workgroup computes a tile of a product's sums, and runs the kernel's epilogue on each of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wholestep.kernel.lang import I64, Axis, Index, Kernel, Var
 from wholestep.kernel.workgroups import find_workgroup
 
 LEAST = 16
-"""Fewer rows, columns or terms than this are no tile."""
+"""The least rows, columns and terms of a product in tiles."""
 
 
 class TileKernel:
@@ -29,7 +29,7 @@ class TileKernel:
 
     @contextmanager
     def workgroups(self, threads: Sequence[Axis]) -> Iterator[None]:
-        """Write what each thread of each workgroup does."""
+        """Open the loops over workgroups and threads, inside which the statements of a thread are written."""
         others = [a for a in self.given.grid if a not in (self.product.row, self.product.column)]
         with self.b, ExitStack() as loops:
             for axis in (*others, self.tile_row, self.tile_column, *threads):
@@ -37,7 +37,7 @@ class TileKernel:
             yield
 
     def made(self) -> Kernel:
-        """The kernel that is written."""
+        """The finished kernel."""
         given, made = self.product.kernel, self.b.kernel()
         return Kernel(given.name, given.buffers, made.body, made.scratch)
 
@@ -67,11 +67,11 @@ class TileKernel:
         return {product.row: self.corner[product.row] + row, product.column: self.corner[product.column] + column}
 
     def start(self, places: Mapping[Axis, Index]) -> Var:
-        """The first value of a sum."""
+        """The initial value of a sum."""
         return PlacedValues(self.b, places).of(self.product.init)
 
     def finish(self, sums: Sequence[tuple[Mapping[Axis, Index], Var]]) -> None:
-        """Write what the kernel does with some sums at their places: what is stored of them stands together."""
+        """Write the kernel's epilogue for some sums at their places, with the stores to each buffer together."""
         values = [self.finished(*pair) for pair in sums]
         for s in self.product.after:
             if isinstance(s, Var):
@@ -83,7 +83,7 @@ class TileKernel:
                 self.b.store(s.buffer, index, value, guard)
 
     def finished(self, places: Mapping[Axis, Index], total: Var) -> PlacedValues:
-        """The values that the kernel computes of one sum."""
+        """The values of the kernel's epilogue for one sum."""
         product = self.product
         tests = [
             self.below(places[axis], axis.extent)

@@ -5,9 +5,9 @@ for i in 1024: for j in 384: for r in 128: fold s = fma(x[128*i + r], w[384*r + 
 for I in 16: for J in 6: for threads (ty in 16, tx in 16): for q in 8 in order:
     16 terms of 64 rows and of 64 columns to shared memory; barrier;
     for k in 16: 4 x 4 folds of a thread from shared memory; barrier
-then what the kernel does with a sum, for the 16 sums of the thread
+then the kernel's epilogue, for the 16 sums of the thread
 
-Each sum is one chain of its terms in their order: it has the bits that it has without tiles.
+Each sum is one chain of its terms in order, so that it has the same bits as without tiles.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def choose_shape(product: Product, tiles: CardTiles) -> TileShape | None:
 
 
 class TermTile(NamedTuple):
-    """The part of an axis of terms that is staged at a time, and how many such parts there are."""
+    """The part of an axis of terms that is staged at a time, and the number of such parts."""
 
     axis: Axis
     size: int
@@ -64,8 +64,8 @@ class TermTile(NamedTuple):
 
 
 def term_tiles(axes: Sequence[Axis], most: int) -> list[TermTile]:
-    """The parts of the axes of terms that are staged at a time: all of the inner ones, as far as they are no more than
-    this together, and a part without a rest of the next one, where there is one.
+    """The parts of the axes of terms that are staged at a time: the inner axes whole, as long as their product is at
+    most `most`, and of the next axis its largest divisor that fits, or as many terms as fit where that is far smaller.
     """
     out: list[TermTile] = []
     for axis in reversed(axes):
@@ -79,7 +79,7 @@ def term_tiles(axes: Sequence[Axis], most: int) -> list[TermTile]:
 
 @dataclass
 class Staged:
-    """A factor in shared memory: the axis of its rows or columns, how many of them, and its memory, [term, row]."""
+    """A factor in shared memory: the axis of its rows or columns, their number, and its buffer, [term, row]."""
 
     factor: Var
     axis: Axis
@@ -88,7 +88,7 @@ class Staged:
     buffer: Buffer
     stride: int
     along_terms: bool
-    """True where the factor lies closest along the terms, as its threads then do."""
+    """True where the factor has its smallest stride along the terms, as adjacent threads then do."""
 
 
 class StagedElement(NamedTuple):
@@ -210,7 +210,8 @@ class TiledProduct(TileKernel):
         return StagedElement(term.place * side.stride + row.place, value, here)
 
     def element(self, side: Staged, row: Index, term: Index, first: Sequence[Index], here: Var | None) -> Var:
-        """The factor in a row of the tile and a term of the part; one that adds nothing where there is no such term."""
+        """The factor in a row of the tile and a term of the part; a zero that keeps the sum where there is no such
+        term."""
         places, rest = {side.axis: side.origin + row}, term
         ends: list[Var] = []
         for tile, begin in zip(reversed(self.tiles), reversed(first), strict=True):
@@ -230,7 +231,7 @@ class TiledProduct(TileKernel):
         return self.b.op("select", term_there, value, nothing)
 
     def put(self, side: Staged, elements: Sequence[StagedElement]) -> None:
-        """Write what a thread stages."""
+        """Store the elements that a thread stages to shared memory."""
         for index, value, guard in elements:
             self.b.store(side.buffer, index, value, guard)
 
@@ -303,7 +304,7 @@ class TiledProduct(TileKernel):
             return {p: loop.hand(sums[p], found[p]) for p in self.points()}
 
     def finish_in_loop(self, sums: Mapping[tuple[int, int], Var]) -> None:
-        """Write what the kernel does with the sums of a thread as a loop over them."""
+        """Write the kernel's epilogue for the sums of a thread as a loop over them."""
         kept = self.b.buffer("sums", self.dtype, len(sums), True, "private")
         for i, total in enumerate(sums.values()):
             self.b.store(kept, Index(i), total)

@@ -1,4 +1,4 @@
-"""The shapes of tiles in which workgroups compute products, and what each takes."""
+"""The shapes of tiles in which workgroups compute products, and the time of each."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from typing import NamedTuple
 CUDA_SHARED = 48 * 1024
 """The bytes of shared memory that a kernel of CUDA has without asking for more."""
 PROCESSORS, FEW_PROCESSORS = 132, 16
-"""The processors of a large card, and of one of any maker, each of which has a workgroup at a time, for the choice
-among shapes."""
+"""The processors of a large card, and of a card of any maker, in the cost model that chooses a shape; each processor
+runs one workgroup at a time."""
 RUN = 4
-"""The rows, and the columns, of a thread that lie next to each other, so that it loads them as a vector from shared
-memory."""
+"""The adjacent rows, and the adjacent columns, of a thread, which it loads from shared memory as a vector."""
 
 
 class TileShape(NamedTuple):
-    """The threads of a workgroup, as rows and columns, the rows and columns of the result that each of them has, and
-    how many terms are staged at a time, at most.
+    """The threads of a workgroup, as rows and columns, the rows and columns of the result that each thread computes,
+    and the most terms that are staged at a time.
 
-    So many `slices` of threads, as rows and columns, share the terms of the same sums, of which each finishes a part.
-    A tile takes `start` microseconds, and `pace` for a term. In a `compact` kernel, loops go over the elements that a
-    thread stages and over the sums that it finishes, and it waits for the terms that it sums next.
+    `slices` of threads, as rows and columns, share the terms of the same sums; each slice finishes a part of the sums.
+    A tile takes `start` microseconds, and `pace` for a term. In a `compact` kernel, the elements that a thread stages
+    and the sums that it finishes are loops, and the thread stages terms just before it sums them.
     """
 
     down: int
@@ -88,8 +87,8 @@ VECTOR = 8
 
 
 class MatrixShape(NamedTuple):
-    """The warps of a workgroup, as rows and columns, the rows and columns of the result that each of them has, how many
-    terms are staged at a time, and in how many places of shared memory. A tile takes `start` microseconds, and `pace`
+    """The warps of a workgroup, as rows and columns, the rows and columns of the result that each warp computes, the
+    number of terms of a stage, and the number of stages in shared memory. A tile takes `start` microseconds, and `pace`
     for a term."""
 
     warps: tuple[int, int]

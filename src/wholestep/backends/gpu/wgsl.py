@@ -1,6 +1,6 @@
 """WGSL: kernels for WebGPU, on one heap of words, with 64-bit integers as pairs of words and every rounding kept.
 
-A compiler of WGSL may treat float32 as real numbers. What is `exact` therefore passes through an `or` with a zero that
+A compiler of WGSL may treat float32 as real numbers. An `exact` value therefore passes through an `or` with a zero that
 only the host knows, and `fma`, divisions and roots are functions made of such operations.
 """
 
@@ -24,7 +24,7 @@ from wholestep.kernel.maths.coefficients import F32
 from wholestep.kernel.maths.roundings import ROUNDED_ONCE
 
 LAUNCH_WORDS = 256
-"""The words that a launch may have: the number of workgroups, zero, and where each buffer begins."""
+"""The most words of a launch: the number of workgroups, zero, and the offset of each buffer."""
 SHARED = "var<workgroup> "
 """The beginning of the declaration of an array in the memory of a workgroup."""
 INFIX = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^"}
@@ -60,7 +60,7 @@ def wgsl_storage_type(dtype: DType) -> str:
 
 
 def wgsl_wrapped(text: str, dtype: DType) -> str:
-    """The value of an integer that is held in 32 bits, brought back to the bits that it has."""
+    """An integer that is held in 32 bits, wrapped to the width of its dtype."""
     bits = 8 * dtype.itemsize
     if bits >= 32:
         return text
@@ -101,7 +101,7 @@ def wgsl_arithmetic(op: str, a: str, b: str, dtype: DType) -> str:
 
 
 def wgsl_kept(text: str) -> str:
-    """A float32 that the compiler knows nothing of."""
+    """A float32 expression whose value the compiler cannot derive."""
     return f"ws_kept({text})"
 
 
@@ -133,7 +133,7 @@ def wgsl_less(a: str, b: str, dtype: DType) -> str:
 
 
 def wgsl_lesser_or_greater(v: Var, args: Sequence[str]) -> str:
-    """The first where it is less, or greater; else the second."""
+    """The first operand where it is less, or greater; else the second."""
     a, b = args
     return f"select({b}, {a}, {wgsl_less(a, b, v.dtype) if v.op == 'min' else wgsl_less(b, a, v.dtype)})"
 
@@ -230,7 +230,7 @@ def wgsl_bitwise(v: Var, args: Sequence[str]) -> str:
 
 
 def wgsl_inverted(v: Var, args: Sequence[str]) -> str:
-    """All bits the other way round."""
+    """The bitwise complement."""
     return f"!{args[0]}" if v.dtype.kind == "b" else wgsl_wrapped(f"~{args[0]}", v.dtype)
 
 
@@ -273,7 +273,7 @@ class WGSL(KernelLanguage):
     def expression(self, v: Var, args: Sequence[str]) -> str:
         if v.op not in self.table:
             raise KernelError(f"wgsl: the operation {v.op} has no expression")
-        # Compilers evaluate what is constant, and refuse what overflows there.
+        # Compilers evaluate constant expressions, and refuse those that overflow.
         known = [
             f"ws_{wgsl_kind_of(x.dtype)}({a})" if x.op == "const" else a for x, a in zip(v.args, args, strict=True)
         ]
