@@ -1,4 +1,4 @@
-"""Symbolic sizes: which operations support them, what they require of sizes, and their substitution by numbers."""
+"""Symbolic sizes: the operations that support them, the constraints on them, and their substitution by numbers."""
 
 from __future__ import annotations
 

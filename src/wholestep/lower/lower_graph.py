@@ -1,4 +1,4 @@
-"""Lower a graph to tasks: legalize, fuse, choose what is materialized, and write a kernel for each fusion group."""
+"""Lower a graph to tasks: legalize, fuse, choose the materialized values, and write a kernel for each fusion group."""
 
 from __future__ import annotations
 
@@ -117,7 +117,8 @@ class GraphLowering(Materializer):
         return sum(v.type.nbytes for v in base) <= x.type.nbytes and x not in base
 
     def recompute_base(self, x: Value) -> set[Value]:
-        """The values to materialize, beside those that are, from which a few cheap operations recompute a value."""
+        """The additional values to materialize so that a few cheap operations recompute a value from materialized
+        ones."""
 
         def cost(v: Value) -> int:
             return 0 if v.node is None or is_virtual(v.node) else v.node.op.price

@@ -24,13 +24,13 @@ DraftKernel = Callable[[Sequence[int] | None, Sequence[int] | None], KernelWrite
 
 
 class SplitLimits(NamedTuple):
-    """The reductions that run in two stages: of at least `elements`, to fewer than `results`, or fewer than `sums` of
-    products; with more there is enough to share among threads already. An axis is cut into at most `chunks`. Rows of
-    up to `columns` elements, `far` elements in all, are added up in two stages too: they come from memory whole then.
+    """The limits of reductions in two stages: those of at least `elements`, to fewer than `results`, or fewer than
+    `sums` of products; more results are enough to share among threads. An axis is cut into at most `chunks`. Rows of up
+    to `columns` elements, `far` elements in all, are summed in two stages too, so that memory is read in whole rows.
 
-    Where `terms` are given, it is one result that has at least `elements`; all results together have at most `chunks`
-    parts, of about so many terms or more, which lie in order, and a product has at least `products` terms for each
-    result, and `terms` times as many parts. Else one axis is reduced after the other, the last first.
+    Where `terms` are given, each result has at least `elements`; all results together have at most `chunks` parts, of
+    about `terms` terms or more, which are contiguous, and a product has at least `products` terms for each result, and
+    `terms` times as many parts. Else the axes are reduced one after the other, the last first.
     """
 
     elements: int
@@ -44,10 +44,10 @@ class SplitLimits(NamedTuple):
 
 
 class OperandLimits(NamedTuple):
-    """The limits of the order in which operands of contractions lie.
+    """The limits of the memory order of contractions' operands.
 
     Elements are contiguous along the last axis of the result where that has at least `lane` of them. An operand that up
-    to `rows` rows read is read where it lies, if its terms are contiguous and at least `terms` many: kernels transpose
+    to `rows` rows read is read in place if its terms are contiguous and at least `terms` in number: kernels transpose
     squares of it in registers.
     """
 
@@ -60,11 +60,10 @@ DEFAULT_OPERANDS = OperandLimits()
 
 
 class LookLimits(NamedTuple):
-    """The operations in which each element of a result looks for itself at all elements that may concern it, so that
-    none waits for another: at most `line` in one loop, and at most `total` in all.
+    """The limits of scatters, sorts and running sums of integers in which each element of a result reads all elements
+    that it may depend on, so that no element waits for another: at most `line` in one loop, and at most `total` in all.
 
-    Scatters, sorts and running sums of integers are such. Of other scatters those with up to `few` places go in order,
-    and more places are sorted first.
+    Of other scatters, those with up to `few` updates apply them in order; more updates are sorted first.
     """
 
     line: int
@@ -80,8 +79,8 @@ class AttentionLimits(NamedTuple):
     """The blocks of attention: steps take so many leading axes that they have up to `scores` scores, and
     blocks are of at least `block` queries and keys.
 
-    With `narrow`, products are of operands in the dtype that attention is given, as matrix units take them; elsewhere
-    they are of the dtype that arithmetic is carried out in.
+    With `narrow`, the operands of products keep the dtype of attention's operands, as matrix units require; otherwise
+    they have the dtype of the arithmetic.
     """
 
     scores: int = 1 << 18
@@ -94,8 +93,8 @@ CORE_ATTENTION = AttentionLimits()
 
 
 class ReuseLimits(NamedTuple):
-    """The values that share memory with no other one, those of up to `unshared` bytes, and how many tasks apart others
-    are at least that lie in one place: what is written where something else lay waits until nobody reads that.
+    """The limits of memory reuse: values of up to `unshared` bytes share memory with no other value, and values at one
+    address are at least `apart` tasks apart, since a write to reused memory waits for the last read of the old value.
     """
 
     unshared: int = 0
@@ -109,14 +108,14 @@ FREE_REUSE = ReuseLimits()
 class Target:
     """A device that runs scalar loops in the order written, and the base class of all others.
 
-    `vector` is the bytes of a vector, `registers` how many vectors there are, and `row_vectors` up to how many of them
-    a row may fill to be worked on in registers. `spaces` are the memory spaces of its kernels, `barriers` tells whether
-    the threads of a workgroup can wait for each other, `launches_beside` whether kernels that wait for nothing run
-    beside each other, and `reuse` limits how values share memory for that. `index_bits` is the width of the integers
-    that indices are computed in, `doubles` whether there is float64 at all, and `split` says which reductions run in
-    two stages, since threads share the first. `operands` limits the orders in which
-    contractions read, `attention` the blocks of attention, `rates` are assumed where none are measured, and
-    `functions` are the operations that formulas stand for, since the device has no library for them.
+    `vector` is the bytes of a vector, `registers` the number of vector registers, and `row_vectors` the most of them
+    that a row may fill to stay in registers. `spaces` are the memory spaces of its kernels, `barriers` tells whether
+    the threads of a workgroup can wait for each other, `launches_beside` whether independent kernels run concurrently,
+    and `reuse` limits the sharing of memory for that. `index_bits` is the width of the integers that indices are
+    computed in, `doubles` tells whether the device has float64, and `split` limits the reductions in two stages, the
+    first of which threads share. `operands` limits the memory order of contractions' operands, `attention` the blocks
+    of attention, `rates` are assumed where none are measured, and `functions` are the operations that are expanded into
+    formulas, since the device has no library for them.
     """
 
     name: str = "scalar"
@@ -137,7 +136,7 @@ class Target:
     functions: Mapping[str, Expansion] = field(default_factory=dict, hash=False)
 
     def check_kernel(self, kernel: Kernel) -> None:
-        """Raise UnsupportedError for a kernel that wants what the device does not have."""
+        """Raise UnsupportedError for a kernel that uses memory spaces, barriers or sizes that the device lacks."""
         missing = [f"{b.space} memory, {b}" for b in kernel.scratch if b.space not in self.spaces]
         missing += ["a barrier"] if has_barrier(kernel) and not self.barriers else []
         missing += [
@@ -156,12 +155,12 @@ class Target:
         return max(self.vector // itemsize, 1)
 
     def row_lanes(self, extent: Size, itemsize: int) -> int:
-        """The lanes of a row that stays in registers from its first read to its last; 0 where it does not."""
+        """The lanes of a row that stays in registers from its first read to its last; 0 for a row that does not."""
         lanes = self.lanes(itemsize)
         return lanes if isinstance(extent, int) and 0 < extent <= self.row_vectors * lanes else 0
 
     def schedule(self, draft: DraftKernel) -> tuple[KernelWriter, Kernel]:
-        """Choose the order of a kernel's loops, and schedule them; the draft says what the kernel's buffers are."""
+        """Choose the order of a kernel's loops, and schedule them; `draft` writes the kernel in a given loop order."""
         found = draft(None, None)
         return found, found.kernel()
 
@@ -180,7 +179,7 @@ class Target:
         return 0
 
     def packs_operands(self, rows: int, columns: int, terms: int, dtype: DType) -> bool:
-        """Test whether a contraction of these extents is blocked and packs what it reads, in whatever order it lies."""
+        """Test whether a contraction of these extents is blocked and packs its operands, in any memory order."""
         return False
 
     def worth_sharing(self, kernel: Kernel) -> bool:
@@ -202,7 +201,7 @@ class Target:
     def place_offload(
         self, steps: Sequence[Step], files: frozenset[int], rates: Rates, new_loop: Callable[[], int]
     ) -> tuple[Step, ...]:
-        """Add to a program whose slots `files` lie in files what brings their rows to memory and lets them go."""
+        """Add the prefetches and releases of the rows of the slots `files`, which are in files, to a program."""
         if files:
             raise UnsupportedError(
                 f"compile: programs for the target {self.name} keep no values in files",

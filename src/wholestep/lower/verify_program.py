@@ -40,9 +40,11 @@ ByteMask = npt.NDArray[np.bool_]
 ElementSet = slice | npt.NDArray[np.int64]
 
 MAX_TRIPS = 8
-"""Loops of more trips are executed for their first two and their last; the other trips write as the second does."""
+"""The most trips of a loop that are all executed; of a longer loop the first two and the last are, and the others write
+as the second does."""
 MAX_POINTS = 1 << 24
-"""Stores at more points than this are assumed to fill the range between the first and the last."""
+"""The most points of an enumerated store; a store at more points is assumed to fill the range between the first and the
+last."""
 
 
 def verify_program(plan: LoweredProgram, tight: bool = True) -> None:
@@ -67,7 +69,7 @@ def verify_program(plan: LoweredProgram, tight: bool = True) -> None:
 
 
 class AccessedSpan(NamedTuple):
-    """Elements of the buffer of this number that are read or written; `sure` if all are whenever the kernel runs."""
+    """The elements of a buffer, given by its number, that are read or written; `sure` if every run accesses all."""
 
     buffer: int
     places: ElementSet
@@ -81,8 +83,8 @@ def reachable_accesses(kernel: Kernel) -> list[MemoryAccess]:
 
 
 def kernel_footprint(kernel: Kernel) -> list[AccessedSpan]:
-    """The footprint of a kernel without what it loads after it has stored it; an index that depends on loaded values
-    may be anywhere in its buffer."""
+    """The spans that a kernel stores, and those that it loads without having stored them before; an index that depends
+    on loaded values spans its whole buffer."""
     numbers = {b: i for i, b in enumerate(kernel.buffers)}
     found: list[AccessedSpan] = []
     stores: list[MemoryAccess] = []
@@ -99,7 +101,7 @@ def kernel_footprint(kernel: Kernel) -> list[AccessedSpan]:
 
 
 def stores_before(store: MemoryAccess, load: MemoryAccess) -> bool:
-    """True if each iteration of the loops around both stores, for certain, what it loads later on."""
+    """True if each iteration of the loops around both certainly stores the elements that it loads later."""
     one, two = affine_form(store.offset), affine_form(load.offset)
     around = [a.axis for a, b in zip(store.path, load.path, strict=False) if a is b]
     apart = any(one.axes.get(a) != two.axes.get(a) for a in around)
@@ -169,9 +171,9 @@ class ProgramChecker:
         self.resident = set(plan.inputs) & set(plan.outputs)
         self.writable = {0, *plan.outputs, *[len(sizes) - 1] * bool(plan.file)}
         self.changed = False
-        """True once resident memory was written, after which the program may not be left."""
+        """True once resident memory was written, after which the program may not fail."""
         self.inside = 0
-        """The number of surrounding loops; resident memory is saved before a loop that may be left."""
+        """The number of surrounding loops; resident memory is saved before a loop that may fail."""
         self.used = 0
         self.trips: dict[int, int] = {}
         self.known: dict[Kernel, list[AccessedSpan]] = {}
@@ -267,7 +269,7 @@ class ProgramChecker:
                     raise self.wrong(f"{new} is written over {old}, which is used in other steps", step)
 
     def call(self, step: RoutineCall) -> None:
-        """Execute a routine; one of a library reads, then writes, what it states."""
+        """Execute a routine; a library's routine reads, then writes, the bytes that its effects state."""
         if step.effects is None:
             ROUTINE_CHECKS[step.routine.partition(".")[0]](self, step)
             return
@@ -295,7 +297,7 @@ class ProgramChecker:
             self.room(ref, step.params[0], step)
 
     def check(self, step: StatusCheck) -> None:
-        """Check that no resident memory was written, as the program may be left here."""
+        """Check that no resident memory was written, as the program may fail here."""
         self.read(step.ref, 16, step)
         if self.changed and not self.inside:
             raise self.wrong("the program may be left after something resident was written", step)
@@ -313,7 +315,8 @@ class ProgramChecker:
         self.inside -= 1
 
     def rows(self, step: ForLoop) -> None:
-        """Initialize what advances with a loop, and with loops inside it, for the trips to come as in this one."""
+        """Initialize the references that advance with a loop, and with loops inside it, for its later trips as in this
+        one."""
         inner_trips = {s.loop: s.trips for s in walk_steps(step.body) if isinstance(s, ForLoop)}
         for inner in walk_steps(step.body):
             for ref, nbytes in written_sizes(inner) if isinstance(inner, Launch | RoutineCall) else ():
@@ -332,7 +335,7 @@ class ProgramChecker:
         start = self.start(ref, inner) - stride * self.trips[step.loop]
         for trip in range(step.trips):
             there = self.written[ref.slot][start + stride * trip : start + stride * trip + nbytes]
-            there |= here[: there.size]  # what lies beyond the slot is found in the last trip
+            there |= here[: there.size]  # bytes beyond the slot are an error in the last trip
 
     def loop_while(self, step: WhileLoop) -> None:
         """Execute a while loop for one trip."""

@@ -1,4 +1,4 @@
-"""Block kernels: the packing of operands, and the tiles of registers that run over what is packed."""
+"""Block kernels: the packing of operands, and the register tiles that run over packed operands."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class BlockExtents(NamedTuple):
 
 
 class BlockKernel(NamedTuple):
-    """A kernel of a block, and for each of its buffers what stands for it: a role and a buffer of the nest, or a
-    scratch name and None."""
+    """A kernel of a block, and the operand of each of its buffers: a role and a buffer of the nest, or the name of a
+    scratch buffer and None."""
 
     kernel: Kernel
     operands: tuple[tuple[str, Buffer | None], ...]
@@ -42,7 +42,7 @@ class BlockWriter:
     apart: Sequence[TermSteps] = ()
     """The outer axes of the terms that lie apart in a row operand that is read in place."""
     columns_in_place = False
-    """True where the columns lie as they would be packed."""
+    """True where the columns already have the packed layout in memory."""
 
     def __init__(
         self, name: str, nest: ContractionNest, sizes: BlockSizes, extents: BlockExtents, first_term: int = 0
@@ -69,7 +69,7 @@ class BlockWriter:
         self.pitch = extents.terms + sizes.lanes * sizes.gathered
 
     def made(self) -> BlockKernel:
-        """The finished kernel; every buffer is as large as the accesses to it reach."""
+        """The finished kernel; the size of each buffer is the end of its accesses."""
         reaches: dict[Buffer, list[float]] = {buffer: [] for buffer in self.builder.buffers}
         values = ValueRanges()
         for access in memory_accesses(self.builder.frames[0].body):
@@ -105,7 +105,7 @@ class BlockWriter:
 
     @contextmanager
     def loop(self, name: str, extent: int, lanes: int = 1, tile: int = 1) -> Iterator[Index]:
-        """An independent loop; gives its position."""
+        """Open an independent loop; yields its index."""
         self.axes += 1
         axis = Axis(f"{name}{self.axes}", extent, lanes=lanes, tile=tile)
         with self.builder.loop(axis):
@@ -148,7 +148,7 @@ class BlockWriter:
     # Packing.
 
     def pack_element(self, role: str, places: dict[Axis, Index], name: str, at: Index) -> None:
-        """Compute an element of an operand and put it in its place."""
+        """Compute an element of an operand and store it in a packed buffer."""
         nest = self.nest
         values, wanted = (
             (nest.row_values, nest.row_operand) if role == ROWS else (nest.column_values, nest.column_operand)
@@ -158,7 +158,7 @@ class BlockWriter:
         self.builder.store(self.scratch(name), at, copy.values[wanted])
 
     def pack_panels(self, run: PanelRun, outer: dict[Axis, Index], first: Index) -> None:
-        """Pack panels side by side: rows of vectors, through all of them, or squares that are turned in registers."""
+        """Pack panels side by side: rows of vectors, across all panels, or squares that are transposed in registers."""
         turned = self.turned(COLUMNS, self.nest.columns[-1], self.nest.terms[-1])
         lanes, terms = self.sizes.lanes, self.extents.terms
         vectors = -(-run.width // lanes)
@@ -182,7 +182,7 @@ class BlockWriter:
         self.pack_element(COLUMNS, places, PACKED_COLUMNS, place)
 
     def pack_columns(self) -> None:
-        """Pack the columns of a block, shared out by their terms."""
+        """Pack the columns of a block, with their terms shared among threads."""
         turned = self.turned(COLUMNS, self.nest.columns[-1], self.nest.terms[-1])
         lanes = self.sizes.lanes
         with self.loop("s", self.extents.terms, 1, lanes if turned else 1) as term:
@@ -195,7 +195,7 @@ class BlockWriter:
                     self.pack_column(run, outer, panel, term, column)
 
     def pack_rows(self) -> None:
-        """Pack the rows of a block, shared out by rows."""
+        """Pack the rows of a block, with the rows shared among threads."""
         nest, lanes = self.nest, self.sizes.lanes
         turned = self.turned(ROWS, nest.terms[-1], nest.rows[-1])
         with ExitStack() as loops:
@@ -206,14 +206,15 @@ class BlockWriter:
             self.pack_element(ROWS, places, PACKED_ROWS, self.packed_row(self.row_number(outer, row), term))
 
     def turned(self, role: str, axis: Axis, across: Axis) -> bool:
-        """True if an operand runs along another axis than that it is packed along: it is turned in squares."""
+        """True if an operand is contiguous along another axis than the one that it is packed along, so that squares of
+        it are transposed."""
         statements = self.nest.statements(role)
         return runs_along(statements, across) and not runs_along(statements, axis)
 
     # Tiles.
 
     def blocks_by_rows(self, packed: bool, first: bool, last: bool) -> None:
-        """All tiles of a block, shared out by rows."""
+        """All tiles of a block, with the rows shared among threads."""
         with ExitStack() as loops:
             row = loops.enter_context(self.row_loop())
             outer = self.outer_loops(loops, "b", self.nest.rows)
@@ -224,7 +225,7 @@ class BlockWriter:
                     self.tile({**outer, **columns, self.nest.rows[-1]: row}, run, panel, packed, first, last)
 
     def panels_by_columns(self, run: PanelRun, packed: bool, first: bool, last: bool) -> None:
-        """Panels of one width, some at a time packed and then used by whoever they fall to."""
+        """Panels of one width; a thread packs some of them at a time, and then computes the tiles over these."""
         with ExitStack() as loops:
             columns = self.outer_loops(loops, "h", self.nest.columns)
             first_panel = loops.enter_context(self.loop("g", run.panels // run.together)) * run.together
@@ -235,7 +236,7 @@ class BlockWriter:
             self.tile({**outer, **columns, self.nest.rows[-1]: row}, run, panel, packed, first, last)
 
     def strips_by_columns(self, run: PanelRun, packed: bool) -> None:
-        """Strips of one width: their sums stay in the first cache while the columns go by, a few terms at a time."""
+        """Strips of one width, whose sums stay in the first cache while the columns are read, a few terms at a time."""
         nest, unroll = self.nest, self.sizes.unroll
         with ExitStack() as loops:
             columns = self.outer_loops(loops, "h", nest.columns)
@@ -252,8 +253,8 @@ class BlockWriter:
             self.end_strip(run, columns, strip)
 
     def dots_by_columns(self, run: PanelRun, packed: bool) -> None:
-        """Strips of one width, of columns that lie along their terms: each sum is that of a fixed number of partial
-        sums, whatever the processor's vectors are."""
+        """Strips of one width, of columns that are contiguous along their terms: each sum is that of a fixed number of
+        partial sums, independent of the processor's vector length."""
         nest, sizes = self.nest, self.sizes
         with ExitStack() as loops:
             columns = self.outer_loops(loops, "h", nest.columns)
@@ -266,7 +267,7 @@ class BlockWriter:
             self.end_strip(run, columns, strip)
 
     def end_strip(self, run: PanelRun, columns: dict[Axis, Index], strip: Index) -> None:
-        """Do with the complete sums of a strip what is done with them, if they are not just stored."""
+        """Write the epilogue of a strip's complete sums, unless that is the plain store that they have had already."""
         nest = self.nest
         if nest.plain_store is None or self.sizes.gathered:
             with self.strip_points(run, columns, strip) as (copy, sums, _):
@@ -277,7 +278,7 @@ class BlockWriter:
     def strip_points(
         self, run: PanelRun, columns: dict[Axis, Index], strip: Index, lanes: int = 0, tile: int = 0
     ) -> Iterator[tuple[ElementCopy, tuple[Buffer, Index], Index]]:
-        """Loops over a strip: each point's results, the place of its sum, and the number of its row."""
+        """Open the loops over a strip; yields a point's results, the place of its sum, and the number of its row."""
         nest, sizes = self.nest, self.sizes
         with ExitStack() as loops:
             schedule = (lanes or sizes.lanes, tile or sizes.tile_vectors)
@@ -294,7 +295,7 @@ class BlockWriter:
     def add_terms(
         self, run: PanelRun, columns: dict[Axis, Index], strip: Index, start: Index, count: int, packed: bool
     ) -> None:
-        """Go on with the sums of a strip by some terms."""
+        """Add some terms to the sums of a strip."""
         with self.strip_points(run, columns, strip) as (results, sums, row):
             so_far = self.builder.load(*sums, here=True)
             axis = Axis("k", count, tile=count)
@@ -303,7 +304,7 @@ class BlockWriter:
     def sum_of_terms(
         self, results: ElementCopy, row: Index, axis: Axis, start: Index, so_far: Var, packed: bool
     ) -> Var:
-        """Go on with a sum by the terms from a start on, whose columns are read in place."""
+        """A sum with the terms from `start` on added, whose columns are read in place."""
         nest = self.nest
         with self.builder.loop(axis) as loop:
             places = {**results.places, nest.terms[-1]: start + Index(0, {axis: 1})}
@@ -319,7 +320,8 @@ class BlockWriter:
     def tile(
         self, places: dict[Axis, Index], run: PanelRun, panel: Index, packed: bool, first: bool, last: bool
     ) -> None:
-        """One tile: sums that start from 0 or from partial sums, and go on to the epilogue or back."""
+        """One tile: sums with 0 or partial sums as initial values, followed by the epilogue or stored as partial
+        sums."""
         nest, sizes = self.nest, self.sizes
         number = self.panel_number(places, panel, run)
         row = self.row_number(places, places[nest.rows[-1]])
@@ -348,8 +350,8 @@ class BlockWriter:
         so_far: Var,
         outer: tuple[Index, ...] = (),
     ) -> Var:
-        """Go on with a sum by the terms of a block: step by step along the axes that lie apart in the row operand, and
-        along all others as one; `panel` is the number of a panel, and a column in it.
+        """A sum with the terms of a block added: one loop for each axis that is not contiguous in the row operand, and
+        one for all others together; `panel` is the number of a panel, and a column in it.
         """
         nest, apart = self.nest, self.apart[len(outer) :]
         if apart:
@@ -392,7 +394,7 @@ class BlockWriter:
         return copy.values[nest.column_operand]
 
     def partial_sums(self, copy: ElementCopy, panel: Index, row: Index, column: Index) -> tuple[Buffer, Index]:
-        """The place where a sum waits for the next block of terms: its final one, if nothing else is done with it."""
+        """The place of a partial sum between blocks of terms: that of the result, if the epilogue is a plain store."""
         store = self.nest.plain_store
         if store is not None and not self.sizes.gathered:
             copy.write(self.nest.result_values)

@@ -1,4 +1,4 @@
-"""Block launches: kernels of equal blocks are written once, and each block has its place in the buffers of the nest."""
+"""Block launches: equal blocks share one kernel, which each block launches at its offsets in the nest's buffers."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ Places = Sequence[tuple[Axis, AxisPart]]
 
 @dataclass(frozen=True)
 class BlockedContraction:
-    """Steps whose slots are the buffers of the kernel that they replace, then the scratch areas, of so many bytes."""
+    """The steps that replace a kernel: their slots are the kernel's buffers, then scratch areas of `scratch` bytes."""
 
     steps: tuple[Step, ...]
     scratch: tuple[int, ...]
 
     def placed(self, refs: Sequence[MemRef], nodes: tuple[Node, ...]) -> tuple[Step, ...]:
-        """The steps over memory: `refs` are the places of the buffers and scratch areas, `nodes` what is computed."""
+        """The steps over memory: `refs` are the places of the buffers and scratch areas, `nodes` the operations of the
+        graph that the launches compute."""
 
         def place(ref: MemRef) -> MemRef:
             found = refs[ref.slot].shifted(ref.offset)
@@ -55,12 +56,12 @@ class BlockLaunches:
         self.room = dict.fromkeys(SCRATCH, 0)
 
     def made_of(self, steps: Sequence[Step]) -> BlockedContraction:
-        """These steps, and the scratch memory of their kernels."""
+        """The blocked contraction of these steps, with the scratch memory of their kernels."""
         size = self.nest.dtype.itemsize
         return BlockedContraction(tuple(steps), tuple([self.room[name] * size for name in SCRATCH]))
 
     def each(self, axis: Axis, part: AxisPart, steps: Callable[[], list[Step]]) -> list[Step]:
-        """The steps for a part of an axis, in a loop if there are many like it."""
+        """The steps for a part of an axis, in a loop if the part repeats."""
         if part.trips == 1:
             return steps()
         number = self.loops[(axis, part)] = self.new_loop()

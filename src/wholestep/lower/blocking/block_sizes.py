@@ -1,4 +1,4 @@
-"""Block sizes: how much of a contraction is in registers, in each cache and in scratch memory at a time."""
+"""Block sizes: the parts of a contraction that are in registers, in each cache and in scratch memory at a time."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import NamedTuple
 from wholestep.kernel.lang import Axis
 
 PARTIAL_SUM_BYTES = 64
-"""The bytes of the partial sums that one sum consists of where vectors run along its terms, on every processor."""
+"""The bytes of the partial sums of one sum where vectors run along its terms, the same on every processor."""
 
 
 class BlockSizes(NamedTuple):
-    """The block sizes that a target chooses for one contraction, of which only `partial_sums` shows in the bits.
+    """The block sizes that a target chooses for one contraction; only `partial_sums` changes the bits of results.
 
     `tile_rows` rows by `tile_vectors` vectors of `lanes` elements are in registers, `terms` terms of `columns` columns
-    and of `rows` rows are packed at a time, and `unroll` terms are written out side by side.
+    and of `rows` rows are packed at a time, and `unroll` terms are unrolled.
     """
 
     lanes: int
@@ -25,24 +25,24 @@ class BlockSizes(NamedTuple):
     rows: int
     unroll: int = 4
     panels_outermost: bool = False
-    """True where threads share the panels of columns, each of which packs its own; otherwise they share the rows."""
+    """True where threads share the panels of columns, and each thread packs its own; otherwise they share the rows."""
     group: int = 96
-    """About so many rows are packed at a time by who uses them, where rows or terms have several axes."""
+    """The approximate number of rows that a thread packs for itself at a time, if rows or terms have several axes."""
     scratch: int = 1 << 20
     """The most elements that are packed at a time of one operand."""
     near: int = 0
-    """Rows that lie side by side are read in place where those of the next term are no more elements away."""
+    """The most elements from one term to the next at which adjacent rows are read in place."""
     together: int = 1
     """The number of panels packed at once where threads share them, so that more of each row is read."""
 
     strip: int = 0
-    """The columns of a strip, where rows are so few that nothing is packed; 0 where panels are."""
+    """The columns of a strip, where rows are too few for packing; 0 for contractions in panels."""
     gathered: bool = False
-    """True where the rows of a strip and its sums lie close together in scratch memory while columns go by."""
+    """True where the rows of a strip and its sums are copied to adjacent scratch memory while columns are read."""
     ahead: int = 0
-    """The number of steps by which the columns of a strip are asked for early."""
+    """The prefetch distance, in steps, of the columns of a strip."""
     partial_sums: int = 0
-    """The number of sums, each of every so-manyth term, that are added up to one sum; 0 where it is one chain."""
+    """The number n of partial sums of a sum, each of every n-th term; 0 where the sum is one chain."""
     abreast: int = 1
     """The number of columns of a strip that are read side by side, where there are partial sums."""
 
@@ -53,7 +53,7 @@ class BlockSizes(NamedTuple):
 
 
 class AxisPart(NamedTuple):
-    """A part of an axis: where it begins, its extent, and how many like it follow each other."""
+    """A part of an axis: its start, its extent, and the number of consecutive parts of that extent."""
 
     start: int
     extent: int
@@ -61,7 +61,7 @@ class AxisPart(NamedTuple):
 
 
 class PanelRun(NamedTuple):
-    """Panels of one width: how many, of how many columns each, from which column on, so many of them packed at once."""
+    """Panels of one width: their number, their columns, their first column, and the number packed at once."""
 
     panels: int
     width: int
@@ -70,14 +70,14 @@ class PanelRun(NamedTuple):
 
 
 class TermSteps(NamedTuple):
-    """An axis of terms that is taken step by step, and how many steps of it a block has."""
+    """An axis of terms with a loop of its own, and the steps of it in a block."""
 
     axis: Axis
     extent: int
 
 
 def round_up(extent: int, multiple: int) -> int:
-    """The least multiple that is not less.
+    """The least multiple that is not less than an extent.
 
     >>> round_up(13, 8)
     16
@@ -93,7 +93,7 @@ def panels_together(panels: int, most: int) -> int:
     """
 
     def waited(together: int) -> int:
-        """The panels that 2 and 4 threads have time for, in sixteenths of those that there are."""
+        """The panels that 2 and 4 threads have time for, in sixteenths of all panels."""
         steps, rest = divmod(panels, together)
         times = [n * (together * -(-steps // n) + -(-rest // n)) for n in (2, 4)]
         return 16 * sum(times) // max(2 * panels, 1)
@@ -126,7 +126,7 @@ def split_axis(extent: int, most: int, multiple: int) -> list[AxisPart]:
 
 
 def even_parts(extent: int, most: int, multiple: int) -> list[AxisPart]:
-    """An axis in equal parts of about `most`, and what is left over.
+    """An axis in equal parts of about `most`, and a remainder.
 
     >>> even_parts(1000, 256, 16)
     [AxisPart(start=0, extent=256, trips=3), AxisPart(start=768, extent=232, trips=1)]

@@ -1,13 +1,13 @@
-"""Blocked contraction: the launches, block of terms by block of terms, that do what one kernel says.
+"""Blocked contraction: the launches, block of terms by block of terms, that replace the kernel of a contraction.
 
     c[i, j] = f(sum over k of a[i, k] * b[k, j])
     -->
     for each block of terms:
         pack the columns of b, panel by panel
-        for each tile of rows, for each panel: go on with the sums; in the last block, f
+        for each tile of rows, for each panel: add the terms to the sums; in the last block, f
 
 An element is one chain of fused multiply-adds in the order of its terms, as in the kernel that is replaced, so that
-blocks and tiles do not show in any bit. The order of the loops is that of Goto and van de Geijn, "Anatomy of
+blocks and tiles change no bit. The order of the loops is that of Goto and van de Geijn, "Anatomy of
 high-performance matrix multiplication", 2008, for the operand that stays in the second cache.
 """
 
@@ -27,7 +27,7 @@ from wholestep.lower.blocking.grouped_contraction import GroupedBlocks
 from wholestep.lower.program.steps import Launch, Step
 
 COUNTED_BLOCKS = 16
-"""The most blocks of terms whose operands are computed from a term's index: the packing of each is code of its own."""
+"""The most blocks of terms whose operands are computed from a term's index: each has a packing kernel of its own."""
 
 
 class Position(NamedTuple):
@@ -44,7 +44,7 @@ def block_contraction(
     new_loop: Callable[[], int],
     worth_sharing: Callable[[Kernel], bool],
 ) -> BlockedContraction | None:
-    """The blocks of a contraction; None where those of its terms cannot be the same code at other places."""
+    """The blocks of a contraction; None where the blocks of its terms cannot share a kernel at other offsets."""
     if len(nest.terms) > 1:
         return GroupedBlocks(nest, sizes._replace(strip=0, gathered=False), new_loop, worth_sharing).blocked()
     if sizes.strip:
@@ -67,13 +67,13 @@ def block_contraction(
 
 
 def lie_along_terms(nest: ContractionNest) -> bool:
-    """Test whether the rows of a contraction with one axis of terms are loaded, and lie along that axis."""
+    """Test whether the rows of a contraction with one axis of terms are loaded, and are contiguous along that axis."""
     return len(nest.row_values) == 1 and runs_along(nest.row_values, nest.terms[-1])
 
 
 def packs_rows(nest: ContractionNest, near: int) -> bool:
-    """Test whether the rows of a contraction with one axis of terms are packed: those that lie along it are not, and
-    neither are those that lie side by side, no more than `near` elements from those of the next term.
+    """Test whether the rows of a contraction with one axis of terms are packed: rows that are contiguous along it are
+    not, and neither are adjacent rows whose next term is at most `near` elements away.
     """
     if lie_along_terms(nest):
         return False
@@ -101,7 +101,7 @@ class ContractionBlocks(BlockLaunches):
     def blocked(
         self, rows: Sequence[AxisPart], columns: Sequence[AxisPart], terms: Sequence[AxisPart]
     ) -> BlockedContraction:
-        """All blocks: those of the terms outermost where sums may wait in the result, else innermost."""
+        """All blocks, with those of the terms outermost where the result can hold partial sums, else innermost."""
         nest = self.nest
         waits = nest.plain_store is not None or len(terms) == 1
 
@@ -113,7 +113,7 @@ class ContractionBlocks(BlockLaunches):
         return self.made_of(self.over(self.rows, rows, inside))
 
     def in_strips(self) -> BlockedContraction:
-        """Strips of columns, whose rows are packed where they do not lie as they are read."""
+        """Strips of columns, whose rows are packed unless they are contiguous in the order of reading."""
         nest = self.nest
         whole = [AxisPart(0, axis.extent) for axis in (self.rows, self.columns, nest.terms[-1])]
         at = Position(*whole)
@@ -163,7 +163,7 @@ class ContractionBlocks(BlockLaunches):
     ) -> Launch:
         """The launch of a kernel over one block."""
         extents = BlockExtents(at.rows.extent, at.columns.extent, at.terms.extent)
-        # Tiles read what was packed, or places that nothing is computed from.
+        # Tiles load packed operands, or elements that are not computed from an index.
         first_term = at.terms.start if self.counted and name != "tiles" else 0
         key = (name, extents if name != "pack_rows" else extents._replace(columns=1), first, last, run, first_term)
         places = [(self.rows, at.rows), (self.columns, at.columns), (self.nest.terms[-1], at.terms)]

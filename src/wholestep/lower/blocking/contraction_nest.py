@@ -1,4 +1,4 @@
-"""Contraction nest: a kernel that folds products, taken apart into rows, columns, terms and what surrounds them."""
+"""Contraction nest: a kernel that folds products, as its rows, columns, terms, prologue and epilogue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wholestep.kernel.collapse_loops import lone_loops
 from wholestep.kernel.lang import Axis, Buffer, DType, Fold, Kernel, Loop, Statement, Store, Var, walk
 
 ROWS, COLUMNS, RESULTS = "rows", "columns", "results"
-"""The roles of a buffer: the operand that varies along the rows, that along the columns, and what the sums go into."""
+"""The roles of a buffer: the operand that varies along the rows, that along the columns, and the results."""
 ROLES = (ROWS, COLUMNS, RESULTS)
 
 
@@ -36,9 +36,9 @@ class ContractionNest:
     row_operand: Var
     column_operand: Var
     prologue: tuple[Var, ...]
-    """Every value that is made before the sum is complete, in order."""
+    """The prologue: every value that is computed before the sum is complete, in order."""
     epilogue: tuple[Statement, ...]
-    """The statements after a complete sum."""
+    """The statements after the complete sum."""
 
     @property
     def dtype(self) -> DType:
@@ -62,7 +62,7 @@ class ContractionNest:
 
     @cached_property
     def plain_store(self) -> Store | None:
-        """The store that is all that is done with a sum; None where there is more."""
+        """The unguarded store of the sum that is the whole epilogue; None for other epilogues."""
         if len(self.epilogue) != 1 or not isinstance(self.epilogue[0], Store):
             return None
         store = self.epilogue[0]
@@ -90,12 +90,12 @@ class ContractionNest:
         return self.column_values if role == COLUMNS else (*self.result_values, *self.epilogue)
 
     def stride(self, role: str, buffer: Buffer, axis: Axis) -> int:
-        """By how many elements the accesses to a buffer advance with an axis that is `separable`."""
+        """The stride, in elements, of the accesses to a buffer along an axis that is `separable`."""
         offsets = [a.offset for a in memory_accesses(self.statements(role)) if a.buffer is buffer]
         return offsets[0].coefficient(axis) if offsets else 0
 
     def lies_packed(self, terms: Sequence[int], columns: int, panel: int) -> bool:
-        """True if a block of so many terms and columns lies as it would be packed: one panel, term by term."""
+        """True if a block of these terms and columns already has the packed layout: one panel, term by term."""
         if len(self.column_values) != 1 or columns > panel:
             return False
         (load,) = memory_accesses(self.column_values)
@@ -115,11 +115,11 @@ class ContractionNest:
         return any(s.op != "load" and axis in named_by(s) for s in values)
 
     def movable(self, axis: Axis) -> bool:
-        """True if a part of an axis is the same code over other places of its buffers, which lie further on."""
+        """True if every part of an axis is the same code, at other offsets in its buffers."""
         return self.separable(axis) and not self.counted(axis)
 
     def separable(self, axis: Axis) -> bool:
-        """True if the buffers of a part of an axis lie further on, by the same elements in every access."""
+        """True if a step along an axis moves every access to a buffer by the same number of elements."""
         for role in ROLES:
             strides: dict[Buffer, int] = {}
             for access in memory_accesses(self.statements(role)):
@@ -131,7 +131,7 @@ class ContractionNest:
 
 
 def runs_along(statements: Sequence[Statement], axis: Axis) -> bool:
-    """True if every load goes along an axis element by element, or stays where it is."""
+    """True if every load has a stride of 1 or 0 along an axis."""
     found = [a.offset.coefficient(axis) for a in memory_accesses(statements)]
     return bool(found) and all(c in (0, 1) for c in found)
 
@@ -151,9 +151,9 @@ def needed_values(values: Sequence[Var], wanted: Iterable[Var]) -> tuple[Var, ..
 
 
 def find_contraction(kernel: Kernel) -> ContractionNest | None:
-    """A kernel as a contraction nest; None where it is something else, or its sums are not taken term by term.
+    """A kernel as a contraction nest; None where it is no contraction, or its sums are not chains of their terms.
 
-    Every independent axis must move one of the operands, and no more than one.
+    Exactly one of the operands must vary along each independent axis.
     """
     values: list[Var] = []
     grid: list[Axis] = []
@@ -177,9 +177,7 @@ def find_contraction(kernel: Kernel) -> ContractionNest | None:
 
 
 def product_sum(loop: Loop) -> tuple[Loop, ...]:
-    """The loops, one in the other, that do nothing but add up products of floats, one term after the other, starting
-    from 0; none where a loop does something else.
-    """
+    """The nested loops of a sum of float products, added in order from 0; empty where a loop computes anything else."""
     loops: list[Loop] = []
     start = (loop.carries or loop.folds)[0].init if loop.carries or loop.folds else None
     if start is None or start.op != "const" or start.attr != 0:
@@ -202,7 +200,7 @@ def product_sum(loop: Loop) -> tuple[Loop, ...]:
 
 
 def adds_products(loop: Loop, start: Var) -> bool:
-    """True for a loop that adds up products of floats from a start on, and does nothing else."""
+    """True for a loop whose one fold adds float products to the initial value `start`."""
     if loop.carries or len(loop.folds) != 1:
         return False
     (fold,) = loop.folds
@@ -210,7 +208,7 @@ def adds_products(loop: Loop, start: Var) -> bool:
 
 
 def complete_sum(loop: Loop) -> Var | None:
-    """The one value that a loop leaves behind; None where there are more."""
+    """The one result of a loop; None where there are several."""
     left = [*[f.result for f in loop.folds], *[c.after for c in loop.carries]]
     return left[0] if len(left) == 1 else None
 
@@ -218,7 +216,8 @@ def complete_sum(loop: Loop) -> Var | None:
 def with_roles(
     kernel: Kernel, values: Sequence[Var], grid: Sequence[Axis], loops: Sequence[Loop], epilogue: tuple[Statement, ...]
 ) -> ContractionNest | None:
-    """The nest, once it is known which axes are its rows and which its columns."""
+    """The nest, with each grid axis assigned to the rows or the columns; None where an axis is not in just one of
+    them."""
     (fold,), result = loops[-1].folds, complete_sum(loops[0])
     assert result is not None, "a sum leaves one value behind"
     lane = next((a for a in grid if a.lanes > 1), None)

@@ -1,7 +1,7 @@
-"""Group kernels: groups of rows over several axes, packed and then used by whoever they fall to.
+"""Group kernels: groups of rows over several axes, each packed and then multiplied by one thread.
 
-The rows of a convolution are places, and its terms the channels and offsets of a window: packing reads windows where
-they lie, a few rows at a time, so that no array of all windows is ever made.
+The rows of a convolution are places, and its terms the channels and offsets of a window: packing reads windows in
+place, a few rows at a time, so that no array of all windows is made.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class GroupExtents(NamedTuple):
 
 
 class RowGroups(NamedTuple):
-    """Rows in groups: so many `steps` of an axis with all axes after it are one group, and results lie in it as along
-    one axis. Equal groups cover the block.
+    """Rows in groups: `steps` steps of an axis, with all axes after it, are one group, whose results are evenly strided
+    in memory. Equal groups cover the block.
     """
 
     axis: int
@@ -50,7 +50,7 @@ def divisors(extent: int) -> list[int]:
 
 
 def odd_multiple(extent: int, multiple: int) -> int:
-    """The least odd number of multiples that is not less: rows so far apart are spread over all sets of a cache.
+    """The least odd number of multiples that is not less than an extent: rows at this pitch use all sets of a cache.
 
     >>> odd_multiple(30, 16), odd_multiple(33, 16)
     (48, 48)
@@ -59,7 +59,7 @@ def odd_multiple(extent: int, multiple: int) -> int:
 
 
 def evenness(extent: int) -> float:
-    """The part of the time for which threads are busy that share a loop, on average over 2 and 4 of them.
+    """The fraction of time for which threads that share a loop are busy, averaged over 2 and 4 threads.
 
     >>> [round(evenness(n), 2) for n in (3, 4, 5, 7, 14, 16)]
     [0.75, 1.0, 0.73, 0.88, 0.94, 1.0]
@@ -98,13 +98,13 @@ def choose_groups(extents: Sequence[int], joined: int, tile: int, most: int) -> 
 
 
 HALF_FULL, LARGER = 0.5, 8
-"""Groups whose tiles are no more than half full give way to those of up to so many times the rows."""
+"""The fullness of tiles up to which larger groups are considered, and the most rows of these, as a multiple."""
 
 
 class GroupWriter(BlockWriter):
-    """The writer of one kernel of a block whose rows or terms have several axes; rows are numbered in `order`, along
-    whose last axis the row operand runs if it is `contiguous`. It is read in place if it is known which of
-    its terms lie `apart`, and packed otherwise.
+    """The writer of one kernel of a block whose rows or terms have several axes; rows are numbered in `order`, and the
+    row operand is contiguous along its last axis if `contiguous`. It is read in place if `apart` gives the axes of
+    its terms that are not contiguous, and packed otherwise.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class GroupWriter(BlockWriter):
             yield at | {nest.terms[-1]: loops.enter_context(self.loop("s", extents[-1], lanes, tile))}
 
     def pack_columns(self) -> None:
-        """Pack the columns of a block, shared out by panels."""
+        """Pack the columns of a block, with the panels shared among threads."""
         nest, lanes = self.nest, self.sizes.lanes
         turned = self.turned(COLUMNS, nest.columns[-1], nest.terms[-1])
         for run in self.runs:
@@ -164,7 +164,7 @@ class GroupWriter(BlockWriter):
                 self.pack_element(COLUMNS, {**outer, **terms, nest.columns[-1]: lane}, PACKED_COLUMNS, place)
 
     def groups_of_rows(self, first: bool, last: bool) -> None:
-        """All groups of a block: each is packed, and then all panels of columns go over it."""
+        """All groups of a block: each is packed, and then multiplied by all panels of columns."""
         sizes, (at, steps), extents = self.sizes, self.groups, self.block.rows
         numbers = {axis: n for axis, n in zip(self.order[:at], extents[:at], strict=True)}
         numbers[self.order[at]] = extents[at] // steps
@@ -200,8 +200,8 @@ class GroupWriter(BlockWriter):
         return (self.group * self.extents.terms + term) * self.term_pitch + self.row
 
     def pack_group(self, outer: dict[Axis, Index]) -> None:
-        """Pack the rows of a group: vectors along the last axis of the terms where these lie side by side, or along
-        that of the rows where those do; otherwise squares are turned."""
+        """Pack the rows of a group: vectors along the last axis of the terms where that is contiguous, or along that of
+        the rows where that is; otherwise squares are transposed."""
         lanes, (at, steps), extents = self.sizes.lanes, self.groups, self.block.rows
         own = dict(zip(self.order[at:], (steps, *extents[at + 1 :]), strict=True))
         if self.term_pitch:

@@ -4,9 +4,9 @@
     -->
     for each block of (i, j, c), in order:
         pack the columns of w, panel by panel
-        for each group of places: pack their windows; for each panel, for each tile of places: go on with the sums
+        for each group of places: pack their windows; for each panel, for each tile of places: add terms to the sums
 
-Blocks of terms follow each other in the order in which the terms of one sum do, so that no bit changes.
+Blocks of terms follow the order of the terms in a sum, so that no bit changes.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ from wholestep.lower.program.steps import Launch, Step
 Parts = tuple[AxisPart, ...]
 
 MOST_PANELS_IN_PLACE, MIN_TILES_IN_PLACE, MIN_TERMS_IN_PLACE = 4, 2, 32
-"""Rows are read in place by so few panels, where so many tiles of them follow each other, and terms. Measured."""
+"""The most panels for which rows are read in place, the least tiles along the last axis of such rows, and the least
+contiguous terms. Measured."""
 FULL_SQUARES = 3
-"""Rows of more squares than these are turned at full speed, whatever is left over of the last one. Measured."""
+"""The number of squares in a row above which transposing runs at full speed, also with a partial last one. Measured."""
 MIN_GROUPS = 4
-"""At least about so many groups for threads to share, where there are rows enough for tiles."""
+"""The approximate least number of groups that threads share, where there are rows enough for tiles."""
 
 
 class GroupPosition(NamedTuple):
@@ -44,8 +45,8 @@ class GroupPosition(NamedTuple):
 
 
 def contiguous_rows(nest: ContractionNest, terms: int, lanes: int) -> Axis | None:
-    """The axis of the rows along which their operand runs, and is packed; None where it runs along its terms, or where
-    so many of them side by side fill the squares that are turned.
+    """The axis of the rows along which their operand is contiguous, and packed; None where it is contiguous along its
+    terms, or where so many terms fill the squares that are transposed.
     """
     rows = nest.statements(ROWS)
     if runs_along(rows, nest.terms[-1]) or terms % max(lanes // 2, 1) == 0 or terms > FULL_SQUARES * lanes:
@@ -54,14 +55,14 @@ def contiguous_rows(nest: ContractionNest, terms: int, lanes: int) -> Axis | Non
 
 
 def results_order(nest: ContractionNest, last: Axis | None) -> list[Axis]:
-    """The axes of the rows as they lie in the results, the farthest apart first, but for one that comes last."""
+    """The axes of the rows by their strides in the results, the largest first, except for one that comes last."""
     stored = [a.offset for a in memory_accesses(nest.statements(RESULTS)) if a.is_store]
     return sorted(nest.rows, key=lambda axis: (axis is last, -abs(stored[0].coefficient(axis))))
 
 
 def joined_axes(nest: ContractionNest, order: Sequence[Axis], in_place: bool) -> int:
-    """The number of last axes of the rows that are as one axis in everything that is done with the sums, and in the
-    row operand where that is read in place.
+    """The number of last axes of the rows that collapse to one axis in the epilogue's accesses, and in the row operand
+    where that is read in place.
     """
     statements = nest.statements(RESULTS)
     offsets = [a.offset for a in memory_accesses((*statements, *(nest.statements(ROWS) if in_place else ())))]
@@ -76,8 +77,8 @@ def joined_axes(nest: ContractionNest, order: Sequence[Axis], in_place: bool) ->
 
 
 def terms_as_one(nest: ContractionNest, extents: Sequence[int]) -> int:
-    """The number of last axes of these terms that lie as one axis in the row operand, which is loaded as it is; 0 where
-    it is computed, or does not run along its terms.
+    """The number of last axes of these terms that collapse to one axis in the row operand, which is loaded without a
+    computation; 0 where it is computed, or is not contiguous along its terms.
     """
     if len(nest.row_values) != 1 or not runs_along(nest.row_values, nest.terms[-1]):
         return 0
@@ -93,8 +94,8 @@ def terms_as_one(nest: ContractionNest, extents: Sequence[int]) -> int:
 def bounded_parts(
     axes: Sequence[Axis], most: int, split: Callable[[int, int, int], list[AxisPart]]
 ) -> list[list[AxisPart]]:
-    """Parts of each of some axes, so that a block has about `most` points that follow each other in order: axes are
-    taken step by step, then one is `split`, then whole ones.
+    """Parts of each of some axes, so that a block has about `most` consecutive points: single steps of the outer axes,
+    parts of one axis by `split`, and the inner axes whole.
     """
     inside = 1
     found: list[list[AxisPart]] = []
@@ -154,7 +155,7 @@ class GroupedBlocks(BlockLaunches):
         self.row_parts = bounded_parts(self.order, rows, even_parts)
 
     def blocked(self) -> BlockedContraction | None:
-        """The blocks; None where parts of an axis are not the same code."""
+        """The blocks; None where the parts of an axis cannot share a kernel."""
         cut = [*zip(self.order, self.row_parts, strict=True), *zip(self.nest.terms, self.term_parts, strict=True)]
         if not all(self.nest.movable(axis) for axis, parts in cut if len(parts) > 1 or parts[0].trips > 1):
             return None
@@ -243,8 +244,8 @@ class GroupedBlocks(BlockLaunches):
         return self.launched(key, lambda: self.write(name, extents, first, last), places)
 
     def terms_apart(self, extents: GroupExtents) -> list[TermSteps] | None:
-        """The axes of terms that lie apart in rows that are read in place; None where rows are packed, which takes
-        longer where few panels use them.
+        """The axes of terms that are not contiguous in rows that are read in place; None where rows are packed, which
+        takes longer where few panels use them.
         """
         nest, terms = self.nest, extents.terms
         panels = -(-extents.columns // self.sizes.panel) * math.prod([a.extent for a in nest.columns[:-1]])

@@ -37,7 +37,7 @@ def peak_live_bytes(lives: Sequence[LiveInterval]) -> int:
 
 
 def assign_offsets(lives: Sequence[LiveInterval]) -> dict[Allocation, int]:
-    """An offset for each allocation: the largest first, each in the smallest gap that fits it.
+    """An offset for each allocation: the largest allocation first, each in the smallest gap that fits it.
 
     Largest-first best fit for dynamic storage allocation: Sekiyama, Imai, Negishi, Kawachiya, "Profile-guided memory
     optimization for deep neural networks", 2018.
@@ -50,7 +50,7 @@ def assign_offsets(lives: Sequence[LiveInterval]) -> dict[Allocation, int]:
         beside = np.flatnonzero((starts[:n] <= life.end) & (ends[:n] >= life.start))
         low, high = offsets[beside], offsets[beside] + sizes[beside]
         order = np.lexsort((high, low))
-        # Where each gap begins: at 0 and wherever all that lies below has ended; behind the last one all is free.
+        # The start of the gap below each allocation: the largest end of the allocations below; the last gap is open.
         free = np.maximum.accumulate(np.concatenate([[0], high[order]]))
         gaps = low[order] - free[:-1]
         fitting = np.flatnonzero(gaps >= sizes[n])
@@ -59,9 +59,9 @@ def assign_offsets(lives: Sequence[LiveInterval]) -> dict[Allocation, int]:
 
 
 def assign_symbolic_offsets(lives: Sequence[LiveInterval], start: int) -> tuple[dict[Allocation, Size], Size]:
-    """Offsets from `start` on for the allocations of symbolic size, and where they end.
+    """Offsets from `start` on for the allocations of symbolic size, and the end of the last one.
 
-    Those that depend on one name are packed for a block of it, and their offsets scale with the number of blocks.
+    Allocations that depend on one name are packed for a block of it; their offsets scale with the number of blocks.
     Raises SymbolicError for a size that does not grow evenly with one name.
     """
     found: dict[Allocation, Size] = {}

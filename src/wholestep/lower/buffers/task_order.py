@@ -14,7 +14,7 @@ from wholestep.lower.program.allocation import Allocation
 from wholestep.lower.program.memory_layout import MemoryLayout, MemoryLayoutBuilder
 
 NEGLIGIBLE_BYTES = 256
-"""A value up to this size may be computed at any time."""
+"""The size in bytes up to which a value may be computed at any time."""
 
 
 def order_tasks(tasks: list[Task], layout: MemoryLayoutBuilder, outside: Set[Allocation]) -> list[Task]:
@@ -52,7 +52,7 @@ def write_through_copy(task: Task, layout: MemoryLayoutBuilder) -> list[Task]:
         if old is not None:
             home = Allocation(place.size, base=layout.base(place))
             homes.append(replace(copy_task(home, place), copies_back=True))
-            # A body that does not change what it is given has been spared the copy to where that already lay.
+            # A body that returns its operand unchanged makes no copy, since both shared memory: it is made here.
             first += [copy_task(place, read) for read in task.reads if task.inner and layout.memory(read) is old][:1]
             layout.detach(place)
     return [*first, task, *homes]
@@ -87,8 +87,8 @@ def kahn_order(
 ) -> list[Task] | Task:
     """Kahn's algorithm; returns a task that writes resident memory where there is a cycle.
 
-    A ready task that frees more memory than it takes, or takes next to none, goes first; then those that the first task
-    to send something needs, those that the second one needs, and so on, in program order; and then tasks that wait.
+    Ready tasks that free more memory than they take, or take next to none, go first; then the tasks that the first
+    sending task needs, those that the second one needs, and so on, in program order; and then tasks that wait.
     """
     waiting: list[list[int]] = [[] for _ in tasks]
     count = [len(a) for a in after]
@@ -121,7 +121,7 @@ def kahn_order(
 
 
 def turning(after: list[set[int]], stuck: Sequence[int]) -> list[int]:
-    """The tasks that lie on cycles, or between two of them, among those that wait for each other or for such ones."""
+    """The tasks on cycles, or on paths between two cycles, among the tasks that never became ready."""
     left = set(stuck)
     followers = dict.fromkeys(stuck, 0)
     for i in stuck:
@@ -139,7 +139,7 @@ def turning(after: list[set[int]], stuck: Sequence[int]) -> list[int]:
 
 
 def smallest_overwriting(tasks: Sequence[Task], turning: Sequence[int], layout: MemoryLayout) -> Task:
-    """The task that overwrites the fewest bytes, of which a copy costs least; the first one where none overwrites."""
+    """The task that overwrites the fewest bytes, whose copy is the cheapest; the first task where none overwrites."""
 
     def overwritten(task: Task) -> int:
         return sum(p.nbytes for p in task.writes if layout.overwritten_memory(p))
@@ -149,9 +149,10 @@ def smallest_overwriting(tasks: Sequence[Task], turning: Sequence[int], layout: 
 
 
 def turns_of(tasks: Sequence[Task], after: list[set[int]]) -> list[tuple[bool, int, int, int]]:
-    """By what ready tasks come first: whether they wait, the first sending task that needs them, and program order.
+    """The priority of each ready task: whether it waits, the first sending task that needs it, and its program order.
 
-    A task that earlier ones need, as one does that stores a value late, stands where the first of these does.
+    A task that earlier tasks depend on, such as one that stores a value late, has the program order of the first of
+    these.
     """
     senders = [i for i, task in enumerate(tasks) if task.sends]
     needed = [len(senders)] * len(tasks)

@@ -33,17 +33,17 @@ class Task:
     scratch: tuple[Allocation, ...] = ()
     """Allocations that are live only while the task runs."""
     check: bool = False
-    """True if the program may be left here, so that no resident memory may have been written before."""
+    """True if the program may fail here, so that no resident memory may have been written before."""
     bound: BoundKernel | None = None
     """The kernel and its operands, unless the task is a routine call or control flow."""
     copies_back: bool = False
-    """True if the task only copies a result back to where it belongs."""
+    """True if the task only copies a result back to its resident memory."""
     inner: tuple[TaskGraph, ...] = ()
     """The nested task graphs in the order in which they run."""
     sends: bool = False
-    """True if the task begins something that goes on beside the tasks after it."""
+    """True if the task begins an asynchronous operation, such as a collective, which overlaps with later tasks."""
     waits: bool = False
-    """True if the task waits for the end of such a thing."""
+    """True if the task waits for the end of an asynchronous operation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,7 @@ class ProgramBuilder:
 
     target: Target
     stored: Set[Value] = frozenset()
-    """Values that are materialized whatever fusion would do with them: copies for contractions."""
+    """Values that are always materialized, also where fusion would recompute them: copies for contractions."""
     constants: dict[int, tuple[NDArray, Allocation]] = field(default_factory=dict)
     constant_bytes: int = 0
     sites: list[FailureSite] = field(default_factory=list)
@@ -110,7 +110,7 @@ class ProgramBuilder:
     pinned: dict[Allocation, str] = field(default_factory=dict)
     """The user's pins of values: "keep" or "recompute"."""
     layout: MemoryLayoutBuilder = field(default_factory=MemoryLayoutBuilder)
-    """Aliases and files that are decided after the allocations are made."""
+    """The aliases of allocations and their places in files, which are decided after the allocations are made."""
 
     def constant(self, value: NDArray) -> Allocation:
         """The allocation of an array that is part of the program."""
@@ -146,7 +146,7 @@ def kernel_task(made: BoundKernel) -> Task:
     scratch = tuple([Allocation(n) for n in blocked.scratch]) if blocked is not None else ()
 
     def steps(at: Assignment) -> tuple[Step, ...]:
-        # What lies in a file is read once and in order, which blocks do not.
+        # Operands in files are read once and in order; blocks read theirs several times.
         if blocked is None or any(map(at.layout.in_file, made.places)):
             return (Launch(made.kernel, tuple(map(at.address, made.places)), made.parallel, made.nodes),)
         return blocked.placed(list(map(at.address, (*made.places, *scratch))), made.nodes)

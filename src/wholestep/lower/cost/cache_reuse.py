@@ -1,4 +1,4 @@
-"""Cache reuse: the bytes of each kernel that come from memory, as the caches have evicted them since."""
+"""Cache reuse: the bytes of each kernel that come from memory, since the caches have evicted them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from wholestep.lower.program.steps import (
 )
 
 Key = tuple[int, Size, tuple[tuple[int, int], ...]]
-"""A slot, an offset, and of the loops with which the place moves on their number and trip."""
+"""A place in memory: a slot, an offset, and the number and current trip of each loop that it moves with."""
 
 
 class CacheSimulation:
-    """A walk through a program, from kernel to kernel, with a clock that counts the bytes that are touched.
+    """A simulation of the caches over a program's kernels, with a clock that counts the bytes that are touched.
 
-    What was touched so long ago that the caches cannot hold all that came since is missed, as if they forgot the oldest
-    first. Of a loop two trips are walked, and the second one stands for all that follow.
+    A place is missed if more bytes than the caches hold were touched since its last access, as with LRU eviction. Of a
+    loop two trips are simulated, and the second one stands for all later trips.
     """
 
     def __init__(self, rates: Rates) -> None:
@@ -36,7 +36,7 @@ class CacheSimulation:
         self.missed: dict[int, float] = {}
 
     def through(self, steps: tuple[Step, ...], weight: float = 1.0) -> None:
-        """Go through steps of which this run makes up so much of all runs."""
+        """Simulate steps, whose misses count with a weight: the fraction of all their runs that this run stands for."""
         for step in steps:
             if isinstance(step, Launch | RoutineCall):
                 self.touch(step, weight)
@@ -49,7 +49,7 @@ class CacheSimulation:
                     self.through(inner, weight)
 
     def touch(self, step: Launch | RoutineCall, weight: float) -> None:
-        """One kernel or copy."""
+        """Simulate one kernel or copy."""
         places = self.places(step)
         old = [
             n
@@ -61,7 +61,7 @@ class CacheSimulation:
         self.last.update(dict.fromkeys(places, self.clock))
 
     def around(self, loop: ForLoop, weight: float) -> None:
-        """A loop: what does not move on with it is as fresh after all trips as after the second."""
+        """Simulate a loop: places that do not move with it have the same age after the second trip and the last one."""
         self.trips[loop.loop] = 0
         self.through(loop.body, weight / loop.trips)
         if loop.trips == 1:

@@ -104,8 +104,8 @@ def distinct_bytes(kernel: Kernel) -> dict[Buffer, Size]:
 
 
 def count_kernel(kernel: Kernel) -> KernelCounts:
-    """Count the flops and bytes of one run of a kernel; rare cases behind a guard are left out, and what depends on
-    sizes alone, which is folded in a program for one size."""
+    """Count the flops and bytes of one run of a kernel, without rare cases behind a guard and without values that
+    depend on sizes alone, which are folded in a program for one size."""
     products: Size = 0
     others: Size = 0
     known: set[Var] = set()
@@ -240,7 +240,7 @@ def predict_time(step: Launch | RoutineCall, rates: Rates = DEFAULT_RATES, far: 
 
 
 def transfer_seconds(nbytes: float, far: float, cores: int, rates: Rates) -> float:
-    """Seconds to bring bytes to the cores, some of them and what exceeds the caches from memory."""
+    """Seconds to bring bytes to the cores: at least `far` of them, and those that exceed the caches, from memory."""
     far = max(far, nbytes - rates.cached)
     return (nbytes - far) / (rates.cache * cores) + far / (rates.memory if cores == 1 else rates.memory_all)
 
@@ -263,7 +263,7 @@ def predict_routine_time(step: RoutineCall, rates: Rates, far: float = 0.0) -> P
 
 
 def steps_with_counts(steps: tuple[Step, ...], times: Size = 1) -> Iterator[tuple[Step, Size]]:
-    """Every step and how often it runs; the bodies of while loops and branches count once."""
+    """Every step and the number of its runs; the bodies of while loops and branches count once."""
     for step in steps:
         yield step, times
         for inner in nested_steps(step):
@@ -273,8 +273,8 @@ def steps_with_counts(steps: tuple[Step, ...], times: Size = 1) -> Iterator[tupl
 def expected_steps(
     steps: tuple[Step, ...], rates: Rates = DEFAULT_RATES, times: Size = 1
 ) -> Iterator[tuple[Launch | RoutineCall, Size]]:
-    """The kernels and routines of a run and how often each runs: of branches the slowest one, and of a while loop one
-    trip."""
+    """The kernels and routines of a program, each with the number of its runs: of branches the slowest one, and of a
+    while loop one trip."""
     for step in steps:
         if isinstance(step, Launch | RoutineCall):
             yield step, times

@@ -15,7 +15,7 @@ from wholestep.lower.fusion.iteration_space import AxisRuns, FusionGroup, Iterat
 from wholestep.primitives.family import RECOMPUTE_LIMIT
 
 SIBLINGS = 4
-"""Reductions that one kernel runs because they read one array: each takes registers from the tiles of the others."""
+"""The most reductions that share a kernel because they read one array: each takes registers from the others' tiles."""
 
 
 def is_virtual(node: Node) -> bool:
@@ -31,7 +31,7 @@ class FusionAnalysis(IterationSpaces):
     ) -> None:
         super().__init__()
         self.beside = beside
-        """True where a kernel had better wait for no other one, since they run beside each other."""
+        """True where independent kernels run beside each other, so that a kernel should depend on few others."""
         self.opaque = opaque
         """Predicate of nodes with a kernel or routine of their own."""
         self.graph = graph
@@ -48,7 +48,7 @@ class FusionAnalysis(IterationSpaces):
         self.needing: defaultdict[FusionGroup, set[Value]] = defaultdict(set)
         """The floating values that need each group, or have needed it."""
         self.reductions: dict[tuple[Shape, Shape, Places], Node] = {}
-        """By the shape of the operand, the reduced axes and an array that is read the last reduction from memory."""
+        """The last reduction over memory, by the shape of its operand, the reduced axes, and an array that it reads."""
         self.groups: list[FusionGroup] = []
         self.positions = {node: i for i, node in enumerate(graph.nodes)}
         for node in graph.nodes:
@@ -57,7 +57,7 @@ class FusionAnalysis(IterationSpaces):
     # Dependences.
 
     def sources(self, v: Value) -> set[FusionGroup]:
-        """The groups that reading a value directly depends on."""
+        """The groups that a reader of a value depends on directly."""
         found, seen, waiting = set[FusionGroup](), {v}, [v]
         while waiting:
             x = waiting.pop()
@@ -74,7 +74,7 @@ class FusionAnalysis(IterationSpaces):
     # Placement.
 
     def place_node(self, node: Node) -> None:
-        """Put a node in a group, or leave it to its readers."""
+        """Put a node in a group, or leave it to be recomputed by its readers."""
         if node.op.literal:
             return
         if is_virtual(node):
@@ -175,7 +175,7 @@ class FusionAnalysis(IterationSpaces):
                 self.let_float(reader, cost, needs | {group})
 
     def let_float(self, v: Value, cost: int, needs: set[FusionGroup]) -> None:
-        """Leave a cheap value to its readers, or say anew what it needs."""
+        """Leave a cheap value to be recomputed by its readers, or update its cost and the groups that it needs."""
         self.floating[v] = (cost, needs)
         for group in needs:
             self.needing[group].add(v)
@@ -215,7 +215,7 @@ class FusionAnalysis(IterationSpaces):
         return self.trace(v, refine=True) if found is not None and found[0].kind == "contract" else None
 
     def combines_rows(self, node: Node) -> bool:
-        """True for a number made of a reduction and of something else, for which the reduction would wait."""
+        """True for a number computed from a reduction and another value, on which the fused reduction would depend."""
         found = {c for x in node.inputs for c in self.sources(x)}
         return not node.outputs[0].shape and len(found) > 1 and any(c.rows is not None for c in found)
 
@@ -282,7 +282,7 @@ class FusionAnalysis(IterationSpaces):
                 if other not in self.sources(x):
                     continue
                 if node.op.kind == "contraction":
-                    return True  # whose sum runs over points that are not its own, of whatever shape they are
+                    return True  # a contraction reads points other than its own, for any operand shape
                 found = self.trace(x)
                 if found is None or found[0] is not other or len(found[1]) != len(own):
                     return True
@@ -377,7 +377,7 @@ class FusionAnalysis(IterationSpaces):
 
 
 def moved_source(v: Value) -> Value:
-    """The value that is only moved."""
+    """The source of a value behind all movement operations."""
     while v.node is not None and v.node.op.view:
         v = v.node.inputs[0]
     return v

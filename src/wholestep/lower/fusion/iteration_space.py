@@ -12,9 +12,9 @@ from wholestep.ir.types import Shape
 AxisRuns = tuple[tuple[int, ...] | None, ...]
 """For each axis of a value the loop axes that it runs along, outermost first; None if it may be any."""
 Places = tuple[Value, tuple[tuple[Shape, Shape | None, Shape], ...]]
-"""An array, and the movements through which it is read: their shapes and axes, the last one first."""
+"""An array, and the movements through which it is read, as their shapes and axes, the last movement first."""
 NEAR = 64
-"""Values that are looked at, at most, to find what a reduction reads."""
+"""The most values that the search for the arrays of a reduction visits."""
 
 
 @dataclass(eq=False)
@@ -27,10 +27,10 @@ class FusionGroup:
     number: int = 0
     """Groups are numbered in order of creation."""
     order: int = 0
-    """The place of the group in a topological order: each group comes after all that it depends on."""
+    """The position of the group in a topological order: each group comes after all groups that it depends on."""
     members: list[Node] = field(default_factory=list)
     moved: list[Value] = field(default_factory=list)
-    """Values that it stores though no member computes them."""
+    """Values that the group stores although no member computes them."""
     dependencies: set[FusionGroup] = field(default_factory=set)
     dependents: set[FusionGroup] = field(default_factory=set)
     """The groups that depend on it."""
@@ -52,13 +52,13 @@ class FusionGroup:
 
 
 class DependenceGraph:
-    """The groups in a topological order, which is mended as dependences are found."""
+    """The groups in a topological order, which is updated as dependences are found."""
 
     def __init__(self) -> None:
         self.sequence: list[FusionGroup] = []
 
     def append(self, group: FusionGroup) -> None:
-        """Enter a group on which none depends."""
+        """Append a group that no other group depends on."""
         group.order = len(self.sequence)
         self.sequence.append(group)
 
@@ -72,11 +72,11 @@ class DependenceGraph:
                     self.move_after(group, other)
 
     def move_after(self, group: FusionGroup, other: FusionGroup) -> None:
-        """Mend the order of a group before one that it depends on: move what depends on the group behind the other, or
-        what the other depends on in front of the group, whichever is found in fewer steps.
+        """Restore the order of a group that stands before one that it depends on: move the dependents of the group
+        after the other, or the dependencies of the other before the group, whichever are found in fewer steps.
 
-        The search keeps to the part of the order that lies between, as in Pearce and Kelly 2006, A dynamic topological
-        sort algorithm for directed acyclic graphs.
+        The search is limited to the part of the order between the two, as in Pearce and Kelly 2006, A dynamic
+        topological sort algorithm for directed acyclic graphs.
         """
         first, last = group.order, other.order
         later, earlier, forward, backward = {group}, {other}, [group], [other]

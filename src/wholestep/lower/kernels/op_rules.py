@@ -31,7 +31,7 @@ from wholestep.primitives.reduction import Arg, Reduction
 
 
 def read_reshape(reader: ElementReader, node: Node, at: Coordinates) -> ScalarValue:
-    """A reshape of a row-major location is read by its linear index, whatever the shapes are."""
+    """Read a reshape of a row-major location by its linear index, for any two shapes."""
     base = node.inputs[0]
     while base not in reader.locations and base.node is not None and isinstance(base.node.op, Reshape):
         base = base.node.inputs[0]
@@ -172,7 +172,7 @@ def read_gather(reader: ElementReader, node: Node, at: Coordinates) -> ScalarVal
 
 
 def wrap_index(reader: ElementReader, value: Var, n: Size) -> Index:
-    """An in-bounds index that may count from the end as one that counts from the start."""
+    """An in-bounds index, which may count from the end, as one that counts from the start."""
     counted = counted_index(value, n)
     if counted is not None:
         return counted
@@ -185,7 +185,7 @@ def wrap_index(reader: ElementReader, value: Var, n: Size) -> Index:
 
 
 def counted_index(value: Var, n: Size) -> Index | None:
-    """The index that an integer is in whatever dtype, where it surely lies below n; None for others."""
+    """The index whose value an integer of any dtype is, if it provably lies in [0, n); None for other integers."""
     largest = n
     while value.op == "convert" and value.args[0].dtype.kind in "iu":
         largest = least(largest, int(np.iinfo(value.dtype).max) + 1)

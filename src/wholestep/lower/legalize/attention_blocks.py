@@ -39,7 +39,7 @@ Step = Callable[[Values, Values], tuple[Values, Values]]
 
 
 def loop(step: Step, carry: Sequence[Value], xs: Sequence[Value]) -> tuple[Values, Values]:
-    """A loop along the first axis of xs: the carry after the last step, and what the steps gave, stacked."""
+    """A loop along the first axis of xs: the carry after the last step, and the stacked results of the steps."""
     n, where = len(carry), blame(None)
 
     def flat(*values: Value) -> Values:
@@ -58,7 +58,7 @@ def loop(step: Step, carry: Sequence[Value], xs: Sequence[Value]) -> tuple[Value
 
 
 def only_where(condition: Value, values: Values, change: Callable[[Values], Values]) -> Values:
-    """The values, changed where a condition holds; otherwise nothing is computed."""
+    """The values, changed if a condition holds, else as they are, without a computation."""
     where = blame(None)
 
     def changing(*xs: Value) -> Values:
@@ -75,7 +75,8 @@ def only_where(condition: Value, values: Values, change: Callable[[Values], Valu
 
 
 def in_a_loop(xs: Sequence[Value], lead: tuple[int, ...], most: int, run: Callable[..., Values]) -> Values:
-    """`over_leads` in a loop of one step where there is no other: what it arranges lives as long as the loop runs."""
+    """`over_leads` in a loop of one step where it has no loop itself, so that arranged operands live as long as that
+    loop."""
     if math.prod(lead) > most:
         return over_leads(xs, lead, most, run)
     rows = [reshape(x, shape=(1, *x.shape)) for x in xs]
@@ -84,7 +85,7 @@ def in_a_loop(xs: Sequence[Value], lead: tuple[int, ...], most: int, run: Callab
 
 
 def over_leads(xs: Sequence[Value], lead: tuple[int, ...], most: int, run: Callable[..., Values]) -> Values:
-    """`run(xs, lead)` on so few of the leading axes at a time that their product is at most `most`.
+    """`run(xs, lead)` on parts of the leading axes, whose product is at most `most`.
 
     The leading axes of an operand are of full size or of size 1, and so are those of each result.
     """
@@ -182,7 +183,7 @@ class Blocks(NamedTuple):
         return reshape(cut, shape=(self.query_blocks, *self.scores[:2], *inner))
 
     def from_rows(self, x: Value) -> Value:
-        """The other way round."""
+        """The inverse of `rows`."""
         size, inner = self.size, x.shape[3:]
         apart = reshape(x, shape=(self.query_blocks, self.heads, size.groups, self.query_block, *inner))
         turned = permute(apart, axes=(1, 2, 0, *range(3, apart.ndim)))
@@ -196,7 +197,7 @@ class Blocks(NamedTuple):
         return in_blocks(flat, 1, self.key_blocks, self.key_block)
 
     def from_keys(self, x: Value) -> Value:
-        """The other way round."""
+        """The inverse of `keys`."""
         shape = (self.heads, self.key_blocks * self.key_block, x.shape[-1])
         joined = reshape(permute(x, axes=(1, 0, 2, 3)), shape=shape)
         cut = slice_along(joined, 1, 0, self.size.keys)

@@ -44,7 +44,7 @@ def reads_window(x: Value) -> bool:
 
 
 def convolutions_channels_last(graph: Graph) -> Graph:
-    """Lay the results of convolutions out channels last, and what is done to them in the same order of axes.
+    """Lay out the results of convolutions channels last, and the operations on them in the same order of axes.
 
     c = contract(window(x), w, spec="nchwij,ocij->nohw")
     -->

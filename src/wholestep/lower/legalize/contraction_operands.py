@@ -75,7 +75,7 @@ class ContractionRewriter(GraphRewriter):
         return x if shape == x.shape else self.add(OPS["reshape"], (x,), {"shape": shape}, node)[0]
 
     def affine(self, x: Value) -> None:
-        """Copy what a reshape of an operand cannot merge, so that its strides are constant."""
+        """Copy the source of an operand's reshape if the reshape has no constant strides."""
         inner = x
         while self.strides(x) is None and inner.node is not None and inner.node.op.view:
             shaping = isinstance(inner.node.op, Reshape)
@@ -112,7 +112,7 @@ class ContractionRewriter(GraphRewriter):
         return width if self.target.packs_operands(rows, sizes[lane], terms, dtype) else 0
 
     def packed(self, node: Node, a: str, b: str, out: str, sizes: dict[str, int]) -> bool:
-        """True if the target packs the operands of a contraction, in whatever order they lie."""
+        """True if the target packs the operands of a contraction, so that their memory order is irrelevant."""
         summed = [c for c in a if c in b and c not in out]
         if len(summed) != 1 or not out or any((c in a) + (c in b) + (c in out) != 2 for c in a + b if c not in summed):
             return False
@@ -122,8 +122,8 @@ class ContractionRewriter(GraphRewriter):
         return self.target.packs_operands(rows, columns, sizes[summed[0]], node.outputs[0].dtype)
 
     def turns(self, x: Value, labels: str, out: str, sizes: dict[str, int], packed: bool) -> bool:
-        """True if an operand whose terms lie side by side is read where it lies: kernels turn squares of it in
-        registers, as they pack it or for few rows."""
+        """True if an operand whose terms are contiguous is read in place: kernels transpose squares of it in registers,
+        while packing it or for few rows."""
         steps = self.strides(x)
         rows = math.prod([sizes[c] for c in out if c not in labels])
         if steps is None or (rows > self.limits.rows and not packed):

@@ -58,7 +58,7 @@ EXPANSIONS: dict[str, Expansion] = {
 
 
 def expansion_of(node: Node, rules: Mapping[str, Expansion], read: Set[Value]) -> Graph | None:
-    """The graph that replaces a node; None if it stays. Rules of "values of" an operation are for those whose first
+    """The graph that replaces a node; None if it stays. Rules named "values of" an operation apply to nodes whose first
     result alone is read."""
     rule = rules.get(node.op.name)
     if len(node.outputs) > 1 and read.isdisjoint(node.outputs[1:]):
@@ -81,7 +81,7 @@ def expansion_of(node: Node, rules: Mapping[str, Expansion], read: Set[Value]) -
 def expand_ops(graph: Graph, target: Target = SCALAR) -> Graph:
     """Replace operations that lowering has no rule for by others that it supports, or by calls of a target's libraries.
 
-    What they multiply by block by block lies in panels of columns where a target has some.
+    Operands that an expansion multiplies block by block are arranged in panels of columns where the target has panels.
 
     y = triangular_solve(a, b)
     -->

@@ -119,8 +119,8 @@ class SubstitutionOp(InternalOp):
 
 
 class UpperFactorOp(InternalOp):
-    """The upper factors u^T u of symmetric matrices, which are read on and above the diagonal; what lies below the
-    diagonal of a result is anything."""
+    """The upper factors u^T u of symmetric matrices, which are read on and above the diagonal; a result's elements
+    below the diagonal are unspecified."""
 
     kind = "linalg"
 

@@ -1,12 +1,12 @@
-"""Loop-invariant matrices: what every step of a scan multiplies by lies in panels of columns, arranged before the loop.
+"""Loop-invariant matrices: factors of products in every step of a scan, arranged in panels of columns before the loop.
 
     h = contract(h, w, spec="ik,kj->ij")                in each step, with w: f32[512, 2048]
     -->
     p = permute(reshape(w, shape=(512, 128, 16)), axes=(1, 0, 2))       once
     h = reshape(contract(h, p, spec="ik,akb->iab"), shape=...)          in each step
 
-A panel is what a tile of registers reads term by term, so that no step turns or packs the matrix again. Sums have their
-terms in the same order.
+A panel has the columns of a register tile, which reads it term by term, so that no step transposes or packs the matrix
+again. The terms of each sum keep their order.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from wholestep.passes.rules.movement import permute_value
 from wholestep.primitives.contraction import LETTERS, parts
 
 MIN_ROWS, MIN_TERMS = 16, 32
-"""Fewer rows read a matrix where it lies; fewer terms are done before panels pay."""
+"""The least rows and terms of a contraction with panels: with fewer rows a matrix is read in place, and fewer terms do
+not repay the copy."""
 MIN_BYTES = 1 << 17
-"""A matrix of fewer bytes stays in the cache of a core as it is."""
+"""The least bytes of a matrix in panels: a smaller one stays in the cache of a core as it is."""
 
 PanelWidth = Callable[[int], int]
 """The columns of a panel of elements of so many bytes; 0 where a target has none."""
@@ -45,7 +46,7 @@ class PanelOperand(NamedTuple):
 
 
 def panel_operand(node: Node, constants: Sequence[Value], width: PanelWidth) -> PanelOperand | None:
-    """The operand of a contraction that is worth lying in panels; None where there is none."""
+    """The operand of a contraction for which panels pay; None where there is none."""
     a, b, out = parts(node.params["spec"])
     for position, (own, other) in enumerate(((a, b), (b, a))):
         base, axes = through_permute(node.inputs[position])

@@ -1,4 +1,4 @@
-"""Sorted scatters: many places are sorted first, so that each element of the result finds its own side by side."""
+"""Sorted scatters: indices are sorted first, so that the updates of each element of the result are contiguous."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def sort_scatters(graph: Graph, limits: LookLimits | None) -> Graph:
         n = gather(iota(), i); order = argsort(n)
         starts = run_starts(gather(n, order)); y = collect(x, u, order, starts)
 
-    Exact: the sort is stable, so that what meets in an element meets in the order of its places. Places that the
-    program holds are sorted now, however few they are.
+    The result is exact: the sort is stable, so that the updates of an element are applied in their original order.
+    Constant indices are sorted at compile time, in any number.
     """
     if limits is None:
         return graph
@@ -112,7 +112,7 @@ def internal_value(like: Node, op: InternalOp, *inputs: Value, **params: Any) ->
 
 
 def is_ascending(v: Value) -> bool:
-    """Test whether unsigned integers in one line ascend by construction: sorted ones, and counts of what is met."""
+    """Test whether a vector of unsigned integers ascends by construction: a result of a sort, or a running count."""
     if v.ndim != 1 or dtypes.counts_back(v.dtype) or v.node is None:
         return False
     limited = defining_node(v, "minimum")
@@ -126,7 +126,7 @@ def is_ascending(v: Value) -> bool:
 
 
 def is_count_from_one(v: Value) -> bool:
-    """Test whether a value counts truths of which the first is one."""
+    """Test whether a value is a running count of true elements, the first of which is true."""
     count = defining_node(v, "cumsum")
     truths = defining_node(count.inputs[0], "cast") if count is not None and not count.params["reverse"] else None
     if truths is None or truths.inputs[0].dtype != bool:

@@ -50,11 +50,11 @@ class Labelled(NamedTuple):
 
 
 class ConvolutionRoles(NamedTuple):
-    """A contraction with windows of 3x3, read back to the images: which labels are what.
+    """A contraction with windows of 3x3, traced back to the images, and the roles of its labels.
 
-    `places` are the two labels of the places of windows, which the images' axes have too, `taps` those in a window,
-    `channels` those of the images and those of the other operand that are neither. With `flipped` the taps of a kernel
-    run backwards.
+    `places` are the two labels of the windows' positions, which are also labels of the images, `taps` the labels inside
+    a window, `channels` the other labels of the images and of the other operand. With `flipped` the taps of a kernel
+    are reversed.
     """
 
     node: Node
@@ -140,9 +140,9 @@ class MinimalFiltering:
         return self.sum_and_difference(first, self.of_results(x, group, (*starts, 1)), axis)
 
     def piece(self, x: Labelled, group: tuple[int, ...], starts: tuple[int, ...]) -> Value:
-        """A view of images that begins at some element of each tile: [pair, pair, rows, channels].
+        """A view of images that begins at a given element of each tile: [pair, pair, rows, channels].
 
-        Of an outer group two elements that lie side by side are the pair, of an inner group it is twice the same.
+        The pair of an outer group is two adjacent elements, that of an inner group the same element twice.
         """
         cuts, splits = {}, {}
         for c, t, k, kind, start, n in zip(
@@ -180,12 +180,12 @@ class MinimalFiltering:
         whole = Labelled(self.emit("contract", self.emit("constant", value=both), conv.other.value, spec=spec), labels)
         return {at: self.chosen(whole, at) for at in [(a, b) for a in range(4) for b in range(4)]}
 
-    # Products, and what they make.
+    # Products, and the results from them.
 
     def products(
         self, left: Mapping[Numbers, Labelled], right: Mapping[Numbers, Labelled], kept: str
     ) -> dict[Numbers, Labelled]:
-        """The contractions of factors to these labels, with rows apart again."""
+        """The contractions of factors to these labels, with the merged rows split again."""
         tiles = dict(zip(self.tiles, self.counts, strict=True))
         rows = [(c, tiles[c] if c in tiles else self.conv.images.size(c)) for c in self.rows]
         found = {}
@@ -224,7 +224,7 @@ class MinimalFiltering:
     # Arrays with labels.
 
     def sum_and_difference(self, first: Value, second: Value, axis: int) -> Value:
-        """The sum and the difference of what is the same along an axis of two."""
+        """The sum of two arrays at index 0 of an axis of size 2, and their difference at index 1."""
         return self.emit("add", first, self.times(second, SIGNS, axis))
 
     def times(self, x: Value, factors: NDArray, axis: int) -> Value:

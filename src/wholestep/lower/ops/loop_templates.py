@@ -18,14 +18,15 @@ from wholestep.lower.kernels.scalar_codegen import ElementReader, Location, Read
 
 
 class OpaqueRule(NamedTuple):
-    """The lowering rule of an operation that is not fused: what it materializes, and its tasks."""
+    """The lowering rule of an operation that is not fused: `demands` materializes its operands, `tasks` makes its
+    tasks."""
 
     demands: Callable[[Materializer, Node], None]
     tasks: Callable[[Materializer, Node], list[Task]]
 
 
 def leaf_operands(low: Materializer, node: Node) -> None:
-    """Materialize what the operands are computed from through movement."""
+    """Materialize the sources of the operands behind movement operations."""
     for x in node.inputs:
         low.materialize_leaves(x)
 

@@ -17,7 +17,7 @@ from wholestep.lower.program.steps import StatusCheck, Step
 
 
 def require_tasks(low: Materializer, node: Node) -> list[Task]:
-    """A look at the truth, the step that leaves the program where it does not hold, and the copy."""
+    """The kernel that tests the condition, the step that returns from the program where it fails, and the copy."""
     (x, holds), (out,) = node.inputs, node.outputs
     place = Allocation(16)
     with KernelTemplate(low, "require") as reader:
@@ -35,7 +35,7 @@ def require_tasks(low: Materializer, node: Node) -> list[Task]:
 
 
 def exchanged_tasks(low: Materializer, node: Node) -> list[Task]:
-    """0, 1, 2, ... along the last axis, then the exchanges in their order."""
+    """The task that writes 0, 1, 2, ... along the last axis, and the one that applies the exchanges in order."""
     (pivots,), (out,) = node.inputs, node.outputs
     with KernelTemplate(low, "numbered") as kernel:
         axes, at = axes_of_shape(out.shape)
@@ -45,7 +45,7 @@ def exchanged_tasks(low: Materializer, node: Node) -> list[Task]:
 
 
 def row_exchange_task(low: Materializer, pivots: Value, out: Value) -> Task:
-    """The exchanges, one after another."""
+    """A task that applies the row exchanges of `pivots` to `out`, one after the other."""
     with KernelTemplate(low, "exchanged") as reader:
         over, at = axes_of_shape(out.shape[:-1])
         step = Axis("s", pivots.shape[-1])
@@ -61,7 +61,7 @@ def row_exchange_task(low: Materializer, pivots: Value, out: Value) -> Task:
 def load_written(
     reader: ElementReader, v: Value, home: Location, at: tuple[Index, ...], guard: Var | None = None
 ) -> Any:
-    """An element of what the kernel itself is writing, as it is now."""
+    """The current element of a value that the kernel itself is writing."""
     buffer, b = reader.home_buffer(v, home), reader.builder
     line = linear_index(at, home.strides)
     if v.dtype.kind == "c":
@@ -70,7 +70,7 @@ def load_written(
 
 
 def triangular_root_tasks(low: Materializer, node: Node) -> list[Task]:
-    """In the place of a copy, column after column, each from the diagonal upward.
+    """A copy of the matrices, whose roots then replace them column by column, each from the diagonal upward.
 
     r_ij = (t_ij - sum of r_ik r_kj between i and j) / (r_ii + r_jj)
     """

@@ -1,5 +1,5 @@
 """Prefix scans such as cumsum: an ordered loop along the axis whose loop-carried value is the prefix so far; where
-work items run side by side, each element of a sum of integers looks at all before it."""
+work items run side by side, each element of a sum of integers reads all elements before it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def prefix_scan_tasks(low: Materializer, node: Node) -> list[Task]:
 
 
 def integer_sums_task(low: Materializer, node: Node) -> Task:
-    """A running sum of integers, exact in any order: each element sums for itself what comes before it."""
+    """A running sum of integers, exact in any order: each element of the result sums all elements up to its own."""
     x, axis = node.inputs[0], node.params["axis"]
     out = node.outputs[0]
     with KernelTemplate(low, node.op.name) as reader:

@@ -33,8 +33,8 @@ def scatter_tasks(low: Materializer, node: Node) -> list[Task]:
 
 
 def places_task(low: Materializer, node: Node, ordered: bool) -> Task:
-    """A task that applies the updates place by place, in row-major order of the indices where that is asked for; else
-    no two places meet, which shows in the kernel since an index ends where its axis does."""
+    """A task that applies the updates index by index, in row-major order of the indices if `ordered`; else no two
+    indices are equal, which the kernel shows, since each index is clipped to its axis."""
     x, u, *indices = node.inputs
     out, axes = node.outputs[0], node.params["axes"]
     with KernelTemplate(low, node.op.name) as reader:
@@ -68,7 +68,7 @@ def copy_unless_in_place(low: Materializer, x: Value, location: Location) -> Tas
 
 
 def scatter_element(reader: ElementReader, node: Node, location: Location, place: Coordinates, value: Any) -> None:
-    """Store one element, or join it with what is there."""
+    """Store one element, or combine it with the stored one if the scatter has a combiner."""
     out, combiner = node.outputs[0], node.op.joined_by
     if not combiner:
         reader.store(out, location, place, value)

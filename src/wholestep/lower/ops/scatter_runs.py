@@ -1,6 +1,6 @@
 """Scatter by runs: each element of the result finds the run of its own places among sorted ones.
 
-starts[p] = how many of the ascending numbers are below p
+starts[p] = the number of the ascending numbers below p
 for p in 50257: for j in 768: for k in starts[p] to starts[p + 1]: out[p, j] += u[order[k], j]
 """
 
@@ -22,9 +22,9 @@ from wholestep.lower.ops.scatter_elements import combined_elements
 from wholestep.primitives.family import number_of
 
 STEPS = (8, 8, 8)
-"""The extents of the inner loops over a run, of which none is entered behind its end: it is as long as it must be."""
+"""The extents of the inner loops over a run; a loop that would begin after the end of the run is skipped."""
 NEIGHBOURS = 16
-"""The elements for which one work item finds out whether their place has a run."""
+"""The elements for which one work item tests whether their place has a run."""
 
 
 def run_starts_tasks(low: Materializer, node: Node) -> list[Task]:
@@ -49,7 +49,8 @@ def run_starts_tasks(low: Materializer, node: Node) -> list[Task]:
 
 
 def collect_tasks(low: Materializer, node: Node) -> list[Task]:
-    """Elements that look at their runs: all of them where the operand is one number, which the kernel writes too."""
+    """The tasks of a scatter by runs: one kernel where the operand is one number, which it also writes; else a copy of
+    the operand and a kernel over the copy."""
     x = node.inputs[0]
     if number_of(x) is not None:
         return [collect_task(low, node, whole=True)]
@@ -57,8 +58,8 @@ def collect_tasks(low: Materializer, node: Node) -> list[Task]:
 
 
 def collect_task(low: Materializer, node: Node, whole: bool) -> Task:
-    """A kernel of the whole result, or over a copy of the operand of those elements that have a run: most places have
-    none, and one work item finds that out for some neighbours."""
+    """A kernel over the whole result, or over the elements of a copy of the operand that have a run: most places have
+    none, which one work item tests for some neighbours."""
     x, u, order, starts = node.inputs
     out, axes, combiner = node.outputs[0], node.params["axes"], node.params["combiner"]
     location, few = low.locations[out], 1 if whole or combiner else NEIGHBOURS  # since runs that are joined are loops
@@ -99,7 +100,7 @@ def neighbours_apart(
 
 
 class PlaceRun:
-    """The run of one element: its rows of u in their order, up to `end`, and what joins them."""
+    """The run of one element: its rows of u in their order, up to `end`, and the combiner of the scatter."""
 
     def __init__(
         self, reader: ElementReader, order: Value, u: Value, rest: Coordinates, end: Var, combiner: str

@@ -21,8 +21,8 @@ ALIGNMENT = 64
 class Allocation:
     """A region of memory for a value: resident memory at `ref`, part of another allocation, or temporary.
 
-    It is equal by identity and never changed: what is decided after it is made, such as an offset in an arena, is in a
-    `MemoryLayout`. `size` may be symbolic, and `nbytes` is its value for the assumed sizes.
+    It is equal by identity and never changed: later decisions, such as its offset in an arena, are in a `MemoryLayout`.
+    `size` may be symbolic, and `nbytes` is its value for the assumed sizes.
     """
 
     size: Size
@@ -31,7 +31,7 @@ class Allocation:
     moves: tuple[tuple[int, Size], ...] = ()
     value: Value | None = None
     file: bool = False
-    """True if it lies in a file; said of an allocation that is no part of another."""
+    """True if the allocation is in a file; set only for an allocation that is not part of another."""
     offset: Size = 0
     """Bytes from the start of `base`."""
     nbytes: int = field(init=False)

@@ -1,4 +1,4 @@
-"""Failure points: a test of whether a program may fail after it has written what its caller keeps."""
+"""Failure points: a test of whether a program may fail after it has written resident memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wholestep.lower.program.steps import (
 
 
 def fails_late(steps: Sequence[Step], resident: Collection[int]) -> bool:
-    """Return whether a program may be left after it has written resident memory, as in the second trip of a loop."""
+    """Return whether a program may fail after it has written resident memory, as in the second trip of a loop."""
     return FailureOrder(resident).follow(steps)
 
 

@@ -32,7 +32,7 @@ class BufferSlot(NamedTuple):
 class RematDecision(NamedTuple):
     """A value that leaves the arena between two uses, the bytes this frees, and its predicted cost.
 
-    It returns as `kind` says: by "recompute", or by "spill" to a file.
+    `kind` is "recompute", or "spill" to a file.
     """
 
     what: str
@@ -86,7 +86,7 @@ class LoweredProgram:
     skipped_rewrites: tuple[str, ...] = ()
     """Messages of the optional rewrites that failed."""
     notes: tuple[str, ...] = ()
-    """Lines on what was asked of lowering and what became of it."""
+    """Messages about requests to lowering and their outcome, such as `winograd`."""
 
     @property
     def peak(self) -> list[LiveRange]:

@@ -36,7 +36,7 @@ class SimulatedRun(NamedTuple):
 
 
 class SimulatedSchedule:
-    """The runs that some choices lead to. `versions` are numbered as the runs name them."""
+    """The schedule of runs that follows from some choices; runs name versions of allocations by number."""
 
     def __init__(self, uses: TemporaryUses, choices: RematChoices) -> None:
         self.uses = uses
@@ -44,7 +44,7 @@ class SimulatedSchedule:
         self.return_kinds: dict[Allocation, RematKind] = {}
         """The way each evicted allocation returns."""
         self.spilled_versions: dict[Allocation, int] = {}
-        """The version in the file of each spilled allocation: it is written once, whatever its gaps."""
+        """The version in the file of each spilled allocation, which is written once for all of its gaps."""
         self.runs: list[SimulatedRun] = []
         self.places: list[Allocation] = []
         self.first: list[int] = []
@@ -52,13 +52,13 @@ class SimulatedSchedule:
         self.born: list[int] = []
         self.now: dict[Allocation, int | None] = {}
         self.anchors: list[int] = []
-        """For each run the task before which, or as which, it takes place."""
+        """For each run the number of the task that it is, or that it precedes."""
         for t in range(len(uses.tasks)):
             self.step(t)
         self.check_fixed_allocations()
 
     def step(self, t: int) -> None:
-        """Run a task after whatever it needs."""
+        """Run a task after the reloads and recomputations of its operands, and evict the values of gaps that begin."""
         uses = self.uses
         begun = [p for p in uses.reads[t] if p in self.now or p not in uses.writes[t]]
         reads = [(p, self.fetch_version(p, t, 0)) for p in begun]

@@ -96,7 +96,8 @@ class BudgetSolver:
         return RematPrices([self.task_price(task) for task in found.tasks], self.disk, self.is_evictable)
 
     def shrink_nested(self, best: RematSolution, limit: int) -> bool:
-        """Fit the largest graph nested in the task at the peak into what is left for it; False if that did not help."""
+        """Fit the largest graph nested in the task at the peak into the rest of the limit; False if it did not
+        shrink."""
         held = best.schedule.live_bytes()
         run = best.schedule.runs[int(held.argmax())]
         inner = best.schedule.uses.tasks[run.task].inner
