@@ -1,4 +1,4 @@
-"""The text of a function in a language of the family of C, as it is written: lines, blocks, names and indices."""
+"""The text of a function in a C-like language, while it is written: lines, blocks, names and indices."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from wholestep.kernel.lang import Index
 
 
 class BlockText:
-    """The lines of one function, the depth of the block at work, and the names of what it speaks of."""
+    """The lines of one function, the depth of the current block, and the names of axes, buffers and values."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

@@ -1,4 +1,4 @@
-"""Kernel builder: statements are added one by one, and a value that is in scope already is used again."""
+"""Kernel builder: statements are added one at a time, and a value that is already in scope is reused."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from wholestep.kernel.ops import OPS
 
 
 class OpenBody(NamedTuple):
-    """A body that is being written: its statements, and what was said in it."""
+    """A body that is being written: its statements, and its values by their keys, for reuse."""
 
     body: list[Statement]
     memo: dict[Any, Any]
@@ -60,7 +60,7 @@ class OpenLoop:
         return result
 
     def carry(self, init: Var) -> Var:
-        """A value handed from step to step; say with `hand` what the next step gets."""
+        """A loop-carried value with this initial value; `hand` sets its value in the next step."""
         inside = Var("carry", (), init.dtype)
         self.builder.depths[inside] = self.depth
         self.started[inside] = init
@@ -68,7 +68,7 @@ class OpenLoop:
         return inside
 
     def hand(self, inside: Var, following: Var) -> Var:
-        """Set what `inside` is in the next step; returns what it is after the loop."""
+        """Set the value of the loop-carried value `inside` in the next step; returns its value after the loop."""
         after = Var("carried", (), inside.dtype)
         self.builder.depths[after] = self.depth - 1
         self.carries.append(Carry(inside, self.started[inside], following, after))
@@ -76,9 +76,9 @@ class OpenLoop:
 
 
 class KernelBuilder:
-    """A kernel that is being written. A value is placed in the outermost body where all that it reads is in sight.
+    """A kernel that is being written. A value is placed in the outermost body where all of its operands are in scope.
 
-    Mathematics of float32 computes with float64 in between only where there are `doubles`.
+    Functions of float32 compute intermediate values in float64 only if `doubles`.
     """
 
     def __init__(self, name: str, doubles: bool = True) -> None:
@@ -86,7 +86,7 @@ class KernelBuilder:
         self.buffers: list[Buffer] = []
         self.frames: list[OpenBody] = [OpenBody([], {})]
         self.depths: dict[Axis | Var, int] = {}
-        """In which body, counted from outside, an axis or value is in sight."""
+        """The depth of the outermost body where an axis or value is in scope."""
 
     def __enter__(self) -> KernelBuilder:
         ACTIVE.builders.append(self)
@@ -96,17 +96,17 @@ class KernelBuilder:
         ACTIVE.builders.pop()
 
     def buffer(self, name: str, dtype: DType, room: Size, written: bool = False, space: Space = "global") -> Buffer:
-        """A new buffer of the kernel: one that it is given, or one in shared or private memory."""
+        """A new buffer of the kernel: an argument, or a scratch buffer in shared or private memory."""
         made = Buffer(name, dtype, room, written, space)
         self.buffers.append(made)
         return made
 
     def depth(self, keys: Iterable[Axis | Var]) -> int:
-        """The outermost body where all of these are in sight."""
+        """The depth of the outermost body where all of these axes and values are in scope."""
         return max([self.depths[k] for k in keys], default=0)
 
     def emit(self, op: str, args: Sequence[Var], dtype: DType, attr: Any = None, *, here: bool = False) -> Var:
-        """The value; one that says the same and is in sight is used again. With `here` it stays in this body."""
+        """The value of an operation; an equal value in scope is reused. With `here` it is written in this body."""
         made = Var(op, tuple(args), dtype, attr)
         key = (op, made.args, dtype, attribute_key(attr))
         depth = len(self.frames) - 1
@@ -141,8 +141,8 @@ class KernelBuilder:
         return self.emit("index", (), I64, index)
 
     def load(self, buffer: Buffer, index: Index, guard: Var | None = None, *, here: bool = False) -> Var:
-        """An element of a buffer; 0, and nothing read, where the guard is false. What a buffer in shared or private
-        memory holds may change, so that its loads stay in this body, and none is used again."""
+        """An element of a buffer; 0, and nothing read, where the guard is false. The contents of shared and private
+        buffers may change, so that their loads stay in this body, and none is reused."""
         here = here or buffer.space != "global"
         return self.emit("load", () if guard is None else (guard,), buffer.dtype, (buffer, index), here=here)
 
@@ -168,12 +168,13 @@ class KernelBuilder:
         self.frames[-1].body.append(Store(buffer, index, value, guard))
 
     def barrier(self, late: int = 0) -> None:
-        """Wait for the other threads of the workgroup. What is loaded again after it says `here`."""
+        """Wait for the other threads of the workgroup. An element that is loaded again after the barrier needs a load
+        with `here`."""
         self.frames[-1].body.append(Barrier(late))
 
     @contextmanager
     def at(self, depth: int) -> Iterator[None]:
-        """Write in an outer body for a while; what is written there stands before the loops that are still open."""
+        """Write in an outer body inside the `with`; its statements come before the loops that are still open."""
         inner = self.frames[depth + 1 :]
         del self.frames[depth + 1 :]
         try:
@@ -207,12 +208,12 @@ def named_by(value: Var) -> tuple[Axis | Var, ...]:
 
 
 def attribute_key(attr: Any) -> Any:
-    """Something that tells two attributes apart: numbers by their bits, so that 0.0 and -0.0 differ."""
+    """A key that distinguishes attributes: numbers by their bits, so that 0.0 and -0.0 differ."""
     if isinstance(attr, np.generic):
         return attr.tobytes(), attr.dtype
     return attr
 
 
 def builder() -> KernelBuilder:
-    """The builder at work."""
+    """The innermost builder of this thread."""
     return ACTIVE.builders[-1]

@@ -35,19 +35,19 @@ float ws_odd(double x) {
     return ws_from_f32(under | (uint32_t)((double)near < x || (double)near > x));
 }""",
 }
-"""The conversions, rounded to nearest even, with the bits of the processors' own instructions: NaN is made quiet, and
-keeps what it can of its payload. Adding 0.5 rounds what will be subnormal.
+"""The conversions, rounded to nearest even, with the bits of the processors' own instructions: NaN becomes quiet, and
+keeps the upper bits of its payload. Adding 0.5 rounds results that are subnormal.
 
-`ws_odd` makes float32 of float64, toward zero and with the last bit set where something was lost: what is rounded then
-is rounded once (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums: proved algorithms using rounding
-to odd", IEEE Transactions on Computers 57(4), 2008).
+`ws_odd` converts float64 to float32, rounded toward zero and with the last bit set if the result is inexact, so that
+the conversion from there rounds only once (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums: proved
+algorithms using rounding to odd", IEEE Transactions on Computers 57(4), 2008).
 """
 NEEDS = {name: ("ws_bits_f32", "ws_from_f32") for name in FUNCTIONS} | {"ws_from_bf16": ("ws_from_f32",)}
 """The functions that each of them calls."""
 
 
 def half_definitions(head: str, *names: str) -> str:
-    """Some of the functions, each behind the words that a function of the language begins with.
+    """Some of the functions, each after the keywords that begin a function in the language.
 
     >>> half_definitions("static inline", "ws_from_bf16")
     'static inline float ws_from_bf16(uint16_t x) { return ws_from_f32((uint32_t)x << 16); }\\n'

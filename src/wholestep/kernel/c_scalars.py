@@ -55,7 +55,7 @@ def is_word(dtype: DType) -> bool:
 
 
 def suffix(dtype: DType) -> str:
-    """The letter behind a number or the name of a function of a floating-point dtype."""
+    """The suffix of literals and function names of a floating-point dtype."""
     return "f" if dtype.itemsize == 4 else ""
 
 
@@ -179,17 +179,17 @@ def reinterpreted(v: Var, args: Sequence[str]) -> str:
 
 
 def lesser_or_greater(v: Var, args: Sequence[str]) -> str:
-    """The first where it is less, or greater; else the second."""
+    """The first operand where it is less, or greater; else the second."""
     return f"{args[0]} {'<' if v.op == 'min' else '>'} {args[1]} ? {args[0]} : {args[1]}"
 
 
 def inverted(v: Var, args: Sequence[str]) -> str:
-    """All bits the other way round."""
+    """The bitwise complement."""
     return f"!{args[0]}" if v.dtype.kind == "b" else f"({value_type(v.dtype)})~{args[0]}"
 
 
 def tested(v: Var, args: Sequence[str]) -> str:
-    """A test for a finite number, or for NaN, by the bits: no option of a compiler changes what it gives."""
+    """A test for a finite number, or for NaN, by the bits, whose result no compiler option changes."""
     (x,), dtype = args, v.args[0].dtype
     magnitude = f"(ws_bits_{dtypes.short(dtype)}({x}) << 1)"
     infinity = "0xff000000u" if dtype.itemsize == 4 else "UINT64_C(0xffe0000000000000)"
@@ -222,7 +222,7 @@ EXPRESSIONS: dict[str, Callable[[Var, Sequence[str]], str]] = {
 
 
 def combined(op: str, held: str, values: Sequence[str], dtype: DType) -> str:
-    """The statement by which a fold takes one more value."""
+    """The statement that combines a fold's accumulator with one more value."""
     x = values[0]
     if dtype.kind == "b":
         return f"{held} {'|' if op in ('or', 'max', 'add') else '&'}= {x};"

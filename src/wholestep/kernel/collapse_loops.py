@@ -14,8 +14,8 @@ from wholestep.kernel.schedule import PartReplacement
 
 
 def collapse_loops(kernel: Kernel, lanes: int = 1) -> Kernel:
-    """The kernel with every pair of loops joined that can be; one of symbolic size only where a multiple of so many
-    lanes comes out.
+    """The kernel with every collapsible pair of loops joined; a pair of symbolic size only where the joined size is a
+    multiple of `lanes`.
     """
     while True:
         pair = next(collapsible_pairs(kernel.body), None)
@@ -42,12 +42,12 @@ def collapsible_pairs(body: Sequence[Statement]) -> Iterator[tuple[Loop, Loop]]:
 
 
 def is_independent(loop: Loop) -> bool:
-    """Test whether the steps of a loop may be done in any order, and none of them is a thread by itself."""
+    """Test whether a loop is independent and its steps are no threads."""
     return loop.independent and loop.guard is None and not loop.axis.thread
 
 
 def is_collapsible(kernel: Kernel, outer: Axis, inner: Axis, lanes: int) -> bool:
-    """Test whether one step of the outer axis is always as far as a whole round of the inner one."""
+    """Test whether one step of the outer axis moves every index as far as all steps of the inner axis together."""
     if inner.symbolic or (outer.symbolic and outer.size * inner.extent % lanes != 0):
         return False
     indices = [s.index for s in walk(kernel.body) if isinstance(s, Store | Var)]
@@ -55,7 +55,7 @@ def is_collapsible(kernel: Kernel, outer: Axis, inner: Axis, lanes: int) -> bool
 
 
 def join_grid(kernel: Kernel) -> Kernel:
-    """The kernel with any two loops of its grid joined that can be, whatever stands between them; vectors stay.
+    """The kernel with every collapsible pair of its grid loops joined, adjacent or not; loops with lanes stay.
 
     for n in 16: for o in 64 lanes 8: for x in 32: ...   ->   for o in 64 lanes 8: for m in 512: ...
     """
@@ -81,7 +81,7 @@ def lone_loops(kernel: Kernel) -> list[Loop]:
 
 
 class LoopCollapse(PartReplacement):
-    """A kernel's body written anew with one axis in the place of two; what stands between their loops names neither."""
+    """A copy of a kernel's body with one axis in the place of two; statements between their loops use neither axis."""
 
     def __init__(self, outer: Loop, inner: Loop) -> None:
         self.outer = outer

@@ -22,7 +22,8 @@ class DependenceFault(NamedTuple):
 
 
 class AffineForm(NamedTuple):
-    """An index taken apart: a constant, factors of axes, factors of values that are known only when they are there."""
+    """The parts of an index: a constant, the factors of axes, and the factors of values that are known only at run
+    time."""
 
     const: int
     axes: dict[Axis, int]
@@ -30,7 +31,7 @@ class AffineForm(NamedTuple):
 
 
 class MultipleRange(NamedTuple):
-    """A part of a difference: the multiples of `factor` from `low` to `high`."""
+    """A term of a difference: the multiples of `factor` from `low` to `high`."""
 
     factor: int
     low: float
@@ -45,7 +46,7 @@ def affine_form(index: Index) -> AffineForm:
 
 
 def inline_index_values(index: Index) -> Index:
-    """The index with those of its values replaced that are indices or numbers themselves."""
+    """The index with its values that are indices or constants replaced by these."""
     const, terms, waiting = index.const, dict[Axis | Var, int](), [*reversed(index.terms.items())]
     while waiting:
         key, factor = waiting.pop()
@@ -60,20 +61,20 @@ def inline_index_values(index: Index) -> Index:
 
 
 class ValueRanges:
-    """The ranges of integers, each worked out once: values that two others read would double the walk at each level."""
+    """The ranges of integers, each computed once: values with two readers would double the walk at each level."""
 
     def __init__(self) -> None:
         self.known: dict[tuple[Var, int], tuple[float, float]] = {}
 
     def index(self, index: Index) -> tuple[float, float]:
-        """The least and the greatest number that an index may be, infinite where a value has no limits."""
+        """The least and the greatest value of an index, infinite where one of its values is unbounded."""
         plain = affine_form(index)
         terms = [multiples_of(c, 0, axis.extent - 1) for axis, c in plain.axes.items()]
         terms += [multiples_of(c, *self.value(value)) for value, c in plain.values.items()]
         return plain.const + sum(t.low for t in terms), plain.const + sum(t.high for t in terms)
 
     def value(self, value: Var, depth: int = 6) -> tuple[float, float]:
-        """The least and the greatest number that an integer may be, as far as the last operations tell."""
+        """The least and the greatest value of an integer, as bounded by the last `depth` operations."""
         if not depth:
             return UNKNOWN
         found = self.known.get((value, depth))
@@ -105,8 +106,8 @@ UNKNOWN = -math.inf, math.inf
 
 
 def varying_axes(kernel: Kernel) -> dict[Var, frozenset[Axis]]:
-    """The axes with which each value of a kernel varies; what a carry varies with goes round its loop, and what is
-    loaded from private memory differs from thread to thread.
+    """The axes along which each value of a kernel varies, as a fixed point, since loop-carried values depend on
+    themselves; loads from private memory differ from thread to thread, those from shared memory between workgroups.
     """
     found: dict[Var, frozenset[Axis]] = {}
     group = find_workgroup(kernel)
@@ -154,9 +155,9 @@ def varies_along(value: Var, axis: Axis) -> bool:
 def find_conflict(
     kernel: Kernel, accesses: list[MemoryAccess], depends: Mapping[Var, frozenset[Axis]]
 ) -> DependenceFault | None:
-    """A store in a loop that is not ordered to where another of its steps may store or load.
+    """A store in an unordered loop to an element that another step of the loop may store or load; None without one.
 
-    Threads do so at the same time only where no barrier parts them.
+    Threads conflict only in statements with no barrier between them.
     """
     group = find_workgroup(kernel)
     intervals = barrier_intervals(group.body).of if group.threads else {}
@@ -185,7 +186,7 @@ def find_conflict(
 
 
 def find_late_copy(kernel: Kernel, accesses: list[MemoryAccess]) -> DependenceFault | None:
-    """A load from shared memory to which a vector has been copied that may not have arrived."""
+    """A load of an element in shared memory whose asynchronous vector copy may not have completed."""
     group = find_workgroup(kernel)
     if not any(isinstance(s, Barrier) and s.late for s in walk(kernel.body)):
         return None
@@ -201,7 +202,7 @@ def find_late_copy(kernel: Kernel, accesses: list[MemoryAccess]) -> DependenceFa
 
 
 def single_step(axis: Axis, access: MemoryAccess) -> int | None:
-    """The only step of an axis that the guards of an access let through; None where there may be more."""
+    """The only step of an axis for which the guards of an access hold; None where there may be several."""
     guards = [g for g in (access.guard, *[loop.guard for loop in access.path]) if g is not None]
     while guards:
         guard = guards.pop()
@@ -222,14 +223,14 @@ def chosen_step(axis: Axis, guard: Var) -> int | None:
 
 
 def surely_happens(access: MemoryAccess) -> bool:
-    """Test whether no guard skips an access, but for those that choose one thread for the access of a workgroup."""
+    """Test whether no guard skips an access, except guards that choose one thread of a workgroup."""
     guards = [g for g in (access.guard, *[loop.guard for loop in access.path]) if g is not None]
     threads = [a for a in access.axes if a.thread and a not in access.offset.terms]
     return all(any(chosen_step(a, g) in range(a.extent) for a in threads) for g in guards)
 
 
 def stores_uniform_value(access: MemoryAccess, axis: Axis, depends: Mapping[Var, frozenset[Axis]]) -> bool:
-    """Test whether a store writes one value to one place in all lanes of the only step of a loop."""
+    """Test whether a store writes the same value to the same element in all lanes of the only step of a loop."""
     store = access.source
     assert isinstance(store, Store)
     guards = [store.guard, *[loop.guard for loop in access.path]]
@@ -240,7 +241,7 @@ def stores_uniform_value(access: MemoryAccess, axis: Axis, depends: Mapping[Var,
 def surely_disjoint(
     first: MemoryAccess, second: MemoryAccess, depth: int, depends: Mapping[Var, frozenset[Axis]]
 ) -> bool:
-    """Test whether two different steps of the loop at this depth touch different places for certain."""
+    """Test whether two different steps of the loop at this depth provably access different elements."""
     axis = first.path[depth].axis
     one, two = affine_form(first.offset), affine_form(second.offset)
     around = {loop.axis for loop in first.path[:depth]}
@@ -268,7 +269,7 @@ def surely_disjoint(
 
 
 def never_meet(first: MemoryAccess, second: MemoryAccess) -> bool:
-    """Test whether two accesses touch different places for certain, each in any step of its loops."""
+    """Test whether two accesses provably touch different elements, each in any step of its loops."""
     one, two = affine_form(first.offset), affine_form(second.offset)
     terms, ranges = list[MultipleRange](), ValueRanges()
     for plain, sign in ((one, 1), (two, -1)):
@@ -293,10 +294,11 @@ def merge_terms(terms: list[MultipleRange]) -> list[MultipleRange]:
 
 
 def may_be_zero(const: int, terms: list[MultipleRange]) -> bool:
-    """Test whether a sum of a constant and one number of each term may be 0, as far as can be told.
+    """Test whether a sum of a constant and one number of each term may be 0; True if that cannot be excluded.
 
-    A term whose smallest step outweighs all the others must be 0 itself. What remains is not 0 if its ends lie on one
-    side of 0, or if the large terms are multiples of a number of which the small ones reach no multiple.
+    A term whose factor exceeds the sum of all others must be 0 itself. The sum of the remaining terms is not 0 if its
+    bounds lie on one side of 0, or if the large terms are multiples of a divisor and the sum of the constant and the
+    small terms reaches no multiple of it.
     """
     terms = merge_terms(terms)
     while terms:

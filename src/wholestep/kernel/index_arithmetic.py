@@ -81,9 +81,9 @@ def linear_index(at: Coordinates, strides: Sequence[Size], offset: int = 0) -> I
 
 
 def rejoin_index(index: Index) -> Index:
-    """The same expression with what `divide_index` took apart whole again: n * (i / n) + i % n is i.
+    """An equal expression with quotients and remainders of `divide_index` rejoined: n * (i / n) + i % n is i.
 
-    Elements side by side are then read as such where an axis was split on the way, and not gathered one by one.
+    Adjacent elements are then read as a vector where an axis was split in between, and not gathered one at a time.
     """
     for rest, c in index.terms.items():
         found = divided_index(rest)
@@ -112,7 +112,7 @@ def reshape_coordinates(
 ) -> Coordinates:
     """Coordinates in an array of shape `source` of the element `at` of its reshape to `shape`.
 
-    Axes are grouped by equal products, so that an axis that the reshape leaves alone stays as it is.
+    Axes are grouped by equal products, so that the coordinate of an axis that the reshape keeps is unchanged.
     """
     out: list[Index] = []
     i = j = 0
@@ -130,7 +130,7 @@ def reshape_coordinates(
                 left, i = left * shape[i], i + 1
             else:
                 break
-        # An axis of size 1 has one position, whatever an unchecked index says.
+        # An axis of size 1 has one position, also for an unchecked index.
         here = [Index() if n == 1 else index for index, n in zip(at[first:i], shape[first:i], strict=True)]
         line = linear_index(tuple(here), row_major_strides(shape[first:i]))
         out += delinearize_index(builder, line, source[second:j])

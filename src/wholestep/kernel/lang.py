@@ -1,9 +1,9 @@
 """Kernel: one loop nest over axes of constant size, with scalar values in SSA form, as plain data.
 
-A statement is a value (Var), a Store, a Loop or a Barrier. What a loop reduces leaves it as a fold; what it hands from
-one step to the next is a carry. Axes carry the schedule: how many elements one vector holds (`lanes`), how many steps
-are worked on side by side in registers (`tile`), and whether a step is a thread of a workgroup (`thread`). The schedule
-never changes the meaning beyond the order of a fold; only barriers and scratch memory refer to threads.
+A statement is a value (Var), a Store, a Loop or a Barrier. A reduction over a loop is a fold, and a loop-carried value
+a carry. Axes hold the schedule: the elements of one vector (`lanes`), the steps that are unrolled in registers
+(`tile`), and whether a step is a thread of a workgroup (`thread`). The schedule changes nothing but the order of a
+fold; only barriers and scratch memory refer to threads.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ Space = Literal["global", "shared", "private"]
 class Axis:
     """One loop variable, from 0 to `size` - 1; equal by identity.
 
-    A size may be symbolic: it is then given when the program is called, and `extent` is what is supposed meanwhile.
-    `lanes` elements form one vector; `tile` such vectors (elements, where lanes is 1) are worked on side by side. Of an
-    ordered or folding loop, `tile` is how often the body is unrolled. The steps of `thread` axes are the threads of a
-    workgroup, and the loops around them are the grid. Vectors that lie apart along an axis may be asked for `ahead`
-    steps early, which shows in no value. An axis is never changed: a `KernelSchedule` gives a kernel new ones.
+    A symbolic size is an argument of the program; `extent` is its assumed value at compile time. `lanes` elements form
+    one vector; `tile` such vectors (elements, where lanes is 1) are unrolled side by side. Of an ordered or folding
+    loop, `tile` is the number of unrolled copies of the body. The steps of `thread` axes are the threads of a
+    workgroup, and the loops around them are the grid. `ahead` is the prefetch distance, in steps, of vectors that are
+    strided along the axis; it changes no value. An axis is immutable: a `KernelSchedule` gives a kernel new ones.
     """
 
     __slots__ = ("ahead", "extent", "lanes", "name", "size", "thread", "tile")
@@ -83,7 +83,7 @@ class Axis:
 
     @property
     def symbolic(self) -> bool:
-        """True where its size is given when the program is called."""
+        """True where its size is an argument of the program."""
         return isinstance(self.size, Dim)
 
     def __repr__(self) -> str:
@@ -91,9 +91,9 @@ class Axis:
 
 
 class Buffer:
-    """A flat array: in global memory, given by pointer, or scratch memory of a kernel's own; equal by identity.
+    """A flat array: an argument in global memory, or a kernel's own scratch memory; equal by identity.
 
-    `room` counts its elements, which may be symbolic, and `size` is what that is for the sizes supposed.
+    `room` is the number of its elements, which may be symbolic, and `size` is its value for the assumed sizes.
     """
 
     __slots__ = ("dtype", "name", "room", "size", "space", "written")
@@ -106,7 +106,7 @@ class Buffer:
         self.resize(room)
 
     def resize(self, room: Size) -> None:
-        """Give it another room."""
+        """Set the number of elements."""
         self.room = room
         self.size = room if isinstance(room, int) else most(room)
 
@@ -143,7 +143,7 @@ class Index:
         return hash((self.const, frozenset(self.terms.items())))
 
     def coefficient(self, key: Axis | Var) -> int:
-        """By how much the index grows with an axis or value."""
+        """The factor of an axis or value; 0 where it is not among the terms."""
         return self.terms.get(key, 0)
 
     def values(self) -> tuple[Var, ...]:
@@ -159,7 +159,7 @@ NO_INDEX = Index()
 
 
 def written(op: str, swapped: bool = False) -> Callable[[Var, Any], Var]:
-    """An operator of values: this operation, written by the builder at work."""
+    """An operator of values that adds this operation to the innermost builder."""
 
     def apply(x: Var, y: Any) -> Var:
         return ACTIVE.builders[-1].op(op, y, x) if swapped else ACTIVE.builders[-1].op(op, x, y)
@@ -198,7 +198,7 @@ class Var:
         return found
 
     def reads(self) -> tuple[Var, ...]:
-        """Every value that this one is made of, those inside its index included."""
+        """The operands of the value, those inside its index included."""
         index = self.index
         return self.args if index is NO_INDEX else (*self.args, *index.values())
 
@@ -223,7 +223,7 @@ class Var:
 
 
 class BuilderStack(threading.local):
-    """The builders at work, innermost last; every thread has its own, since programs may be compiled side by side."""
+    """The open builders, innermost last; every thread has its own stack, since programs may be compiled in parallel."""
 
     def __init__(self) -> None:
         self.builders: list[KernelBuilder] = []
@@ -246,8 +246,8 @@ class Store(NamedTuple):
 
 
 class Barrier:
-    """All threads of a workgroup get here before any goes on, and what they wrote is there for all of them, but for
-    vectors copied to shared memory after the `late` barriers before this one: those may still be on their way.
+    """A barrier: all threads of a workgroup reach it before any continues, and their writes are visible to all, except
+    vectors copied to shared memory since the last `late` barriers, whose copies may be incomplete.
     """
 
     __slots__ = ("late",)
@@ -278,11 +278,11 @@ class Carry(NamedTuple):
 
 
 class Loop(NamedTuple):
-    """The body at each point of an axis: independent steps, unless it folds, or is ordered and carries. A loop that is
-    not ordered may carry what a fold inside it goes on from: the fold is then one over both loops.
+    """The body at each point of an axis, in independent steps unless the loop has folds, carries or an order. A loop
+    that is not ordered may carry the accumulator of a fold inside it, which is then one fold over both loops.
 
-    Where a guard is given and false, the loop takes no step: folds and carries leave with what they started from. So a
-    rare case is written as an ordered loop of one guarded step; vectors skip it when no lane asks for it.
+    If the guard is false, the loop takes no step, and its folds and carries have their initial values as results. A
+    rare case is therefore an ordered loop of one guarded step, which vectors skip if the guard holds in no lane.
     """
 
     axis: Axis
@@ -333,11 +333,11 @@ class Kernel:
 
 
 PRINTER: list[Callable[[Kernel], str]] = []
-"""The printer of kernels; the text form enters itself here when the language is imported."""
+"""The printer of kernels, which the text form registers here when the language is imported."""
 
 
 def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
-    """Every statement of a body and of the loops in it, in order; a loop comes before what is in it."""
+    """Every statement of a body and of the loops in it, in order; a loop comes before the statements of its body."""
     for statement in body:
         yield statement
         if isinstance(statement, Loop):
@@ -361,7 +361,7 @@ def sizes_of(kernel: Kernel) -> dict[Dim, None]:
 
 
 def loop_points(kernel: Kernel) -> int:
-    """The number of points of a kernel's loops, counted where they are deepest."""
+    """The number of innermost points of a kernel's loops."""
 
     def count(body: tuple[Statement, ...]) -> int:
         return max(sum(s.axis.extent * count(s.body) for s in body if isinstance(s, Loop)), 1)
@@ -370,7 +370,7 @@ def loop_points(kernel: Kernel) -> int:
 
 
 NEUTRAL: dict[str, Any] = {"add": 0, "fma": 0, "mul": 1, "and": True, "or": False}
-"""The initial value of a fold where nothing else is said; that of max and min depends on the dtype."""
+"""The default initial value of a fold; that of max and min depends on the dtype."""
 
 
 def neutral_element(op: str, dtype: DType) -> Any:

@@ -1,4 +1,4 @@
-"""The scalar operations of the kernel language: what each takes, gives and means in NumPy."""
+"""The scalar operations of the kernel language: the operands, result dtype and NumPy meaning of each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Op(NamedTuple):
 
 
 def two_product(a: Any, b: Any) -> tuple[Any, Any]:
-    """a * b in float64 and what its rounding left out, for numbers that are neither huge nor tiny (Dekker).
+    """a * b in float64 and its rounding error, for numbers that are neither huge nor tiny (Dekker).
 
     Veltkamp's halves have 26 bits each, the sign of the lower one included, so that each partial product is exact.
     """
@@ -37,14 +37,14 @@ def two_product(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
-    """a + b and what rounding left out (Knuth)."""
+    """a + b and its rounding error (Knuth)."""
     s = a + b
     t = s - a
     return s, (a - (s - t)) + (b - t)
 
 
 def odd(a: Any, b: Any) -> Any:
-    """a + b in float64, rounded to an odd last bit where it is not exact: rounding again then does no harm."""
+    """a + b in float64, rounded to an odd last bit where it is inexact, so that a second rounding is correct."""
     s, rest = two_sum(a, b)
     bits = s.view(np.int64)
     inexact = (rest != 0) & (bits & 1 == 0) & np.isfinite(s)
@@ -74,7 +74,7 @@ def fma(a: Any, b: Any, c: Any) -> Any:
 
 def _scaled_fma(u: Any, v: Any, c: Any, shift: Any) -> Any:
     """(u * v + c) * 2**shift with one rounding, for factors between 1/2 and 1 and a shift from -1077 on."""
-    # The product is a multiple of 2**-106: of a summand far below that the sign is all that counts.
+    # The product is a multiple of 2**-106: only the sign of a summand far below that matters.
     c = np.where(np.abs(c) < 2.0**-500, np.copysign(2.0**-500, c), c)
     high, low = two_product(u, v)
     near_high, near_low = two_sum(c, low)
@@ -82,8 +82,8 @@ def _scaled_fma(u: Any, v: Any, c: Any, shift: Any) -> Any:
     rest = odd(rest, near_low)
     found = most + rest
     made = np.ldexp(found, shift)
-    # A result that may lie below the normal numbers is rounded once, to a multiple of the smallest subnormal: what is
-    # added and taken off leaves no smaller bits.
+    # A result that may be subnormal is rounded once, to a multiple of the smallest subnormal: adding and subtracting
+    # the anchor leaves no smaller bits.
     small = np.abs(made) <= 2.0**-1022
     anchor = np.where(small, np.copysign(np.ldexp(1.0, -1022 - np.where(small, shift, 0)), found), 0.0)
     top, under = two_sum(anchor, most)
@@ -149,9 +149,9 @@ OPS: dict[str, Op] = {
 }
 """The operations, by name.
 
-`exact` is the identity: where compilers may rewrite arithmetic as if numbers were real, they know nothing of what it
-gives; elsewhere it is no instruction. `isfinite` and `isnan` are no comparisons, of which such compilers may assume the
-result: they look at the bits, or are an instruction that nothing is assumed about.
+`exact` is the identity; its result is opaque to compilers that may rewrite arithmetic as if numbers were real, and for
+other compilers it is no instruction. `isfinite` and `isnan` are no comparisons, whose results such compilers may
+assume: they test the bits, or are an instruction that the compiler does not simplify.
 """
 
 FOLDS: dict[str, Op] = {
@@ -163,4 +163,4 @@ FOLDS: dict[str, Op] = {
     "and": Op(1, "bi", np.bitwise_and),
     "or": Op(1, "bi", np.bitwise_or),
 }
-"""The reductions: how many values each takes, of which kinds, and how two results become one."""
+"""The reductions: the number of operands of each, their kinds, and the operation that combines two results."""

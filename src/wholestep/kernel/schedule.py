@@ -1,4 +1,4 @@
-"""Schedule: vector lanes, register tiles and threads of a kernel's axes, decided apart from what the kernel means."""
+"""Schedule: vector lanes, register tiles and threads of a kernel's axes, independent of the kernel's meaning."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class PartReplacement:
         return s if same else Var(s.op, args, s.dtype, attr)
 
     def offset(self, buffer: Buffer, index: Index) -> Index:
-        """Copy the index of an access to a buffer, counted from where the new one begins."""
+        """Copy the index of an access to a buffer, relative to the origin of the new buffer."""
         origin, found = self.origins.get(buffer, 0), self.index(index)
         return found + -origin if origin else found
 

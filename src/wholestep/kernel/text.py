@@ -62,14 +62,14 @@ NUMBERED = re.compile(r"v\d+")
 
 
 class Line(NamedTuple):
-    """A line of the text, and the statement, fold or carry that it says."""
+    """A line of the text, and the statement, fold or carry that it shows."""
 
     text: str
     source: object
 
 
 class Names(dict[Any, str]):
-    """The names of everything; what was never made shows as `undefined`."""
+    """The names of axes, buffers and values; a value that was never defined is `undefined`."""
 
     def __missing__(self, key: Any) -> str:
         return "undefined"
@@ -108,7 +108,7 @@ class KernelPrinter:
         return f"{letter}{count}"
 
     def claim(self, thing: Axis | Buffer, given: str, letter: str) -> str:
-        """A name that nothing else has; a thing that has one keeps it."""
+        """The unique name of an axis or buffer, made at its first use."""
         if thing in self.names:
             return self.names[thing]
         base = self.number(letter) if self.plain or not is_plain_name(given) else given
@@ -178,7 +178,7 @@ class KernelPrinter:
         return f"{op}({', '.join([names[a] for a in var.args])})"
 
     def index(self, index: Index) -> str:
-        """The largest term first; equal ones as their axes and values were met; then the constant."""
+        """The text of an index: the largest factor first, equal factors in order of definition, then the constant."""
         names, text = self.names, ""
         keys = list(index.terms)
         if len(keys) > 1:
@@ -237,7 +237,7 @@ def shortest_digits(data: bytes, dtype: DType) -> str:
 
 
 def parse_number(said: str, dtype: DType) -> Any:
-    """The number that a text says."""
+    """The number that a text denotes."""
     if said.startswith("0x"):
         return np.frombuffer(int(said, 16).to_bytes(dtype.itemsize, "little"), dtype)[0]
     if dtype.kind == "b":
@@ -248,7 +248,7 @@ def parse_number(said: str, dtype: DType) -> Any:
 
 
 def format_kernel(kernel: Kernel) -> str:
-    """The kernel as text that says all of it."""
+    """The complete text of a kernel."""
     return "\n".join([line.text for line in KernelPrinter().kernel(kernel)]) + "\n"
 
 

@@ -53,7 +53,7 @@ def verify_kernel(kernel: Kernel) -> None:
 
 
 def result_dtype(op: str, args: tuple[Var, ...]) -> DType:
-    """The dtype of what an operation makes of these values."""
+    """The dtype of an operation's result, given its operands."""
     return BOOL if OPS[op].gives == "b" else args[-1].dtype
 
 
@@ -65,14 +65,14 @@ def dtype_kind(dtype: DType) -> str:
 
 
 class OpenLoopCheck(NamedTuple):
-    """A loop that is being checked, and the values made in it."""
+    """A loop that is being checked, and the values defined in it."""
 
     loop: Loop | None
     made: list[Var]
 
 
 class KernelVerifier:
-    """Goes through a kernel once; keeps what is in sight, and what memory is touched."""
+    """One walk over a kernel that keeps the values in scope and the memory accesses."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
@@ -86,7 +86,7 @@ class KernelVerifier:
         self.ranges = ValueRanges()
 
     def wrong(self, problem: str, source: object) -> KernelError:
-        """An error that shows where in the kernel it is."""
+        """The error of a statement, with the lines around it in the kernel's text."""
         lines = KernelPrinter().kernel(self.kernel)
         at = next(i for i, line in enumerate(lines) if line.source is source)
         shown = [f"  {'->' if i == at else '  '} {line.text}" for i, line in enumerate(lines) if abs(i - at) <= 5]
@@ -155,7 +155,7 @@ class KernelVerifier:
         return self.seen(c.init)
 
     def left(self, f: Fold) -> None:
-        """Check what a loop folds."""
+        """Check the operands and dtypes of a fold."""
         self.require(f, self.reduction(f.op, f.values) or self.seen(*f.values))
         if f.result.op != "fold" or {f.result.dtype, f.init.dtype} != {f.values[0].dtype}:
             raise self.wrong(f"a fold of {f.values[0].dtype} wants a first value and a result of that dtype", f)
@@ -203,7 +203,7 @@ class KernelVerifier:
         return self.seen(*index.values())
 
     def touch(self, access: MemoryAccess) -> str:
-        """Check a load or store: in bounds wherever that can be known before it runs."""
+        """Check that a load or store is in bounds, as far as that is known at compile time."""
         if access.buffer not in (*self.kernel.buffers, *self.kernel.scratch):
             return f"{access.buffer} is no buffer of the kernel"
         if access.buffer.space != "global" and not {*self.group.threads} <= {*self.axes()}:
@@ -225,7 +225,7 @@ class KernelVerifier:
 
 
 def folds_across_loops(loop: Loop, carry: Carry) -> bool:
-    """Test whether a carry only hands on the result of a fold inside the loop, which is then a fold over both loops."""
+    """Test whether a carry is the accumulator of a fold inside the loop, which is then a fold over both loops."""
     inner = [s for s in loop.body if isinstance(s, Loop)]
     uses = [v for s in walk(loop.body) if isinstance(s, Var) for v in s.reads()]
     uses += [s.value for s in walk(loop.body) if isinstance(s, Store)]

@@ -21,12 +21,12 @@ class Workgroup(NamedTuple):
     body: tuple[Statement, ...]
 
     def owners(self, space: Space) -> tuple[Axis, ...]:
-        """The axes that have, at each of their steps, memory of their own in a space."""
+        """The axes each of whose steps has its own memory in a space."""
         return {"global": (), "shared": self.grid, "private": (*self.grid, *self.threads)}[space]
 
 
 def find_workgroup(kernel: Kernel) -> Workgroup:
-    """Take a kernel's nest apart; values may stand before each of its loops, and nothing after it."""
+    """The workgroup of a kernel's loop nest; values may come before each of its loops, and nothing after it."""
     grid: list[Axis] = []
     threads: list[Axis] = []
     body = kernel.body
@@ -51,15 +51,15 @@ class Intervals(NamedTuple):
     arrived: list[int]
 
     def has_arrived(self, copied: int, read: int) -> bool:
-        """Test whether a vector copied in an interval is there for what is read in another."""
+        """Test whether a vector copied in one interval has arrived for loads in another."""
         return copied < read and max(self.arrived[: read + 1]) >= copied
 
 
 def barrier_intervals(body: Sequence[Statement]) -> Intervals:
     """The intervals between the barriers of a thread.
 
-    Two threads are never at statements that have no interval in common at the same time. Each loop is gone through
-    twice: what comes last in a step has an interval in common with what comes first in the next.
+    Two threads never run statements without a common interval at the same time. Each loop is visited twice: the last
+    statements of a step share an interval with the first statements of the next step.
     """
     found: dict[int, set[int]] = {}
     arrived = [-1]
@@ -104,7 +104,7 @@ def thread_problem(axis: Axis, group: Workgroup) -> str:
 
 
 def scratch_problem(kernel: Kernel, group: Workgroup, buffer: Buffer) -> str:
-    """Check where a buffer lies."""
+    """The problem with the memory space of a scratch buffer; empty where there is none."""
     if buffer in kernel.buffers:
         return "" if buffer.space == "global" else f"{buffer} is {buffer.space} memory, which a kernel is not given"
     if buffer.space == "global" or not isinstance(buffer.room, int):
@@ -113,7 +113,7 @@ def scratch_problem(kernel: Kernel, group: Workgroup, buffer: Buffer) -> str:
 
 
 def barrier_problem(path: Sequence[Loop], group: Workgroup, varies: Mapping[Var, frozenset[Axis]]) -> str:
-    """Check that all threads get to a barrier inside these loops, and equally often."""
+    """Check that all threads reach a barrier inside these loops, the same number of times."""
     around = (*group.grid, *group.threads)
     if not group.threads or tuple([loop.axis for loop in path[: len(around)]]) != around:
         return "a barrier stands inside the loops over all threads of a workgroup"

@@ -1,7 +1,7 @@
 """Scalar mathematics written once in the kernel language, for every backend.
 
-Each function takes values of one dtype, or `Complex` pairs of them where it has complex values; half precisions come
-as float32. A function that is compiled elsewhere is a `call` of it.
+Each function takes values of one dtype, or `Complex` pairs of them where it is defined for complex numbers; half
+precisions are passed as float32. A function of an external library is a `call`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def external(name: str) -> Code:
 
 
 def cast(x: Any, dtype: DType) -> Any:
-    """The same number in another dtype; what is to be float16 or bfloat16 is rounded to it and stays float32."""
+    """The same number in another dtype; a number cast to float16 or bfloat16 is rounded to it and kept as float32."""
     b = builder()
     if dtypes.is_complex(dtype):
         part = dtypes.real_of(dtype)

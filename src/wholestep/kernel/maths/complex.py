@@ -1,7 +1,7 @@
 """Complex numbers as pairs: arithmetic, and functions on the branches that C and NumPy take.
 
-Signed zeros choose the side of a cut. Infinite parts give what the formulas give, which is C's Annex G only for
-arithmetic with finite results, exp, log, sqrt, sinh, cosh, sin and cos.
+Signed zeros choose the side of a branch cut. Results for infinite parts follow from the formulas, and agree with C's
+Annex G only for arithmetic with finite results, exp, log, sqrt, sinh, cosh, sin and cos.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def rint(z: Complex) -> Complex:
 
 
 def turned(size: Var, angle: Var) -> Complex:
-    """size * (cos(angle) + i sin(angle)); an angle of 0 leaves no trace of an infinite size."""
+    """size * (cos(angle) + i sin(angle)); the imaginary part is 0 for an angle of 0, also of an infinite size."""
     plain = equal(angle, 0.0)
     nothing = equal(size, 0.0) & ~float_bits.isfinite(angle)
     sine, cosine = trigonometry.sin_cos(angle)

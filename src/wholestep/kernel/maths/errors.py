@@ -25,7 +25,7 @@ from wholestep.kernel.maths.float_bits import (
 from wholestep.kernel.maths.logarithms import log, log1p
 
 NEAR = 0.93
-"""Up to here erf comes from its polynomial."""
+"""The largest |x| at which erf is computed by its polynomial."""
 
 
 def central(x: Var) -> Var:
@@ -43,28 +43,28 @@ def erf(x: Var) -> Var:
 
 ROOT_HALF = math.sqrt(0.5)
 ROOT_HALF_REST = {F32: 1.2101617e-8, F64: -4.833646656726457e-17}
-"""The part that rounding leaves out of sqrt(1 / 2)."""
+"""The rounding error of sqrt(1 / 2): the exact value less the rounded one."""
 
 
 def slow(z: Var, left: Var | float = 0.0) -> tuple[Var, Var]:
-    """erfcx(z + left) for z >= 0 and a small left, and which share of itself rounding left out of it."""
+    """erfcx(z + left) for z >= 0 and a small left, and the relative rounding error of that value."""
     v = 1 - 6 / (z + 3)
     high, low, *more = MILLS[z.dtype]
     down = z + 0.5
     missing = (z - (down - 0.5)) + left
     value = (fma(v, horner(v, tuple(more)), low) + high) / down
-    # 1 / down, by which what is missing counts, is within a tenth of 1.7 times the value.
+    # The factor 1 / down of the missing part of the argument is within a tenth of 1.7 times the value.
     return value, select(value > 0, missing * value * -1.7, number(z, 0.0))
 
 
 def slow_of_scaled(a: Var) -> tuple[Var, Var]:
-    """The same of a / sqrt(2)."""
+    """erfcx(a / sqrt(2)) for a >= 0, and the relative rounding error of that value."""
     z, left = product_of(a, ROOT_HALF)
     return slow(z, fma(a, ROOT_HALF_REST[a.dtype], left))
 
 
 def whole(value: Var, share: Var) -> Var:
-    """A value with the share that was left out."""
+    """A value corrected by its relative rounding error."""
     return fma(value, share, value)
 
 
@@ -75,7 +75,7 @@ def bell(z: Var, half: float, share: Var) -> Var:
 
 
 def limit(z: Var) -> Var:
-    """z, or where exp(-z**2) is long 0."""
+    """z, limited to a value at which exp(-z**2) is already 0."""
     return at_most(by(z, 12.0, 30.0), z)
 
 
@@ -108,7 +108,7 @@ def ndtr(x: Var) -> Var:
 
 
 def log_ndtr(x: Var) -> Var:
-    """The logarithm of ndtr, exact where ndtr itself is long 0."""
+    """The logarithm of ndtr, exact also where ndtr itself underflows to 0."""
     a = magnitude(x)
     value, share = slow_of_scaled(a)
     tail = value * (0.5 * bell(at_most(by(x, 17.0, 42.0), a), 0.5, share))

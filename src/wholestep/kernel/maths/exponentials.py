@@ -80,7 +80,7 @@ def expm1(x: Var) -> Var:
 
 
 def both(x: Var) -> tuple[Var, Var, Var, Var]:
-    """2**(n - 2), 2**(-n - 2), exp(r) - 1 and exp(-r) - 1: what hyperbolic functions are made of."""
+    """2**(n - 2), 2**(-n - 2), exp(r) - 1 and exp(-r) - 1, from which hyperbolic functions are computed."""
     magic = format_of(x).magic
     r, n, rounded = reduced(x)
     square = r * r
@@ -116,7 +116,7 @@ def tanh(x: Var) -> Var:
 
 
 def negative_exp(x: Var) -> Var:
-    """exp(-|x|): never above 1, and 0 soon."""
+    """exp(-|x|), which is at most 1 and underflows to 0."""
     return exp(-magnitude(x))
 
 
@@ -125,5 +125,5 @@ def expit(x: Var) -> Var:
     e = negative_exp(x)
     d = e + 1
     q = select(x < 0, e, builder().constant(1.0, x.dtype)) / d
-    # What rounding left out of d counts by 1 / d, for which a chord will do.
+    # The rounding error of d is multiplied by 1 / d, which a linear function approximates well enough.
     return q - q * ((e - (d - 1)) * fma(d, -0.5, 1.5))

@@ -55,7 +55,7 @@ def format_of(x: Var) -> Format:
 
 
 def by(x: Var, f32: Any, f64: Any) -> Any:
-    """One of two, by the dtype of a value."""
+    """`f32` or `f64`, by the dtype of a value."""
     return f32 if x.dtype == F32 else f64
 
 
@@ -145,7 +145,7 @@ def copysign(x: Var, y: Var) -> Var:
 
 
 def polynomial(x: Var, table: Table) -> Var:
-    """The polynomial of a table at x; long ones in even and odd powers, which do not wait for each other."""
+    """The polynomial of a table at x; a long one as independent sums of even and odd powers."""
     coefficients = table[x.dtype]
     if len(coefficients) < 8:
         return horner(x, coefficients)
@@ -168,7 +168,7 @@ def two_power(rounded: Var) -> Var:
 
 
 def scaled(y: Var, n: Var) -> Var:
-    """y * 2**n for a whole n, by way of two powers: overflow and subnormal results come out rounded once."""
+    """y * 2**n for an integer n, by two powers of 2, so that overflow and subnormal results are rounded once."""
     magic = format_of(y).magic
     rounded = fma(n, 0.5, magic)
     half = rounded - magic
@@ -176,13 +176,13 @@ def scaled(y: Var, n: Var) -> Var:
 
 
 def quick_sum(a: Any, b: Any) -> tuple[Var, Var]:
-    """a + b and what rounding left out, where a is the larger or zero (Dekker)."""
+    """a + b and its rounding error, where |a| is the larger or a is zero (Dekker)."""
     s = a + b
     return s, b - (s - a)
 
 
 def product_of(a: Var, b: Any) -> tuple[Var, Var]:
-    """a * b and what rounding left out."""
+    """a * b and its rounding error."""
     p = a * b
     return p, fma(a, b, -p)
 
@@ -190,7 +190,8 @@ def product_of(a: Var, b: Any) -> tuple[Var, Var]:
 def rare(
     guard: Var, function: Callable[..., tuple[Var, ...]], xs: tuple[Var, ...], usual: tuple[Var, ...]
 ) -> list[Var]:
-    """The values of `function` at xs where the guard holds, and the usual values elsewhere; skipped where none asks."""
+    """The values of `function` at xs where the guard holds, and the usual values elsewhere; vectors skip the function
+    if the guard holds in no lane."""
     with builder().loop(Axis("rare", 1), ordered=True, guard=guard) as loop:
         # The operands come as carries, so that nothing of the function can be placed before the loop.
         given = [loop.carry(x) for x in xs]

@@ -86,7 +86,7 @@ def arcsine(t: Var) -> Var:
 
 
 def half_chord(a: Var) -> tuple[Var, Var]:
-    """sqrt((1 - a) / 2) for 1/2 < a <= 1, and what rounding left out."""
+    """sqrt((1 - a) / 2) for 1/2 < a <= 1, and its rounding error."""
     square = (1 - a) * 0.5
     c = root(square)
     return c, select(square > 0, fma(-c, c, square) / (c + c), number(a, 0.0))

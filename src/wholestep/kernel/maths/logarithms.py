@@ -35,7 +35,7 @@ REST = {
     (F32, "10"): -1.0309642e-8,
     (F64, "10"): 1.098319650216765e-17,
 }
-"""The part that rounding leaves out of the logarithm of e."""
+"""The rounding error of the logarithm of e: the exact value less the rounded one."""
 
 
 def split(x: Var) -> tuple[Var, Var]:
@@ -46,7 +46,7 @@ def split(x: Var) -> tuple[Var, Var]:
 
 
 def exponent(shifted: Var, like: Var) -> Var:
-    """e as a number."""
+    """The exponent e as a floating-point number."""
     f = format_of(like)
     big = 2.0**f.fraction
     return from_word((shifted >> f.fraction) | ((f.bias + f.fraction) << f.fraction), like) - (big + f.bias)
@@ -59,14 +59,14 @@ def tail(f: Var) -> Var:
 
 
 def normal(x: Var) -> tuple[Var, Var]:
-    """x brought out of the subnormal numbers, and by which power of two."""
+    """x, scaled by a power of two to a normal number if it is subnormal, and the exponent to add to its logarithm."""
     f = format_of(x)
     tiny = x < f.least
     return select(tiny, x * 2.0**f.fraction, x), select(tiny, number(x, float(-f.fraction)), number(x, 0.0))
 
 
 def special(x: Var, y: Var) -> Var:
-    """y where x is positive and finite, and what a logarithm is elsewhere."""
+    """y where x is positive and finite; elsewhere -inf at 0, NaN below 0, and x itself for infinity and NaN."""
     other = select(equal(x, 0.0), number(x, -math.inf), select(x < 0, math.nan, x))
     return select((x > 0) & isfinite(x), y, other)
 
@@ -86,7 +86,7 @@ def log_of_base(x: Var, base: str) -> Var:
     f = m - 1
     e = exponent(shifted, x) + power
     of_e, of_2 = SCALES[base]
-    # f times the constant, and what its rounding leaves out, join what is smaller before they meet the exponent.
+    # The rounding error of f times the constant is added to the smaller terms before the exponent's logarithm is.
     head = f * of_e
     rest = fma(f, of_e, -head) + fma(f, REST[x.dtype, base], tail(f) * of_e)
     if base == "10":

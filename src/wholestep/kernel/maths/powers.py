@@ -34,7 +34,7 @@ from wholestep.kernel.maths.logarithms import exponent, normal, split
 from wholestep.kernel.ops import two_sum
 
 TWO_THIRDS_REST = (-1.9868216e-8, 3.700743415417188e-17)
-"""The part that rounding leaves out of 2 / 3 in float32 and in float64."""
+"""The rounding error of 2 / 3 in float32 and in float64: the exact value less the rounded one."""
 
 
 def log_in_parts(a: Var) -> tuple[Var, Var]:
@@ -54,7 +54,7 @@ def log_in_parts(a: Var) -> tuple[Var, Var]:
     square_rest = fma(2 * s, s_rest, square_rest)
     terms = by(a, 6, 13)
     series = horner(square, tuple(2.0 / (2 * k + 3) for k in range(1, terms)))
-    # 2/3 s**3 in two parts; what comes after it is small enough for one.
+    # 2/3 s**3 in two parts; one part is precise enough for the later terms.
     more, more_rest = product_of(square, series)
     head, head_rest = two_sum(number(a, 2 / 3), more)
     head_rest = head_rest + (more_rest + by(a, *TWO_THIRDS_REST))
@@ -106,7 +106,7 @@ def pow(x: Var, y: Var) -> Var:
 
 
 def square_root(x: Var) -> Var:
-    """x**0.5, which unlike a root is never -0 and infinite at minus infinity."""
+    """x**0.5, which unlike the square root is 0 at -0 and infinite at minus infinity."""
     f = format_of(x)
     return select(equal(word(x), f.sign | f.infinity), number(x, math.inf), root(x) + 0.0)
 

@@ -53,7 +53,7 @@ def cbrt(x: Var) -> Var:
 
 
 def hypot(x: Var, y: Var) -> Var:
-    """sqrt(x**2 + y**2); infinite where either is, whatever the other."""
+    """sqrt(x**2 + y**2); infinite where either operand is, even if the other is NaN."""
     b, f = builder(), format_of(x)
     a, c = magnitude(x), magnitude(y)
     large, little = b.op("max", a, c), b.op("min", a, c)

@@ -1,7 +1,7 @@
-"""Arithmetic rounded once, of operations that a compiler may treat as those of real numbers.
+"""Correctly rounded arithmetic from operations that a compiler may treat as operations on real numbers.
 
-Nothing is assumed of `fma`, which may round its product too, of divisions and roots, which may be some units off, and
-of numbers below the least normal one, which may count as zero. What `exact` gives is rounded, and nobody looks through.
+Nothing is assumed of `fma`, which may also round its product, of divisions and roots, which may be some ulps off, and
+of subnormal numbers, which may be flushed to zero. The result of `exact` is rounded, and opaque to the compiler.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from wholestep.kernel.maths.float_bits import fma, from_word, isfinite, isinf, m
 HIGH_HALF = 0xFFFFF000
 """The bits of the upper half of a float32: a product of halves is exact, or one digit too long for a last term."""
 TINY = 2.0**-100
-"""Below this much, what rounding leaves out, or the lower half of a number, may be no normal number."""
+"""The magnitude below which a rounding error, or the lower half of a number, may be subnormal."""
 SCALE = 60
 """The even power of two that operands of divisions and roots are scaled by."""
 SMALL, LARGE = 2.0**-40, 2.0**40
-"""Numbers beyond these are scaled."""
+"""The magnitudes below and above which operands are scaled."""
 
 
 def kept(x: Var) -> Var:
@@ -46,7 +46,7 @@ def kept_fma(a: Var, b: Var, c: Var) -> Var:
 
 
 def kept_quotient(a: Var, b: Var) -> Var:
-    """a / b in float32, rounded from a quotient and the rest that it leaves."""
+    """a / b in float32, rounded from an approximate quotient and its remainder."""
     small, size = magnitude(a) < SMALL, magnitude(b)
     up, down = 2.0**SCALE, 2.0**-SCALE
     above = select(size < SMALL, number(b, up), select(LARGE < size, number(b, down), number(b, 1.0)))
@@ -58,7 +58,7 @@ def kept_quotient(a: Var, b: Var) -> Var:
 
 
 def kept_root(x: Var) -> Var:
-    """The square root of a float32, rounded from a root and the rest that it leaves."""
+    """The square root of a float32, rounded from an approximate root and its remainder."""
     small = x < SMALL
     x = kept(select(small, x * 2.0**SCALE, x))
     s = kept(root(x))

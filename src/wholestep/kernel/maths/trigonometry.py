@@ -50,7 +50,7 @@ TURN = int(
 )
 """The first 1184 binary digits of 1 / (2 pi)."""
 AHEAD = 48
-"""The number of zeros before them, so that every place to start from is positive."""
+"""The number of zeros before these digits, so that every start position is positive."""
 LIMBS = tuple(((TURN << 32) >> (1184 + AHEAD - LIMB * i)) & MASK for i in range(38))
 
 
@@ -75,7 +75,7 @@ def quarters(a: Var) -> tuple[Var, Var]:
 
 
 def quarters_in_parts(a: Var) -> tuple[Var, Var, Var]:
-    """The same, and what rounding left out of the angle."""
+    """The reduced angle, its rounding error, and a word that ends in the bits of n; a is not negative."""
     first, second, third = QUARTER[a.dtype]
     n, bits = turns(a)
     product, more = product_of(n, second)
@@ -92,7 +92,7 @@ def turns(a: Var) -> tuple[Var, Var]:
 
 
 def distant(a: Var) -> Callable[[Var], tuple[Var, Var, Var]]:
-    """The reduction of larger angles: the angle that is left, what rounding left out of it, and the word."""
+    """The function that reduces larger angles: to the reduced angle, its rounding error, and the word of n."""
     return far if a.dtype == F64 else far32 if builder().doubles else far32_by_words
 
 
@@ -175,7 +175,7 @@ def digits(place: Var, count: int) -> list[Var]:
 
 
 def chosen_limbs(index: Var, limbs: list[Var], bits: tuple[int, ...], count: int) -> list[Var]:
-    """`count` limbs and what comes behind them, from an index on, of which these bits are looked at."""
+    """The `count` limbs from an index on; only these bits of the index are used, and more limbs may follow."""
     for bit in bits:
         there = builder().op("ne", index & bit, 0)
         limbs = [select(there, limbs[i + bit], limbs[i]) for i in range(min(len(limbs) - bit, count + bit))]
@@ -183,7 +183,7 @@ def chosen_limbs(index: Var, limbs: list[Var], bits: tuple[int, ...], count: int
 
 
 def times(few: list[Var], many: list[Var]) -> list[Var]:
-    """The product of two numbers in limbs, highest first, less what overflows the length of the second."""
+    """The product of two numbers in limbs, highest first, without the limbs above the length of the second."""
     n = len(many)
     sums: list[Var] = [builder().constant(0, U64)] * (n + 1)
     for i, x in enumerate(reversed(few)):
@@ -197,7 +197,7 @@ def times(few: list[Var], many: list[Var]) -> list[Var]:
 
 
 def carried(sums: list[Var]) -> list[Var]:
-    """Limbs whose carries have been handed to the next higher one."""
+    """Limbs with their carries added to the next higher limb."""
     carry, out = builder().constant(0, U64), []
     for s in reversed(sums):
         total = s + carry
@@ -234,7 +234,7 @@ def cos(x: Var) -> Var:
 
 
 def sin_cos(x: Var) -> tuple[Var, Var]:
-    """The sine and the cosine of an angle in radians; what is not used of them costs nothing."""
+    """The sine and the cosine of an angle in radians; an unused one of them is not computed."""
     r, n = quarters(magnitude(x))
     s, c = waves(r)
     turned = odd(n)
