@@ -1,4 +1,4 @@
-"""A convolution over an array with zeros between its elements as several, each of the places that meet equal taps."""
+"""Phases of a convolution over an array with zeros between its elements: one convolution for each set of used taps."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from wholestep.passes.rules.einsum_labels import Contraction, parse_contraction
 from wholestep.passes.rules.movement import permute_value
 
 MOST_PHASES = 16
-"""The most convolutions that take the place of one: each is a kernel of its own."""
+"""The most convolutions that replace one: each is a kernel of its own."""
 MIN_TERMS = 8
-"""So many products at each tap, of channels mostly, are worth it. Measured: one channel is slower in phases."""
+"""The least products at each tap, mostly over channels, for which phases pay. Measured: one channel is slower."""
 
 
 def convolution_phases(graph: Graph) -> Graph:
@@ -36,8 +36,8 @@ def convolution_phases(graph: Graph) -> Graph:
 
 
 class Tap(NamedTuple):
-    """The places of one phase along one axis, `start` apart from the first, and what they meet: taps from `tap` on,
-    `step` apart, `taps` in number, over elements from `first` on.
+    """One phase along one axis: its positions, `places` in number from `start` on, and their `taps` taps, from `tap` on
+    and `step` apart, over elements from `first` on.
     """
 
     start: int
@@ -50,7 +50,7 @@ class Tap(NamedTuple):
 
 class SparseAxis(NamedTuple):
     """An axis of the windows whose elements have zeros between them: its number among these axes, the axis of the array
-    before its padding, the gap between elements, its labels, and its phases that meet any.
+    before its padding, the gap between elements, its labels, and its phases that read any element.
     """
 
     number: int
@@ -74,7 +74,7 @@ def by_phases(node: Node) -> Value | None:
 
 
 def terms_at_a_tap(c: Contraction, axes: list[SparseAxis]) -> int:
-    """The number of products that meet at one tap, as far as it is known."""
+    """The number of products at one tap, as far as it is known."""
     taps = {axis.inside for axis in axes}
     sizes = [n for label, n in c.sizes.items() if label not in taps and label not in c.out]
     return math.prod([n for n in sizes if isinstance(n, int)])
@@ -104,7 +104,7 @@ def sparse_axes(c: Contraction, i: int) -> list[SparseAxis]:
 
 
 def phases_of(gap: int, before: int, places: int, taps: int, dilation: int) -> tuple[Tap, ...]:
-    """The phases along an axis that meet elements, which lie `gap` apart from `before` on.
+    """The phases along an axis that read elements; these are `gap` apart from `before` on.
 
     >>> phases_of(2, 1, 16, 3, 1)
     (Tap(start=0, places=8, tap=1, step=2, taps=1, first=0), Tap(start=1, places=8, tap=0, step=2, taps=2, first=0))
@@ -120,7 +120,7 @@ def phases_of(gap: int, before: int, places: int, taps: int, dilation: int) -> t
 
 
 def phase(c: Contraction, i: int, axes: list[SparseAxis], taps: tuple[Tap, ...]) -> Value:
-    """One phase, with zeros in the places of all others."""
+    """The result of one phase, with zeros at the positions of all others."""
     own, other = windows_of_phase(c, i, axes, taps), kernel_of_phase(c, i, axes, taps)
     sizes = dict(c.sizes)
     for axis, tap in zip(axes, taps, strict=True):
@@ -163,7 +163,7 @@ def windows_of_phase(c: Contraction, i: int, axes: list[SparseAxis], taps: tuple
 
 
 def kernel_of_phase(c: Contraction, i: int, axes: list[SparseAxis], taps: tuple[Tap, ...]) -> Value:
-    """The taps that a phase meets."""
+    """The taps of a kernel that a phase uses."""
     w, labels = c.operands[1 - i], c.labels[1 - i]
     start, step = [0] * w.ndim, [1] * w.ndim
     for axis, tap in zip(axes, taps, strict=True):

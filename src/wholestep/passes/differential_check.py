@@ -17,18 +17,18 @@ from wholestep.ir.verify import verify
 from wholestep.primitives.samples import draw
 
 MAX_ELEMENTS = 2**22
-"""Elements over all values of a program beyond which it is not run."""
+"""The most elements, over all values, of a program that is run."""
 ROUNDINGS = 1024
 """The rounding errors, of the largest element, that an inexact pass may move a result, beside the effect of rounding
 errors in the inputs."""
 
 
 PROGRAM_ERRORS = (IndexError, np.linalg.LinAlgError, DtypeError)
-"""Exceptions that a right program may raise while it runs."""
+"""The exceptions that a valid program may raise at run time."""
 
 
 def check_rewrite(name: str, before: Graph, after: Graph, exact: bool) -> None:
-    """Raise GraphError, with both graphs, where a pass changed what a program means."""
+    """Raise GraphError, with both graphs, where a pass changed the results of a program."""
     internal = sorted({node.op.name for part in after.family() for node in part.nodes if node.op.name not in OPS})
     if not internal:
         verify(after)
@@ -43,7 +43,8 @@ def check_rewrite(name: str, before: Graph, after: Graph, exact: bool) -> None:
 
 
 def trial_sizes(graph: Graph) -> list[dict[str, int]]:
-    """Numbers for the symbolic sizes of a program, of which it must mean the same; none where there are none."""
+    """Numbers for the symbolic sizes of a program, for each of which both programs must agree; one empty choice without
+    such sizes."""
     found = sorted(all_names(graph))
     return [{name: n + i for i, name in enumerate(found)} for n in (1, 6)] if found else [{}]
 
@@ -71,7 +72,7 @@ def reason_to_skip(graph: Graph) -> str:
 
 
 def find_difference(before: Graph, after: Graph, exact: bool) -> str:
-    """A description of how two programs differ on the same inputs; empty where they do not."""
+    """A description of the difference between two programs' results on the same inputs; empty where they agree."""
     rng = np.random.default_rng(0)
     args = [draw_input(rng, t) for t in before.in_types]
     try:

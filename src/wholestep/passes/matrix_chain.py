@@ -15,7 +15,7 @@ from wholestep.primitives.contraction import LETTERS
 MAX_OPERANDS = 6
 """The most operands of a chain whose orders are compared; there are 3 to the power of this many splits."""
 MAX_COST_SHARE = 0.9
-"""The share of the present cost below which another order is worth it."""
+"""The fraction of the present cost below which another order replaces it."""
 
 
 def matrix_chain(graph: Graph) -> Graph:
@@ -31,7 +31,7 @@ def matrix_chain(graph: Graph) -> Graph:
 
 
 class MatrixChain(NamedTuple):
-    """A contraction of several operands: each with its labels, the labels of the result, and what it costs as it is."""
+    """A contraction of several operands: each with its labels, the labels of the result, and its present cost."""
 
     operands: list[tuple[Value, str]]
     out: str
@@ -56,7 +56,7 @@ def reorder_chain(node: Node, uses: Uses) -> Value | None:
 
 
 def flatten_chain(node: Node, uses: Uses) -> MatrixChain:
-    """A contraction with the contractions among its operands, of one use each, taken apart into their operands."""
+    """A contraction as the chain of its operands, with inner contractions of a single use replaced by their own."""
     free = iter(LETTERS)
     root = parse_contraction(node)
     names = {label: next(free) for label in root.sizes}

@@ -1,4 +1,4 @@
-"""A named pass: a rewrite of graphs that is left out where it fails, printed, and compared with what it was given."""
+"""A named pass: a rewrite of graphs that is skipped where it fails, printed, and compared with the original graph."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def graph_in(result: Any) -> Graph:
 class Pass(NamedTuple):
     """A rewrite of graphs under a name; the docstring of `rewrite` shows a graph before and after.
 
-    WHOLESTEP_DEBUG=passes prints what a call changed, and WHOLESTEP_CHECK=1 runs the graph before and after, and
-    compares: to the bit where the pass is `exact`, to rounding elsewhere.
+    WHOLESTEP_DEBUG=passes prints the changes of a call, and WHOLESTEP_CHECK=1 runs the graphs before and after the pass
+    and compares their results: to the bit where the pass is `exact`, else to rounding.
     """
 
     name: str
     rewrite: Callable[..., Any]
     exact: bool = False
     optional: bool = True
-    """True where the program may stay as it was if the rewrite fails; a pass that lowering depends on raises."""
+    """True where the program stays as it was if the rewrite fails; a pass that lowering depends on raises."""
     comparable: Callable[[Graph, Any], Graph] = lambda graph, result: graph_in(result)
     """(graph, result) -> the rewritten graph with the inputs and outputs of the one before."""
 
     def __call__(self, graph: Graph, *args: Any, otherwise: Any = None, verified: bool = False, **options: Any) -> Any:
-        """The result of the rewrite, verified where asked for; `otherwise`, or the graph, where it fails."""
+        """The result of the rewrite, verified if `verified`; where it fails, `otherwise`, or else the graph."""
 
         def change(given: Graph) -> Any:
             result = self.rewrite(given, *args, **options)

@@ -31,7 +31,7 @@ def one_hot_indexing(graph: Graph) -> Graph:
 
 
 def add_to_select(node: Node) -> Value | None:
-    """An addition to zeros that reaches no element twice, as a selection."""
+    """An addition to zeros that updates no element twice, as a selection."""
     rows = single_label(node) if is_positive_zero(node.inputs[0]) else None
     if rows is None:
         return None
@@ -41,7 +41,7 @@ def add_to_select(node: Node) -> Value | None:
 
 
 def set_to_select(node: Node) -> Value | None:
-    """Writing over one number everywhere, no element twice, as a selection."""
+    """A scatter without a combiner into an array of one number, which writes no element twice, as a selection."""
     rows = single_label(node) if number_of(node.inputs[0]) is not None else None
     return None if rows is None else write_as_select(node, rows, node.inputs[1])
 
@@ -55,8 +55,8 @@ class LabelIndex(NamedTuple):
 
 
 def single_label(node: Node) -> LabelIndex | None:
-    """The label where every other index is an iota along an axis of its own, so that no two writes collide; an index
-    into an axis of size 1 says nothing."""
+    """The label index where every other index is an iota along an axis of its own, so that no two writes collide; an
+    index into an axis of size 1 is ignored."""
     x, _, *indices = node.inputs
     shape = indices[0].shape
     along: dict[int, int] = {}
@@ -90,13 +90,13 @@ def iota_axis(index: Value) -> int | None:
 
 
 def counts_places(dtype: Any, size: Size) -> bool:
-    """Test whether every place along an axis is a number of an integer dtype; a symbolic size may be any of 63 bits."""
+    """Test whether an integer dtype holds every position along an axis; a symbolic size may be any int64."""
     largest = int(np.iinfo(dtype).max)
     return size - 1 <= largest if isinstance(size, int) else largest >= np.iinfo(np.int64).max
 
 
 def write_as_select(node: Node, rows: LabelIndex, written: Value) -> Value:
-    """The scatter as a select at every position of the operand, between what is written and the operand."""
+    """The scatter as a select at every position of the operand, between the written value and the operand."""
     x = node.inputs[0]
     count = x.shape[rows.axis]
     dtype = rows.label.dtype if counts_places(rows.label.dtype, count) else INTEGER

@@ -16,11 +16,11 @@ G = TypeVar("G")
 T = TypeVar("T")
 
 PASSED_ON = (MemoryError, SymbolicError)
-"""Exceptions that are no fault of a rewrite: exhausted memory, and a symbolic size asked for its number."""
+"""Exceptions that are no fault of a rewrite: exhausted memory, and the use of a symbolic size as a number."""
 
 
 class LeftOut(NamedTuple):
-    """A rewrite that failed: its name, the user's line of the node at hand, and the error."""
+    """A rewrite that failed: its name, the user's line of the node that it had reached, and the error."""
 
     name: str
     where: Where
@@ -55,8 +55,8 @@ def report_left_out(left: LeftOut) -> None:
 def try_rewrite(name: str, change: Callable[[G], T], given: G, otherwise: T) -> T:
     """The result of a rewrite; `otherwise`, the program without it, where the rewrite fails.
 
-    No user code runs in a rewrite, so that an exception is a fault of the rewrite, whatever its type. Interrupts and
-    exhausted memory pass through. Raises PlanError instead where WHOLESTEP_STRICT=1 or WHOLESTEP_CHECK=1.
+    No user code runs in a rewrite, so that an exception of any type is a fault of the rewrite. Interrupts and exhausted
+    memory pass through. Raises PlanError instead where WHOLESTEP_STRICT=1 or WHOLESTEP_CHECK=1.
     """
     try:
         return change(given)
@@ -72,7 +72,8 @@ def try_rewrite(name: str, change: Callable[[G], T], given: G, otherwise: T) -> 
 
 
 def failing_line(error: BaseException) -> Where:
-    """The user's line of the node at hand where an error was raised: that of the innermost variable that holds one."""
+    """The user's line of the node under rewriting when an error was raised: that of the innermost variable that holds
+    a node."""
     found: Where = None
     trace = error.__traceback__
     while trace is not None:

@@ -35,9 +35,9 @@ OPTIMIZATIONS = (
     Pass("cse", cse, exact=True),
     Pass("dce", dce, exact=True),
 )
-"""The passes that keep every bit are exact, since each operation that stays is given the same numbers; the others keep
-the meaning to rounding. A sum or a product of matrices may still round otherwise where NumPy finds its operand laid
-otherwise in memory."""
+"""The optimizing passes. An exact pass changes no bit, since each operation that it keeps has the same operands; the
+other passes keep results to rounding. A sum or a product of matrices may still round differently where its operand has
+another memory order in NumPy."""
 
 PASSES = {item.name: item for item in OPTIMIZATIONS}
 ALL_PASSES = tuple(PASSES)
@@ -47,7 +47,7 @@ EXACT_PASSES = tuple([name for name, item in PASSES.items() if item.exact])
 def run_passes(graph: Graph, names: Sequence[str] = EXACT_PASSES) -> Graph:
     """The graph after the named passes, until none changes it; nested graphs included.
 
-    A pass that fails is left out. The result is verified; where it is refused, it is made anew with each pass verified.
+    A pass that fails is skipped. The result is verified; if it is invalid, the passes run again, each one verified.
     """
     key = ("optimized", tuple(names))
     graph = map_nested_graphs(graph, lambda inner: run_nested(inner, key, names))
@@ -56,7 +56,7 @@ def run_passes(graph: Graph, names: Sequence[str] = EXACT_PASSES) -> Graph:
 
 
 def run_nested(inner: Graph, key: Hashable, names: Sequence[str]) -> Graph:
-    """A nested graph after the passes, made once; what was left out is said wherever the graph is used."""
+    """A nested graph after the passes, made once; its failed rewrites are reported at each use of the graph."""
 
     def made() -> tuple[Graph, list[LeftOut]]:
         with collect_left_out() as left:
@@ -69,10 +69,10 @@ def run_nested(inner: Graph, key: Hashable, names: Sequence[str]) -> Graph:
 
 
 def is_valid(graph: Graph) -> bool:
-    """Test whether a graph keeps the rules of the language."""
+    """Test whether the verifier accepts a graph."""
     try:
         verify(graph)
-    except Exception:  # a rule of a type may raise whatever it likes
+    except Exception:  # a type rule may raise any exception
         return False
     return True
 

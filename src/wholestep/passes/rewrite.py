@@ -35,7 +35,7 @@ def on_inputs(node: Node, *inputs: Value) -> Value:
 
 
 def defining_node(v: Value, *names: str) -> Node | None:
-    """The node that makes this value, where it is one of these primitives."""
+    """The node that defines a value, if its primitive is one of these; else None."""
     return v.node if v.node is not None and v.node.op.name in names else None
 
 
@@ -56,7 +56,7 @@ def at_roots(rules: Mapping[str, Replace], others: Replace | None = None) -> Rul
 
 
 class GraphRewriter:
-    """A graph emitted again, node by node; `env` says what stands for a value, and `graph` is the finished result."""
+    """A graph emitted again, node by node; `env` maps values to their replacements, and `graph` is the result."""
 
     def __init__(self, graph: Graph) -> None:
         self.source = self.graph = graph
@@ -66,7 +66,7 @@ class GraphRewriter:
     def add(
         self, op: Any, inputs: Sequence[Value], params: dict[str, Any], like: Node | None = None
     ) -> tuple[Value, ...]:
-        """The results of a new node, at the line of the one that it stands for."""
+        """The results of a new node, at the user's line of the node that it replaces."""
         node = Node(op, tuple(inputs), params, like.where if like is not None else None)
         types = op.type(*node.types, **params)
         node.outputs = tuple([Value(t, node, None) for t in (types if op.multiple else (types,))])
@@ -74,7 +74,7 @@ class GraphRewriter:
         return node.outputs
 
     def keep(self, node: Node, inputs: Sequence[Value] | None = None, params: dict[str, Any] | None = None) -> None:
-        """Enter a node as it is, on what stands for its operands, or with other parameters."""
+        """Enter a node with the replacements of its operands, or with the given inputs or parameters."""
         own = tuple([self.env.get(v, v) for v in node.inputs] if inputs is None else inputs)
         if own == node.inputs and (params is None or params is node.params):
             self.nodes.append(node)
@@ -83,7 +83,7 @@ class GraphRewriter:
             self.env.update(zip(node.outputs, self.nodes[-1].outputs, strict=True))
 
     def finish(self, outputs: Sequence[Value] | None = None) -> Graph:
-        """The graph of the nodes that these outputs need, or what stands for those of the source."""
+        """The graph of the nodes that these outputs need; by default the replacements of the source's outputs."""
         if self.env:
             made = tuple([self.env.get(v, v) for v in self.source.outputs] if outputs is None else outputs)
             kept = trim(self.nodes, made)
@@ -101,11 +101,11 @@ class PatternRewriter(GraphRewriter):
 
     @cached_property
     def placed(self) -> set[Value]:
-        """The values that there are so far; most walks change nothing and never ask."""
+        """The values that are placed so far, computed at the first use, since most walks change nothing."""
         return {v for node in self.source.nodes for v in node.outputs}.union(self.source.inputs)
 
     def place(self, node: Node, found: tuple[Value, ...] | None = None) -> None:
-        """Place a node, or the values `found` that replace it, after the new nodes that they are made of.
+        """Place a node, or the values `found` that replace it, after the new nodes that these depend on.
 
         A worklist takes the place of recursion, since the depth of new nodes has no bound.
         """
@@ -148,7 +148,7 @@ class PatternRewriter(GraphRewriter):
         return found if isinstance(found, tuple) else (found,)
 
     def substitute(self, node: Node, found: tuple[Value, ...]) -> None:
-        """Let these values, which are placed, replace those of a node from here on."""
+        """Replace the outputs of a node by these values, which are placed, in later nodes."""
         for old, v in zip(node.outputs, found, strict=True):
             value = self.env[old] = self.env.get(v, v)
             if self.uses is not None:
@@ -156,9 +156,10 @@ class PatternRewriter(GraphRewriter):
 
 
 def rewrite(graph: Graph, replace: Replace | Rules, uses: Uses | None = None) -> Graph:
-    """The graph with each node replaced as its rule says, or as the one rule does; it sees inputs already rewritten.
+    """The graph with each node replaced by the rule of its primitive, or by the single rule; a rule's node has inputs
+    that are already rewritten.
 
-    `uses`, where given, is kept up to date: a value takes over the uses of those it stands in for.
+    `uses`, where given, is updated: a value takes over the uses of the values that it replaces.
     """
     rules = replace if isinstance(replace, dict) else at_roots({}, replace)
     walk = PatternRewriter(graph, rules, uses)
@@ -176,7 +177,8 @@ def rewrite(graph: Graph, replace: Replace | Rules, uses: Uses | None = None) ->
 
 
 def to_fixpoint(graph: Graph, rules: Callable[[Uses], Rules]) -> Graph:
-    """The graph after it is rewritten until nothing changes: what one walk leaves unused lets the next do more."""
+    """The graph rewritten until nothing changes: a value that one walk leaves with fewer uses may be rewritten by the
+    next."""
     while True:
         uses = count_uses(graph)
         made = rewrite(graph, rules(uses), uses)

@@ -13,7 +13,7 @@ from wholestep.primitives.family import number_of
 
 
 def simplify(graph: Graph) -> Graph:
-    """Drop operations that change nothing, merge those that undo or repeat each other, and compute before repeating.
+    """Remove operations that change nothing, merge inverse and repeated ones, and compute before broadcasting.
 
         a = mul(x, full(1)); b = reshape(reshape(a, shape=(6,)), shape=(2, 3)); c = neg(neg(b))
         -->
@@ -42,7 +42,7 @@ def elementwise_first(node: Node) -> Value | None:
 
 
 def or_elementwise_first(rule: Replace) -> Replace:
-    """A rule, and the elementwise operation hoisted where it finds nothing."""
+    """A rule that, where the given one does not apply, hoists the elementwise operation."""
     return lambda node: elementwise_first(node) if (found := rule(node)) is None else found
 
 
@@ -90,6 +90,6 @@ def moved_operand(v: Value) -> Value:
 
 
 def number_in_shape(node: Node, v: Value, shape: Sequence[Any]) -> Value | None:
-    """The same number in another shape; None for what is no number."""
+    """The same number in another shape; None for a value that is not one number in all elements."""
     number = number_of(v)
     return None if number is None else new_value(node, "full", value=number, shape=tuple(shape), dtype=v.dtype)

@@ -20,7 +20,7 @@ EIGHT_BYTES = frozenset(map(np.dtype, (np.int64, np.uint64)))
 
 
 def simplify_reductions(graph: Graph) -> Graph:
-    """Merge sums with what makes their operands, and turn sums of products into contractions.
+    """Merge sums with the operations that compute their operands, and turn sums of products into contractions.
 
         m = mul(broadcast(x, axes=(0, 1)), broadcast(y, axes=(1, 2))); s = sum(m, axes=(1,))
         -->
@@ -39,10 +39,10 @@ def simplify_reductions(graph: Graph) -> Graph:
 
 
 def _simplify_sum(node: Node, uses: Uses) -> Value | None:
-    """A sum rewritten by the operation that makes its operand."""
+    """A sum rewritten by the rule of the operation that computes its operand."""
     x, axes, out = node.inputs[0], node.params["axes"], node.outputs[0]
     if not x.type.size:
-        # Not what it is made of times zero: that may be infinite, or no number.
+        # A constant 0, and not an operand times the size 0, which is NaN for an infinite one.
         return new_value(node, "full", value=0, shape=out.shape, dtype=out.dtype)
     if all(x.shape[a] == 1 for a in axes):
         return reshape_value(node, x, out.shape)
@@ -100,7 +100,7 @@ def sum_of_negative(node: Node, neg: Any, uses: Uses) -> Value | None:
 
 
 def sum_of_truths(node: Node, cast: Any, uses: Uses) -> Value | None:
-    """A count in eight bytes as one in four, of which a vector holds twice as many."""
+    """A count in eight-byte integers as a count in four-byte ones, of which a vector holds twice as many."""
     truths, axes, wide = cast.inputs[0], node.params["axes"], node.outputs[0].dtype
     count = math.prod([n for i, n in enumerate(truths.shape) if i in axes])
     if truths.dtype.kind != "b" or wide not in EIGHT_BYTES or not isinstance(count, int) or count >= 2**31:

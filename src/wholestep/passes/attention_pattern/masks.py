@@ -1,4 +1,4 @@
-"""Masks of scores that a program writes out: which of them are known, causal, or leave a row without a key."""
+"""Masks of scores that a program writes out, sorted into known, causal and dynamic ones."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from wholestep.primitives.logic import bitwise_and
 from wholestep.primitives.movement import broadcast, reshape
 
 NOTHING = -1e9
-"""A score of this, or less, is one that nothing looks at where its row has others."""
+"""The largest score that counts as masked, if its row has other scores."""
 FAINT = -1e6
-"""The same once scores have been scaled: far below any other whose exponential is not 0 beside it."""
+"""The largest masked score after scaling: far below every other score whose exponential is not 0 beside it."""
 MOST_STEPS = 40
-"""The operations from constants that a known mask may be made of."""
+"""The most operations by which a known mask is computed from constants."""
 
 
 ROWS = 256
-"""The rows of a mask that are compared at a time, so that no second array of its size is made."""
+"""The number of rows of a mask that are compared at a time, so that no second array of its size is made."""
 
 
 class Thin(NamedTuple):
-    """A value repeated to the shape of scores: each of its axes is one of theirs."""
+    """A value that is broadcast to the shape of the scores: each of its axes is one of theirs."""
 
     value: Value
     axes: tuple[int, ...]
 
     def spread(self, x: Any, sizes: Sequence[int]) -> Any:
-        """An array or value of its shape with an axis of size 1 for each axis of the scores that it has not."""
+        """An array or value of this shape with an axis of size 1 for each axis of the scores that it lacks."""
         at = dict(zip(self.axes, self.value.shape, strict=True))
         shape = tuple([at.get(i, 1) for i in range(len(sizes))])
         return OPS["reshape"](x, shape=shape) if isinstance(x, Value) else x.reshape(shape)
@@ -70,7 +70,7 @@ def conjuncts(v: Value, axes: tuple[int, ...]) -> list[Thin]:
 
 
 def known_array(v: Value, steps: int = MOST_STEPS) -> NDArray | None:
-    """The array that a value is wherever the program runs; None where that is not seen in a few steps."""
+    """The constant array that a value equals; None where it is not constant, or needs more steps than these."""
     node = v.node
     if (
         node is None
@@ -98,11 +98,11 @@ class Mask(NamedTuple):
     causal: bool
     mask: Value | None
     seen: Value | None
-    """True where a query may look, of a mask that is known only when the program runs; a row may have none."""
+    """True at the keys that a query attends to, of a mask that is known only at run time; a row may have none."""
 
 
 def is_causal(part: Thin, seen: NDArray, ndim: int) -> bool:
-    """True where a mask lets each query see the keys up to its own place; looked at a few rows at a time."""
+    """True where a mask lets each query see the keys up to its own position; compared a few rows at a time."""
     if part.axes != (ndim - 2, ndim - 1):
         return False
     keys = np.arange(seen.shape[1])
@@ -145,13 +145,13 @@ class WrittenMasks(NamedTuple):
     seen: tuple[Thin, ...]
     """Boolean ones, of which all must hold."""
     hidden: tuple[Thin, ...]
-    """Boolean ones where a query may not look."""
+    """Boolean masks that are true at hidden keys."""
     added: tuple[tuple[Thin, float], ...]
     """Numbers to add, and the factor of each."""
     terms: tuple[Value, ...]
-    """These numbers as they stand in the sum, which may be what is differentiated."""
+    """These numbers as operands of the sum, which may depend on differentiated values."""
     floor: float
-    """The largest score that stands for what a query may not look at; -inf where there is no other."""
+    """The largest finite score that replaces a masked one; -inf where there is none."""
 
 
 class KnownMasks(NamedTuple):
@@ -161,15 +161,15 @@ class KnownMasks(NamedTuple):
     constants: tuple[tuple[Thin, NDArray], ...]
     """Boolean ones that are known, but for a causal one."""
     dynamic: tuple[tuple[Thin, bool], ...]
-    """Those that are not, and whether they say what is seen."""
+    """Boolean masks that are not known, each with True if it marks the keys that are seen, not the hidden ones."""
     added: tuple[tuple[Thin, float], ...]
 
 
 def sorted_masks(shown: WrittenMasks, scores: tuple[int, ...], guarded: bool = False) -> KnownMasks | None:
-    """The masks of scores, known ones apart; None where a row may lose all its keys to scores that are not -inf, or
-    where a number that came after has made what nobody looks at something to look at.
+    """The masks of scores, sorted into known and dynamic ones; None where all keys of a row may be masked by finite
+    scores, or where a later operation has raised masked scores above `FAINT`.
 
-    With `guarded` a row without a key gives 0, so that a known mask may leave it none.
+    With `guarded` the result of a row without a key is 0, so that a known mask may leave a row without one.
     """
     if shown.floor > FAINT:
         return None
@@ -210,7 +210,7 @@ def rows_have_keys(constants: Sequence[tuple[Thin, NDArray]], scores: tuple[int,
 
 
 def emitted_mask(known: KnownMasks, scores: tuple[int, ...], like: Value) -> Mask:
-    """The masks as one, in the current builder."""
+    """The single mask that combines all of these, in the current builder."""
     seen: Value | None = None
     for part, array in known.constants:
         seen = conjunction(seen, part.spread(OPS["constant"](value=array), scores))
@@ -245,7 +245,7 @@ def causal_mask(scores: tuple[int, ...]) -> Value:
 
 
 def number_of_all(v: Value) -> float | None:
-    """The real number that a value is everywhere; None where it is another, or is not known."""
+    """The real number that all elements of a value equal; None where they are not one known real number."""
     node = v.node
     while node is not None and node.op in (broadcast, reshape, cast):
         node = node.inputs[0].node

@@ -24,7 +24,7 @@ NO_MASKS = WrittenMasks((), (), (), (), float("-inf"))
 
 
 class Scores(NamedTuple):
-    """The product of queries and keys, and what becomes of it before the softmax."""
+    """The product of queries and keys, with its scale and masks before the softmax."""
 
     node: Node
     scale: float
@@ -33,7 +33,8 @@ class Scores(NamedTuple):
     """The nodes from the product to the scores."""
 
     def scaled(self, node: Node, factor: float) -> Scores | None:
-        """The same times a number; None for one that turns what is hidden into what is seen."""
+        """The scores times a number; None for masked scores and a number that is not positive, which would unmask
+        them."""
         hides = bool(self.shown.seen or self.shown.hidden)
         if factor <= 0 and hides:
             return None
@@ -42,7 +43,7 @@ class Scores(NamedTuple):
         return Scores(self.node, self.scale * factor, shown, (*self.between, node))
 
     def shows(self, node: Node, shown: WrittenMasks) -> Scores:
-        """The same with further masks."""
+        """The scores with further masks."""
         own = self.shown
         every = WrittenMasks(
             own.seen + shown.seen,
@@ -55,14 +56,14 @@ class Scores(NamedTuple):
 
 
 class WrittenAttention(NamedTuple):
-    """The nodes of attention: its last product, its scores, and all that is between them."""
+    """The nodes of attention: its last product, its scores, and the nodes between them."""
 
     mixing: Node
     weights: int
     """The position of the weights among the operands of the last product."""
     scores: Scores
     inner: tuple[Node, ...]
-    """The nodes whose results nothing else may use."""
+    """The nodes whose results no node outside of this attention may use."""
 
     def attended(self) -> tuple[Value, Value, Value]:
         """Queries, keys and values."""
@@ -84,7 +85,7 @@ def written_attention(node: Node) -> WrittenAttention | None:
 
 
 def through_casts(v: Value, between: list[Node]) -> Value:
-    """The value that casts between floating dtypes are made of."""
+    """The source of a value behind casts between floating dtypes."""
     while v.node is not None and (v.node.op.alias or is_cast(v.node)):
         between.append(v.node)
         v = v.node.inputs[0]
@@ -97,7 +98,7 @@ def is_cast(node: Node) -> bool:
 
 
 def scores_of(v: Value) -> Scores | None:
-    """The masked and scaled product of queries and keys that a value is; None where it is none."""
+    """The scores that a value is, a masked and scaled product of queries and keys; None for any other value."""
     node = v.node
     if node is None:
         return None
@@ -127,7 +128,7 @@ def scaled_scores(node: Node) -> Scores | None:
 
 
 def selected_scores(node: Node) -> Scores | None:
-    """Scores where a condition holds, and a number that nothing looks at elsewhere."""
+    """Scores where a condition holds, and a masking number elsewhere."""
     seen, x, y = node.inputs
     for part, other, positive in ((x, y, True), (y, x, False)):
         floor = number_of_all(other)
@@ -153,7 +154,7 @@ def added_scores(node: Node) -> Scores | None:
 
 
 class Roles(NamedTuple):
-    """The labels of attention's axes: those that all share, groups of queries, queries, keys, and both widths."""
+    """The labels of attention's axes: shared leading axes, groups of queries, queries, keys, and both widths."""
 
     lead: str
     groups: str
@@ -197,7 +198,7 @@ def roles_of(found: WrittenAttention) -> tuple[Roles, tuple[str, str, str], str]
 
 
 def keys_first(node: Node) -> bool:
-    """True for scores of which the first operand has the axis of the keys, which is the last."""
+    """True for scores whose first operand has the last axis, that of the keys."""
     (a, b), out = contraction_labels(node)
     return out[-1:] in a and out[-1:] not in b
 

@@ -1,8 +1,8 @@
-"""Attention that a program writes out, replaced by attention by blocks: whole in a graph, or for a walk back.
+"""Attention that a program writes out, replaced by blocked attention: in a whole graph, or in the walk of a gradient.
 
-A walk back meets the pattern before its derivative is written out: there the last product of each is taken to be the
-result of blocked attention, whose pullback keeps no scores. The finished graph then has the same attention in its
-forward part. Where a score or a weight is used by anything else, both leave the program as it is.
+The walk of a gradient meets the pattern before its derivative is written out: there the last product of each becomes
+the result of blocked attention, whose pullback keeps no scores. The finished graph then has the same attention in its
+forward part. Where a score or a weight has any other use, both leave the program as it is.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _looked_for: ContextVar[bool] = ContextVar("looked_for", default=False)
 
 @contextmanager
 def looking_for_attention(wanted: bool) -> Iterator[None]:
-    """Look, or do not, for attention in the walks back inside the block."""
+    """Enable or disable the search for attention in the gradients that are derived inside the block."""
     token = _looked_for.set(wanted)
     try:
         yield
@@ -47,7 +47,7 @@ def looking_for_attention(wanted: bool) -> Iterator[None]:
 
 
 def check_blocks(name: str, blocks: object) -> None:
-    """Raise ParameterError for a choice of blocks that is none."""
+    """Raise ParameterError for an invalid choice of `blocks`."""
     if blocks is not None and blocks is not False:
         raise ParameterError(
             f"{name}: blocks is {blocks!r}",
@@ -56,7 +56,7 @@ def check_blocks(name: str, blocks: object) -> None:
 
 
 class Replacement(NamedTuple):
-    """Attention that is to go by blocks: what was found, the roles of its axes, and its masks."""
+    """Attention to replace by blocked attention: the nodes found, the roles of its axes, and its masks."""
 
     found: WrittenAttention
     roles: Roles
@@ -109,7 +109,7 @@ def with_group(x: Value) -> Value:
 
 
 def nan_without_keys(seen: Value, like: Value) -> Value:
-    """1 for a row with a key, and NaN for one without, which is what the softmax of nothing is."""
+    """1 for a row with a key, and NaN for one without, whose softmax is NaN."""
     some = OPS["any"](seen, axes=(seen.ndim - 1,))
     one = OPS["full"](value=1, shape=some.shape, dtype=like.dtype)
     nan = OPS["full"](value=np.nan, shape=some.shape, dtype=like.dtype)
@@ -121,14 +121,14 @@ def nan_without_keys(seen: Value, like: Value) -> Value:
 
 
 def replacements(nodes: Sequence[Node], held: Collection[Value]) -> list[Replacement]:
-    """The attention among nodes that can go by blocks and is worth it; `held` values are used by others besides."""
+    """The attention among nodes that blocks can compute, and for which they pay; `held` values have other uses too."""
     long = [node for node in nodes if node.op is contract and may_mix(node)]
     found = [item for item in map(written_attention, long) if item is not None]
     if not found:
         return []
     users: dict[Value, list[Node]] = {}
     names = [v for node in nodes if node.op.named for v in node.outputs]
-    for node in trim(nodes, [*held, *names]):  # what nothing reads will not be in the program
+    for node in trim(nodes, [*held, *names]):  # without dead nodes, which will not be in the program
         for v in node.inputs:
             users.setdefault(v, []).append(node)
     made = [blocked_form(item) for item in found if is_apart(item, users, held)]
@@ -152,7 +152,7 @@ def is_apart(found: WrittenAttention, users: dict[Value, list[Node]], held: Coll
 
 
 def blocked_form(found: WrittenAttention) -> Replacement | None:
-    """The blocked form of attention; None where blocks cannot do it."""
+    """The blocked form of attention; None where blocks cannot compute it."""
     roles = roles_of(found)
     if roles is None:
         return None
@@ -165,21 +165,21 @@ def blocked_form(found: WrittenAttention) -> Replacement | None:
 
 
 class FoundAttention(NamedTuple):
-    """A graph with blocked attention, and where it was found."""
+    """A graph with blocked attention, and notes on the places where it was found."""
 
     graph: Graph
     notes: tuple[str, ...] = ()
 
 
 def find_attention(graph: Graph) -> FoundAttention:
-    """Replace attention that is written out in arrays by attention by blocks, where its scores are many.
+    """Replace attention that is written out in arrays by blocked attention, if it has many scores.
 
         s = contract(q, k, spec="btd,bsd->bts"); m = max(s); e = exp(s - m); z = sum(e); p = e / z
         y = contract(p, v, spec="bts,bsd->btd")
         -->
         y, lse = attention(q, k, v, causal=False, block=(128, 512))
 
-    Equal up to rounding. What it makes twice, for the forward and the backward pass, is merged.
+    Equal up to rounding. Attention that occurs twice, in the forward and the backward pass, is merged.
     """
     notes: list[str] = []
 
@@ -219,7 +219,7 @@ def emitted_again(graph: Graph, found: dict[Node, Replacement]) -> Graph:
 
 
 def on_new_operands(item: Replacement, env: dict[Value, Value]) -> Value:
-    """Blocked attention on what stands for its operands."""
+    """Blocked attention on the new values of its operands."""
     masks = item.masks
     own = masks._replace(
         dynamic=tuple([(part._replace(value=env[part.value]), positive) for part, positive in masks.dynamic]),
@@ -230,7 +230,7 @@ def on_new_operands(item: Replacement, env: dict[Value, Value]) -> Value:
 
 
 def note_on_attention(item: Replacement) -> str:
-    """A line on attention that was found."""
+    """The note on attention that was found."""
     place = show(item.found.mixing.where)
     queries, keys = item.block
     said = f"attention by blocks of {queries} queries and {keys} keys"
@@ -238,9 +238,9 @@ def note_on_attention(item: Replacement) -> str:
 
 
 def with_blocked_attention(nodes: Sequence[Node], held: Collection[Value], active: Set[Value]) -> Sequence[Node]:
-    """The nodes of a walk back, in which attention that is written out is attention by blocks.
+    """The nodes that a gradient walks back through, with blocked attention in place of attention that is written out.
 
-    Only where a program is traced that is compiled, and where no mask is differentiated.
+    This applies only while a program is traced for compilation, and where no mask is differentiated.
     """
     builder = current()
     if not _looked_for.get() or builder is None or builder.evaluate is not None:

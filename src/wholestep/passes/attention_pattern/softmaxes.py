@@ -1,4 +1,4 @@
-"""The spellings of a softmax along the last axis, read back from the weights that it makes."""
+"""The spellings of a softmax along the last axis, traced back from its result, the weights."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from wholestep.primitives.structure import composite
 SOFTMAX = "softmax"
 """The label of a softmax that is a composite."""
 REPEATS = (broadcast, reshape, identity)
-"""The operations between a number of each row and its copies beside the scores."""
+"""The operations between a number of each row and its broadcast to the scores."""
 MOST_STEPS = 8
-"""The operations that two values may both be made of, from the same ones, to be the same."""
+"""The most operations over which two values are compared for equality."""
 
 
 def softmax_operand(weights: Value, between: list[Node]) -> Value | None:
-    """The operand of the softmax along the last axis that a value is; None where it is none.
+    """The operand of a softmax along the last axis, given its result; None where the value is no softmax.
 
     The nodes from the operand to the value go to `between`.
     """
@@ -68,7 +68,8 @@ def shifted_operand(powers: Value, between: list[Node]) -> Value | None:
 
 
 def normalized_operand(node: Node, between: list[Node]) -> Value | None:
-    """The x of exp(x - (log(sum(exp(x - m))) + m)), where m is the largest of x; a row of -inf may be a case apart."""
+    """The x of exp(x - (log(sum(exp(x - m))) + m)), where m is the maximum of x; rows of -inf may have a case of their
+    own."""
     off = node.inputs[0].node
     if off is None or off.op is not sub or not is_repeated(off.inputs[1], off.inputs[0]):
         return None
@@ -89,7 +90,7 @@ def normalized_operand(node: Node, between: list[Node]) -> Value | None:
 
 
 def summed_powers(v: Value, x: Value, tested: list[Value], between: list[Node]) -> Value | None:
-    """The values of which a value is the logarithm of the sum along the last axis; `tested` must be that sum."""
+    """The operand of a sum along the last axis, given the logarithm of the sum; `tested` must be that sum."""
     logarithm = source_through(v, REPEATS, between).node
     if logarithm is None or logarithm.op is not log:
         return None
@@ -102,13 +103,13 @@ def summed_powers(v: Value, x: Value, tested: list[Value], between: list[Node]) 
 
 
 def shift_of(powers: Value) -> Value:
-    """The m of exp(x - m), which has been seen to be that."""
+    """The m of a value that is known to be exp(x - m)."""
     assert powers.node is not None and powers.node.inputs[0].node is not None
     return source_through(powers.node.inputs[0].node.inputs[1], REPEATS, [])
 
 
 def unless_zero(v: Value, tested: list[Value], between: list[Node]) -> Value:
-    """The source of a value where another one, which goes to `tested`, is not 0."""
+    """The source of a value that is selected where another one, which is appended to `tested`, is not 0."""
     node = v.node
     if node is None or node.op is not select:
         return v
@@ -126,7 +127,7 @@ def unless_zero(v: Value, tested: list[Value], between: list[Node]) -> Value:
 
 
 def if_finite(v: Value, between: list[Node]) -> Value:
-    """The source of a value that is 0 where that source is not finite."""
+    """The source of a value that replaces elements that are not finite by 0."""
     node = v.node
     test = None if node is None or node.op is not select else node.inputs[0].node
     if node is None or test is None or test.op is not isfinite or number_of_all(node.inputs[2]) != 0:
@@ -146,15 +147,15 @@ def source_through(v: Value, ops: Sequence[Primitive], between: list[Node]) -> V
 
 
 def is_repeated(v: Value, of: Value) -> bool:
-    """True for a value of a shape that is the same all along the last axis."""
+    """True for a value of another's shape that is broadcast along the last axis."""
     node = v.node
     return node is not None and node.op is broadcast and v.shape == of.shape and of.ndim - 1 not in node.params["axes"]
 
 
 def is_row_reduction(v: Value, op: Primitive, of: Value, between: list[Node], inverse: bool = False) -> bool:
-    """True where a value repeats along the last axis what a reduction along it makes of another value, or 1 over that.
+    """True where a value is the reduction of another value along the last axis, or its inverse, broadcast along it.
 
-    Only the largest element may have no derivative, since the softmax has the same without it.
+    Only a maximum may be behind `stop_gradient`, since the derivative of the softmax is the same without its own.
     """
     if not is_repeated(v, of):
         return False
@@ -175,7 +176,7 @@ def is_row_reduction(v: Value, op: Primitive, of: Value, between: list[Node], in
 
 
 def inverse_operand(v: Value, between: list[Node]) -> Value | None:
-    """The x that a value is 1 over."""
+    """The x of 1 / x; None for any other value."""
     node = v.node
     if node is None:
         return None
@@ -186,7 +187,7 @@ def inverse_operand(v: Value, between: list[Node]) -> Value | None:
 
 
 def is_same(v: Value, w: Value, between: list[Node], steps: int = MOST_STEPS) -> bool:
-    """True where two values are one, or are made by the same operations of the same values."""
+    """True where two values are identical, or are computed by the same operations from the same values."""
     a, b = v.node, w.node
     if v is w:
         return True

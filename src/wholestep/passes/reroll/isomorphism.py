@@ -24,14 +24,15 @@ class Isomorphism:
         self.texts: dict[Graph, Any] = {}
         self.often = Counter([shallow_key(node) for node in graph.nodes if node.op.nested])
         self.lines: dict[int, tuple[Any, int]] = {}
-        """A number for each code object, by its identity: it would be hashed by all of its contents."""
+        """A number for each code object, by its identity, since hashing it would read all of its contents."""
         self.applied: dict[tuple[int, int], tuple[int, int]] = {}
-        """The numbers of an operation with its parameters, as what it computes and as it is written; by the identities
+        """The numbers of an operation with its parameters: of its computation, and of its spelling; by the identities
         of both, which copies of a node share, and 0 for no parameters."""
         self.same = self.representatives(graph)
 
     def representatives(self, graph: Graph) -> dict[Value, Value]:
-        """For each value that is computed twice, the one that is computed first; classes of plain nodes on the way."""
+        """For each value that is computed twice, the one that is computed first; also enters the classes of plain
+        nodes in `known`."""
         same: dict[Value, Value] = {}
         again, first, applied = same.keys(), dict[Any, Node](), self.applied
         known, number, numbers = self.known, self.numbers.setdefault, self.numbers
@@ -43,7 +44,7 @@ class Isomorphism:
                 found = applied[which] = self.applications(node)
             inputs = node.inputs
             if not node.op.nested:
-                # The operation and its parameters, with the types of operands, say what the types of results are.
+                # The operation, its parameters and the types of operands determine the types of results.
                 known[node] = number((found[1], *[v.type for v in inputs]), len(numbers))
             if not again.isdisjoint(inputs):
                 inputs = tuple([same.get(v, v) for v in inputs])
@@ -53,7 +54,7 @@ class Isomorphism:
         return same
 
     def applications(self, node: Node) -> tuple[int, int]:
-        """The number of what an operation with its parameters computes, and that of how it is written."""
+        """The number of the computation of an operation with its parameters, and that of its spelling."""
         computes = self.numbers.setdefault(("computes", computation(node)), len(self.numbers))
         if not isinstance(node.op, Contract):
             return computes, computes
@@ -117,7 +118,7 @@ class Isomorphism:
 
 
 def shallow_key(node: Node) -> Any:
-    """The key of an operation with nested graphs that does not look into these."""
+    """The key of an operation with nested graphs that ignores their contents."""
     return (node.op.name, node.types, tuple([v.type for v in node.outputs]))
 
 
@@ -127,5 +128,5 @@ def holds_graphs(param: Any) -> bool:
 
 
 def is_constant(v: Value) -> bool:
-    """Test whether a value is made from nothing."""
+    """Test whether a value is computed without operands."""
     return v.node is not None and not v.node.inputs

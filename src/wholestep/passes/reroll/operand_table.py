@@ -11,13 +11,13 @@ from wholestep.ir.graph import NDArray, Node, Value
 OUTSIDE_CODE = -(1 << 62)
 """The code of an operand that is made outside of a region."""
 TOO_FAR_CODE = OUTSIDE_CODE + 1
-"""The code of an operand of which an iteration of a region can say no source."""
+"""The code of an operand whose source no iteration of a region can name."""
 
 
 class OperandTable:
-    """The operands of operations, one after the other, by the place of the operation that makes each.
+    """The operands of operations, one after the other, each as the position of the operation that computes it.
 
-    `position` has the places of the makers; a part of a value has that of the value.
+    `position` has the positions of these operations; a part of a value has the position of the value.
     """
 
     def __init__(self, nodes: Sequence[Node], position: Mapping[Value, int]) -> None:
@@ -30,7 +30,7 @@ class OperandTable:
             0 if m is None or len(m.outputs) == 1 else m.outputs.index(v) for v, m in zip(number, makers, strict=True)
         ]
         self.begin = np.cumsum([0, *[len(node.inputs) for node in nodes]])
-        """The first operand of each operation."""
+        """The index of the first operand of each operation."""
         self.values = np.array(values, np.int64)
         """The operands, each value by a number of its own."""
         self.types = [v.type for v in number]
@@ -57,7 +57,7 @@ class OperandTable:
         return np.cumsum(change)
 
     def source_codes(self, start: int, period: int, count: int) -> NDArray:
-        """The codes of the operands of each iteration, a row for each: `maker_at` says what they mean."""
+        """The codes of the operands of each iteration, one row for each iteration; `maker_at` decodes them."""
         at = start + period * np.arange(count)[:, None]
         read = self.values[self.begin[start] : self.begin[start + count * period]].reshape(count, -1)
         places = self.places[read]

@@ -12,7 +12,7 @@ from wholestep.passes.reroll.packs import Packs
 from wholestep.primitives.family import REGISTRY, Primitive
 
 REDUCTION_OF: dict[Any, Primitive] = {OPS[op.combiner]: op for op in REGISTRY.values() if op.combiner}
-"""The reduction that does over an axis what a chain of an operation does; of booleans, and of scalars."""
+"""The reduction along an axis that is equal to a chain of a binary operation, by that operation."""
 
 
 class ReductionChain(NamedTuple):
@@ -29,7 +29,7 @@ class ReductionChain(NamedTuple):
         return tuple([v for v in self.taken if v not in inside])
 
     def around(self) -> tuple[tuple[Value, ...], tuple[Value, ...]] | None:
-        """The operands before and after the packs, where those of the packs come layer by layer; else None."""
+        """The operands before and after the packs, if the operands of the packs come layer by layer; else None."""
         layers = [v for layer in zip(*self.packs, strict=True) for v in layer] if self.even else []
         start = self.taken.index(layers[0]) if layers else 0
         end = start + len(layers)

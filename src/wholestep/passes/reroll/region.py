@@ -47,7 +47,7 @@ class LoopCarry(NamedTuple):
 
 
 class RerollRegion:
-    """Isomorphic iterations: `layers[k]` are the operations of one, and `sources` says where its operands come from."""
+    """Isomorphic iterations: `layers[k]` are the operations of one, and `sources` the sources of their operands."""
 
     def __init__(
         self, layers: list[Sequence[Node]], sources: list[tuple[Source, ...]], signatures: Isomorphism
@@ -61,7 +61,7 @@ class RerollRegion:
         return len(self.layers)
 
     def cut(self, first: int, last: int) -> None:
-        """Keep the iterations from `first` to `last`; the others stay written out."""
+        """Keep the iterations from `first` to `last`; the others stay unrolled."""
         self.layers = self.layers[first:last]
         for fact in ("outer", "varying_operands", "delayed_operands", "stacked_operands", "iterations"):
             self.__dict__.pop(fact, None)
@@ -150,8 +150,8 @@ def region_of(
     """The region of a repeated sequence whose iterations also have the same operand sources; None where it is short.
 
     Of the offsets where an iteration may begin, it takes the one with the fewest bytes that are carried or belong to
-    other iterations than in earlier regions, and one right behind the operation that makes a carry: elementwise
-    operations stay in one iteration with what they follow.
+    other iterations than in earlier regions, and one right after the operation that computes a carry, so that
+    elementwise operations stay in one iteration with the operation before them.
     """
     found = [region_at_phase(nodes, stretch, t, table, signatures) for t in candidate_phases(stretch, table)]
     regions = [region for region in found if region is not None]
@@ -229,7 +229,7 @@ def operand_sources(nodes: Sequence[Node], codes: NDArray, table: OperandTable) 
 
 
 def decoded_source(code: int, period: int, table: OperandTable) -> Source:
-    """The source that a code means."""
+    """The source that a code stands for."""
     if code == OUTSIDE_CODE:
         return OUTSIDE
     at, out = table.maker_at(code)

@@ -31,12 +31,12 @@ Groups = tuple[tuple[int, ...], ...]
 MayStack = Callable[[tuple[int, ...]], bool]
 
 UNFUSABLE = (Contract, Window, ScatterAdd, ScatterExtremum, FFT)
-"""Operations that fuse with little: a layer that has one is no slower in a loop."""
+"""Operations that fuse with few others: a layer that has one is no slower in a loop."""
 MIN_SAVED = 40
 """The fewest operations that a loop must save."""
 SHARE, SMALL, LAUNCH = 20, 2**16, 2**9
-"""The bytes copied for stacking may be 1 / SHARE of what a step takes anyhow: the bytes of the program's inputs, SMALL
-more, and LAUNCH for each operation in a loop, which takes at least as long as copying so many."""
+"""The most bytes copied for stacking are 1 / SHARE of the cost of a step: the bytes of the program's inputs, plus
+SMALL, plus LAUNCH for each operation in a loop, which takes at least as long as copying LAUNCH bytes."""
 
 
 class Rerolled(NamedTuple):
@@ -117,7 +117,8 @@ class RerollAnalysis:
 
 
 def reroll(graph: Graph, joins: MayStack, made: int = 0, always: bool = True) -> Rerolled:
-    """Turn repeated isomorphic layers into scans, and what repeats itself in those; the inverse of unrolling.
+    """Turn repeated isomorphic layers into scans, and repetitions inside these into nested scans, the inverse of
+    unrolling.
 
         h1 = tanh(contract(h0, w0)); h2 = tanh(contract(h1, w1)); h3 = tanh(contract(h2, w2)); ...
         -->
@@ -156,7 +157,7 @@ def is_profitable(layers: Sequence[LoopPlan]) -> bool:
 
 
 def repeated_operations(layers: Sequence[LoopPlan], apart: int = 0) -> int:
-    """The number of operations of all iterations, so many of each loop apart."""
+    """The number of operations of all iterations, without `apart` iterations of each loop."""
     regions = [layer.region for layer in layers]
     return sum([(region.count - apart) * sum(map(count_operations, region.layers[0])) for region in regions])
 
@@ -167,7 +168,7 @@ def count_operations(node: Node) -> int:
 
 
 def with_unstacked_signature(found: Rerolled, outputs: int, made: int = 0) -> Graph:
-    """A rerolled graph with the inputs and outputs of the original: stacked ones are taken apart."""
+    """A rerolled graph with the inputs and outputs of the original: stacked ones are split."""
     graph = found.graph
     sizes = [len(places) for places in found.groups]
     types: dict[int, Type] = {}

@@ -1,4 +1,4 @@
-"""Backgrounds: the value of an array in the rows that no gradient reaches, as far as its operations tell."""
+"""Backgrounds: the value of an array in the rows that no gradient reaches, as derived from its operations."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Same(NamedTuple):
 
 
 Background = Uniform | Same | None
-"""None is anything else: rows without a gradient change too."""
+"""The background of a value; None where rows without a gradient may have any other value."""
 
 
 def dense_background(v: Value) -> Uniform | Same:
-    """The background of a value that no gradient of rows goes into: a number that fills it, or the value itself."""
+    """The background of a value that depends on no gradient of rows: a number that fills it, or the value itself."""
     x = v
     while x.node is not None and x.node.op.view and x.node.inputs:
         x = x.node.inputs[0]
@@ -43,7 +43,8 @@ def dense_background(v: Value) -> Uniform | Same:
 def pointwise_background(node: Node, given: Sequence[Background]) -> Background:
     """The background of an elementwise result from those of its operands.
 
-    A finite number times 0, and 0 over what is neither 0 nor nan, is 0: rates, scales and roots plus epsilons are such.
+    A finite number times 0, and 0 divided by a number that is neither 0 nor NaN, is 0; rates, scales, and roots plus
+    epsilons count as such numbers.
     """
     numbers = [b.number for b in given if isinstance(b, Uniform)]
     if len(numbers) == len(given):
@@ -84,7 +85,7 @@ def _select(node: Node, given: Sequence[Background]) -> Background:
 
 
 def _cast(node: Node, given: Sequence[Background]) -> Background:
-    """A value that was cast to the dtype of arithmetic on it comes back as it was."""
+    """The background of a cast: a value that was cast to a wider dtype and back is unchanged."""
     (x,) = given
     widened = defining_node(x.value, "cast") if isinstance(x, Same) else None
     if widened is None:

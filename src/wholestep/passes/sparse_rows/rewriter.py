@@ -27,13 +27,13 @@ from wholestep.primitives.movement import Broadcast, Reshape
 from wholestep.primitives.reduction import Reduction
 
 MIN_BYTES = 2**20
-"""The smallest table whose rows are updated alone."""
+"""The least bytes of a table whose rows are updated alone."""
 MIN_ROWS = 4
-"""The rows that a table has at least for each index that reads it in a step."""
+"""The least rows of a table for each index that reads it in a step."""
 
 
 def is_large_scatter(node: Node) -> bool:
-    """True for what may be the gradient of a gather from a large table."""
+    """True for a node that may be the gradient of a gather from a large table."""
     if not isinstance(node.op, ScatterAdd):
         return False
     size = node.outputs[0].type.nbytes
@@ -47,13 +47,13 @@ class Findings:
     refused: set[Node] = field(default_factory=set)
     """Gradients that are needed whole, by the operation that scatters them into zeros."""
     mirrors: dict[Node, Node] = field(default_factory=dict)
-    """That operation in the program that is made, where it is still needed if the gradient is."""
+    """The original of each such operation in the new graph, where it is live if the gradient is needed whole."""
     names: dict[Node, str] = field(default_factory=dict)
-    """The tables by the name of the program's input."""
+    """The name of the table of each gradient, an input of the program."""
     reasons: dict[Node, str] = field(default_factory=dict)
-    """The reason for which a gradient is needed whole."""
+    """The reason why a gradient is needed whole."""
     updated: dict[Node, RowSet] = field(default_factory=dict)
-    """The rows that are written, for gradients that are not."""
+    """The rows that are written, for gradients that are not needed whole."""
 
 
 class RowRewriter(RowEmitter):
@@ -77,7 +77,7 @@ class RowRewriter(RowEmitter):
             self.restore(v, rows)
 
     def run(self) -> None:
-        """Emit every node; `finish` then gives the graph without what is not needed any more."""
+        """Emit every node; `finish` then returns the graph without dead nodes."""
         for node in self.source.nodes:
             self.like = node
             if self.is_source(node):
@@ -97,7 +97,7 @@ class RowRewriter(RowEmitter):
         raise NotImplementedError
 
     def is_source(self, node: Node) -> bool:
-        """True for the gradient of a gather from a table that is large beside what is gathered."""
+        """True for the gradient of a gather from a table that is much larger than the gathered rows."""
         if not isinstance(node.op, ScatterAdd) or not is_positive_zero(node.inputs[0]):
             return False
         table, axes, index = node.outputs[0].type, node.params["axes"], node.inputs[2].type
@@ -110,7 +110,7 @@ class RowRewriter(RowEmitter):
         return node not in self.findings.refused and self.fits(node, table.shape[: len(axes)], index.size)
 
     def fits(self, node: Node, lead: Sequence[int], slots: int) -> bool:
-        """True if few enough rows are read for it to pay."""
+        """True if so few rows are read that updating them alone pays."""
         rows = math.prod(lead)
         if slots * MIN_ROWS <= rows:
             return True
@@ -127,14 +127,14 @@ class RowRewriter(RowEmitter):
         return str(node.outputs[0].type)
 
     def complain(self, sources: Sequence[Node], why: str) -> None:
-        """Note why gradients are needed whole, the first reason that is met."""
+        """Note the reason why gradients are needed whole, unless one is noted already."""
         for source in sources:
             self.findings.reasons.setdefault(source, why)
 
     # Values row by row.
 
     def by_rows(self, node: Node) -> None:
-        """An operation on values that are known row by row."""
+        """Emit an operation on values that are known row by row."""
         if node.op is add and self.add_parts(node):
             return
         for v in node.inputs:
@@ -178,7 +178,7 @@ class RowRewriter(RowEmitter):
         return False
 
     def settle(self, v: Value) -> None:
-        """Sum the rows of a gradient that something else than a sum uses."""
+        """Sum the rows of a gradient that an operation other than a sum uses."""
         if v in self.parts and v not in self.rows:
             before, self.like = self.like, self.parts[v][0].source
             self.rows[v] = self.sum_rows(self.parts[v])
@@ -205,7 +205,7 @@ class RowRewriter(RowEmitter):
         return self.indices[own]
 
     def take(self, wanted: Value, own: RowSet) -> Value:
-        """The rows of a value in the slots of a set, of what it is computed from where that is elementwise."""
+        """The rows of a value in the slots of a set, computed from the rows of its operands where it is elementwise."""
 
         def known(v: Value) -> bool:
             return (v, own) in self.taken or (v in self.rows and self.rows[v].set is own)
@@ -264,7 +264,7 @@ class RowRewriter(RowEmitter):
         return RowwiseValue(own, wide, background)
 
     def reduction(self, node: Node) -> RowwiseValue | Value | None:
-        """A reduction within rows, or over all of them, where one number is all that the others add to it."""
+        """A reduction within rows, or over all rows if the contribution of the other rows is one number."""
         own, value, background = self.rows[node.inputs[0]]
         axes, k = node.params["axes"], len(own.lead)
         rest = [a for a in axes if a >= k]
@@ -285,7 +285,7 @@ class RowRewriter(RowEmitter):
         return self.op(node.op.combiner, found, self.full(number.item(), found.shape, found.dtype))
 
     def complain_of_background(self, node: Node, found: RowwiseValue) -> None:
-        """Note where rows without a gradient begin to change."""
+        """Note the operation by which rows without a gradient begin to change."""
         if found.background is None or isinstance(found.background, Uniform):
             return
         x = found.background.value

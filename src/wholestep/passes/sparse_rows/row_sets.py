@@ -17,7 +17,7 @@ from wholestep.passes.sparse_rows.backgrounds import Background, Uniform
 
 @dataclass(frozen=True, eq=False)
 class RowSet:
-    """The rows that gradients reach, each in as many neighbouring slots as it was gathered."""
+    """The rows that gradients reach, each in as many adjacent slots as the times that it was gathered."""
 
     lead: Shape
     """The leading axes of the tables, whose positions are the rows."""
@@ -44,7 +44,7 @@ class RowSet:
 
 
 class RowwiseValue(NamedTuple):
-    """An array that is known row by row: its rows in the slots of a set, and all others."""
+    """An array that is known row by row: its rows in the slots of a set, and the background of all others."""
 
     set: RowSet
     value: Value
@@ -52,7 +52,7 @@ class RowwiseValue(NamedTuple):
 
 
 class GatherGradient(NamedTuple):
-    """The gradient of one gather: what is added to the rows at these indices."""
+    """The gradient of one gather: the updates that are added to the rows at these indices."""
 
     source: Node
     updates: Value
@@ -78,11 +78,11 @@ class RowEmitter(GraphRewriter):
         return x if x.shape == shape else self.op("reshape", x, shape=shape)
 
     def full(self, number: Any, shape: Shape, dtype: Any) -> Value:
-        """One number everywhere."""
+        """An array filled with one number."""
         return self.op("full", value=number, shape=shape, dtype=np.dtype(dtype))
 
     def concat(self, values: Sequence[Value]) -> Value:
-        """Arrays one behind the other."""
+        """The concatenation of arrays along their first axis."""
         return values[0] if len(values) == 1 else self.op("concat", *values, axis=0)
 
     def below(self, index: Value, size: int) -> Value:
@@ -90,7 +90,8 @@ class RowEmitter(GraphRewriter):
         return self.op("minimum", index, self.full(size - 1, index.shape, index.dtype))
 
     def row_numbers(self, part: GatherGradient, lead: Shape) -> Value:
-        """The rows that indices mean: counted from the start, refused out of range, over all leading axes."""
+        """The numbers of the rows at some indices, over all leading axes: counted from the start, refused out of
+        range."""
         dtype = np.dtype(np.uint32 if math.prod(lead) < 2**32 else np.uint64)
         number: Value | None = None
         for index, size in zip(part.indices, lead, strict=True):

@@ -17,7 +17,7 @@ from wholestep.primitives.structure import Cond
 
 
 class RowUpdates(NamedTuple):
-    """A graph with updates of rows, for each large table how it is updated and why, and the inputs with such rows."""
+    """A graph with updates of rows, a note on the update of each large table, and the inputs with such rows."""
 
     graph: Graph
     notes: tuple[str, ...] = ()
@@ -33,8 +33,8 @@ def sparse_rows(graph: Graph) -> RowUpdates:
         new = scatter(table, sub(old, mul(broadcast(lr), s)), rows)
 
     A value is followed row by row as long as its other rows are one number or those of an input: 0 * lr is 0, p - 0 is
-    p, and select(False, new, old) is old. Elementwise operations, norms, tests and branches are computed of the rows.
-    Gradients that something needs whole stay as they are. Sums over rows are in another order.
+    p, and select(False, new, old) is old. Elementwise operations, norms, tests and branches are computed on the rows.
+    Gradients that an operation needs whole stay as they are. Sums over rows are in another order.
     """
     if not any(map(is_large_scatter, [node for part in graph.family() for node in part.nodes])):
         return RowUpdates(graph)
@@ -75,7 +75,7 @@ class SparseRows(RowRewriter):
         return isinstance(node.op, Scan) and self.scan(node)
 
     def cond(self, node: Node) -> bool:
-        """Branches that get the rows of their operands."""
+        """Emit a conditional whose branches have the rows of their operands as inputs."""
         for v in node.inputs:
             self.settle(v)
         operands, branches = node.inputs[1:], node.params["branches"]
@@ -134,7 +134,7 @@ class SparseRows(RowRewriter):
     def enter_stacked(
         self, node: Node, found: Sequence[tuple[int, tuple[GatherGradient, ...]]], rows: list[Value]
     ) -> None:
-        """Enter the sums of what a loop has stacked, whole and by parts."""
+        """Enter the sums of the gradients that a loop has stacked, whole and by parts."""
         for i, parts in found:
             out = node.outputs[i]
             whole = self.full(0, out.shape, out.dtype)
@@ -148,7 +148,7 @@ class SparseRows(RowRewriter):
 
 
 class Lent:
-    """The values that branches get beside their operands: rows, their numbers, and the arrays they belong to."""
+    """The additional inputs of branches: rows, their numbers, and the arrays that they belong to."""
 
     def __init__(self, walk: RowRewriter, operands: Sequence[Value]) -> None:
         self.operands, self.known = operands, walk.rows
