@@ -25,7 +25,7 @@ AllocateBytes = Callable[[int], NDArray]
 
 
 class TimedEvent(NamedTuple):
-    """A kernel, a routine, or a thread's share of a kernel, from when to when, in nanoseconds."""
+    """A kernel, a routine, or a thread's share of a kernel, with its begin and end in nanoseconds."""
 
     step: int
     share: bool
@@ -38,15 +38,15 @@ class ProfileRecord(NamedTuple):
     """The timing of one run."""
 
     seconds: float
-    """From call to return."""
+    """The seconds from call to return."""
     runs: tuple[int, ...]
     """The number of runs of each step."""
     nanoseconds: tuple[float, ...]
-    """The time of each step, all its runs together."""
+    """The total time of all runs of each step."""
     events: tuple[TimedEvent, ...]
-    """In the order in which they ended."""
+    """The events, in the order in which they ended."""
     missing: int
-    """The number of events that there was no room for."""
+    """The number of events that exceeded the capacity of the record."""
 
 
 class Profiler(Protocol):
@@ -57,7 +57,7 @@ class Profiler(Protocol):
         """The kernels and routines that are timed, in the order of their numbers: those of one launch together."""
 
     def __call__(self, arrays: Sequence[NDArray]) -> ProfileRecord:
-        """Run once on what the last run left, and return the timing."""
+        """Run once on the state after the last run, and return the timing."""
 
 
 class LoadedCode(ABC):
@@ -66,21 +66,21 @@ class LoadedCode(ABC):
     nbytes: int
     """The bytes of the code."""
     arena: Size
-    """The bytes that a run works in."""
+    """The bytes of a run's scratch memory."""
 
     @abstractmethod
     def executable(self, streams: FileInputs) -> Executable:
-        """The executable of a program whose sizes are all known; `streams` says which inputs lie in files."""
+        """The executable of a program whose sizes are all known; `streams` names the inputs in files."""
 
     @abstractmethod
     def at_sizes(self, sizes: Mapping[str, int], arena: AllocateBytes | None) -> Executable:
-        """The executable for these numbers of the symbolic sizes; its arena is had of `arena`, if that is given."""
+        """The executable for these numbers of the symbolic sizes; `arena`, if given, allocates its arena."""
 
 
 class Backend(ABC):
     """A device: lowering decisions, code generation, loading, memory and rates.
 
-    `target` decides for lowering, and `memory` is where resident state lies.
+    `target` makes the decisions of lowering, and `memory` holds the resident state.
     """
 
     target: Target
@@ -91,7 +91,7 @@ class Backend(ABC):
         """All properties of device and code generator that compiled code depends on, as JSON can hold them."""
 
     def rates(self) -> Rates:
-        """The rates that programs are planned with on this machine: by default those that the target assumes."""
+        """The rates of this machine that programs are planned with: by default those that the target assumes."""
         return self.target.rates
 
     @abstractmethod
@@ -104,7 +104,7 @@ class Backend(ABC):
 
     @abstractmethod
     def load(self, unit: CompilationUnit, entry: CacheEntry) -> LoadedCode:
-        """Ready the code of a unit for execution."""
+        """Load the code of a unit into this process."""
 
     def export_object(self, programs: Sequence[PlacedProgram], prefix: str) -> bytes:
         """Programs as a relocatable object, with a function for each; raises UnsupportedError where there is none."""
@@ -113,5 +113,5 @@ class Backend(ABC):
     def profiler(
         self, unit: CompilationUnit, plan: LoweredProgram, code: LoadedCode, streams: FileInputs, state: Sequence[Any]
     ) -> Profiler:
-        """Give a program a clock around its steps; raises UnsupportedError where there is none."""
+        """A profiler, which runs a program with a clock around its steps; raises UnsupportedError without a clock."""
         raise UnsupportedError(f"profile: the device {self.target.name!r} has no clock for its kernels")

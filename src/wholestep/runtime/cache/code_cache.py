@@ -1,9 +1,9 @@
-"""The code cache: entries found by a hash of all that they depend on, and verified before they are loaded.
+"""The code cache: entries found by a hash of all inputs of their compilation, and verified before they are loaded.
 
-The folder is the user's own. An entry is one file: a hash, then what it is the hash of, a line of JSON and the code.
-It is read once, and the very bytes that were hashed are the bytes that are used. Nothing here makes a compilation fail:
-what cannot be kept or believed is compiled again, with one warning where the folder is at fault. Somebody who has the
-user's own rights can put code into the user's own folder, here as anywhere else.
+The folder is the user's own. An entry is one file: a hash, and then the hashed bytes, a line of JSON and the code. It
+is read once, and the bytes that were hashed are the bytes that are used. A failure of the cache never makes a
+compilation fail: an entry that cannot be stored or verified is compiled again, with one warning where the folder is at
+fault. A process with the user's rights can write code into the user's folder, here as anywhere else.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from wholestep.errors import WholestepWarning
 from wholestep.runtime.cache.private_folder import CacheEntry, FolderUnusable, PrivateFolder
 
 PACKAGES = "ir kernel primitives passes transforms lower backends runtime compiler".split()
-"""The packages whose text decides, with that of the files beside them, which code comes out and how it is called."""
+"""The packages whose source, with that of the files beside them, determines the generated code and its calls."""
 
 _STARTED = time.time()
 
@@ -35,7 +35,7 @@ class CacheWarning(WholestepWarning, RuntimeWarning):
 
 
 class SourceUnknown(Exception):
-    """The code that runs is not known to be what the source files say."""
+    """The running code may differ from the source files, so that no cache key can be computed."""
 
 
 def cached_code(
@@ -43,7 +43,7 @@ def cached_code(
 ) -> CacheEntry:
     """Return the cached entry for this program, backend and flags, or the result of `make`.
 
-    `text` is the program in canonical form, `backend` all that code depends on of a device. Warns
+    `text` is the program in canonical form, and `backend` the properties of the device that code depends on. Warns
     once, with a CacheWarning, where the folder cannot be used.
     """
     try:
@@ -67,11 +67,12 @@ def cached_code(
 
 
 def cache_folder(part: str = "") -> PrivateFolder | None:
-    """The folder: what WHOLESTEP_CACHE names, or the user's own; None where it is off or the system has no such thing.
+    """The folder that WHOLESTEP_CACHE names, or the user's default one; None where the cache is off or the system does
+    not support it.
 
     A `part` is a folder inside it.
 
-    Raises Unusable where the user has no home, or the folder that is named cannot be found out.
+    Raises FolderUnusable where the user has no home, or the path of the named folder cannot be resolved.
     """
     asked = config.cache_place()
     if asked == "off" or os.open not in os.supports_dir_fd:
@@ -93,9 +94,9 @@ def _default() -> Path:
 
 
 def cache_key(text: str, backend: Mapping[str, Any], flags: Mapping[str, Any]) -> str:
-    """The name of an entry: a hash of everything that code depends on; `backend` and `flags` are what JSON can hold.
+    """The name of an entry: a hash of all inputs of its compilation; `backend` and `flags` are JSON values.
 
-    Raises Unknown as `code_version` does.
+    Raises SourceUnknown as `code_version` does.
     """
     facts = {
         "text": text,
@@ -114,9 +115,9 @@ def process_abi() -> list[Any]:
 
 @cache
 def code_version() -> str:
-    """A hash of the source of everything that makes code.
+    """A hash of the source files that generated code depends on.
 
-    Raises Unknown where a file is not there, or was written after this process read it.
+    Raises SourceUnknown where a file is missing, or was written after this process read it.
     """
     return files_version(source_files(os.path.dirname(config.__file__)))
 
@@ -153,7 +154,7 @@ _warned: list[str] = []
 
 
 def _warn(error: FolderUnusable) -> None:
-    """Say it once in a process."""
+    """Warn once in a process."""
     if not _warned:
         _warned.append(str(error))
         warnings.warn(f"compiled code is not kept between processes: {error}", CacheWarning, stacklevel=3)

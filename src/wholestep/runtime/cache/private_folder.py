@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 SIZE_CAP = 256 << 20
-"""Bytes that a folder may hold; the entries that were used longest ago go first."""
+"""The most bytes of a folder; the least recently used entries are removed first."""
 MAX_ENTRY_BYTES = 64 << 20
-"""An entry of more bytes than this is neither kept nor read."""
+"""The most bytes of an entry; a larger one is neither stored nor read."""
 HOUR = 3600.0
 SUFFIX = ".code"
 TEMPORARY = ".tmp"
@@ -39,14 +39,15 @@ class CacheEntry:
 
 
 class PrivateFolder:
-    """The entries in one folder; every method raises Unusable where the folder is not private or the system refuses."""
+    """The entries in one folder; every method raises FolderUnusable if the folder is not private or the system refuses
+    access."""
 
     def __init__(self, place: Path, cap: int = SIZE_CAP) -> None:
         self.place = place
         self.cap = cap
 
     def get(self, name: str) -> CacheEntry | None:
-        """The entry of this name, or None where there is none that can be believed."""
+        """The verified entry of this name; None where there is none."""
         if not self._exists():
             return None
         with self._opened() as folder:
@@ -54,7 +55,7 @@ class PrivateFolder:
             return None if data is None else decode_entry(name, data)
 
     def put(self, name: str, entry: CacheEntry) -> None:
-        """Keep an entry: written whole under a name of its own, then renamed."""
+        """Store an entry: written whole under a temporary name, then renamed."""
         most = min(MAX_ENTRY_BYTES, self.cap)
         if sum(map(len, entry.pieces)) > most:  # before anything of that size is made
             return
@@ -76,7 +77,7 @@ class PrivateFolder:
             self._tidy(folder, HOUR)
 
     def tidy(self, older: float = HOUR) -> None:
-        """Remove entries beyond the cap, and what processes left that ended `older` seconds ago while they wrote."""
+        """Remove entries beyond the cap, and temporary files older than `older` seconds, left by interrupted writes."""
         with self._opened() as folder:
             self._tidy(folder, older)
 
@@ -109,7 +110,7 @@ class PrivateFolder:
 
     @contextmanager
     def _opened(self) -> Iterator[int]:
-        """A descriptor of the folder, after a look at who owns it and who may write it and what is above it."""
+        """A descriptor of the folder, after checks of its owner, its permissions, and the folders above it."""
         with self._refused():
             folder = os.open(self.place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
@@ -153,7 +154,7 @@ class PrivateFolder:
 
 
 def encode_entry(name: str, entry: CacheEntry) -> tuple[bytes | memoryview, ...]:
-    """An entry as the parts of a file: its hash, a line of JSON, the pieces as they lie."""
+    """An entry as the parts of a file: its hash, a line of JSON, and the pieces of code."""
     head = {"name": name, "sizes": [len(piece) for piece in entry.pieces], "facts": entry.facts}
     rest = (json.dumps(head, sort_keys=True).encode() + b"\n", *entry.pieces)
     digest = hashlib.sha256()
@@ -163,7 +164,7 @@ def encode_entry(name: str, entry: CacheEntry) -> tuple[bytes | memoryview, ...]
 
 
 def decode_entry(name: str, data: bytes) -> CacheEntry | None:
-    """The entry in a file; None where the file is not, to the last bit, what was written for this name."""
+    """The entry in a file; None where the file's hash does not match, or the entry has another name."""
     rest = memoryview(data)[HASH_BYTES:]  # large constants are not copied once more
     if data[:HASH_BYTES] != hashlib.sha256(rest).hexdigest().encode() + b"\n":
         return None

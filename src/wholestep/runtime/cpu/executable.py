@@ -109,7 +109,7 @@ class CallFrame:
         """Run without the interpreter lock."""
         if self.shelves and not self.shelved:
             self.shelve()
-        if self.parallel and (threads := thread_pool.current_pool()) is not self.pool:  # which a fork replaces
+        if self.parallel and (threads := thread_pool.current_pool()) is not self.pool:  # a fork replaces the pool
             self.pool = threads
             self.words[CONTEXT["pool"] // 8] = threads.address
         if self.streamed:

@@ -23,7 +23,7 @@ C_ORDER_AND_ALIGNED = 0x101
 """NumPy's flags for an array that native code reads as it is."""
 
 AddressRanges = Sequence[tuple[int, int]]
-"""Memory from an address to before another."""
+"""Address ranges in memory: the start and the end, which is excluded."""
 
 
 def array_address(array: NDArray) -> int:
@@ -95,9 +95,9 @@ class ArgumentTypes:
             self.address = array_address(self._words)
 
     def admit(self, arrays: Sequence[Any], table: Any) -> tuple[NDArray, ...]:
-        """The arrays as native code can read them, copied where they must be, and their addresses in the table.
+        """Return the arrays in a form that native code reads, copied if needed, and store their addresses in `table`.
 
-        Raises ShapeError or DtypeError for an array that is not what the program was made for.
+        Raises ShapeError or DtypeError for an array of another shape or dtype than the program expects.
         """
         if len(arrays) != len(self.types):
             raise ShapeError(f"call: the program takes {len(self.types)} arrays, not {len(arrays)}")

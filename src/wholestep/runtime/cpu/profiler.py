@@ -25,7 +25,7 @@ from wholestep.runtime.cpu.executable import NativeExecutable
 from wholestep.runtime.memory.mapped_arrays import FileInputs, clone
 
 MAX_EVENTS = 1 << 17
-"""The number of events that a record has room for: 4 MB; the sums go on beyond."""
+"""The capacity of a record in events, 4 MB; later events count in the sums alone."""
 
 
 class ProfiledProgram:
@@ -52,7 +52,7 @@ class ProfiledProgram:
         self.record = self.instance.memory(len(made.slots) - 1).view(np.int64)
 
     def __call__(self, arrays: Sequence[NDArray]) -> ProfileRecord:
-        """Run once on what the last run left, and say what it took."""
+        """Run once on the state after the last run, and return the timing."""
         self.record[: record_words(len(self.timed), 0)] = 0
         self.record[1] = self.capacity
         before = time.perf_counter()
@@ -72,7 +72,7 @@ class ProfiledProgram:
 
 
 def count_events(plan: LoweredProgram) -> float:
-    """Up to how many events a run makes: any number where a loop asks."""
+    """The most events of a run; infinite for a program with a while loop."""
     found = list(steps_with_counts(plan.steps))
     if any(isinstance(step, WhileLoop) for step, _ in found):
         return math.inf

@@ -5,7 +5,7 @@
     wrong = i >= n or i < -n; y = gather(x, select(wrong, 0, i)); site, value = (3, the first wrong one) if any(wrong)
 
 The first two results of such a graph are the number of the first site that failed, 0 for none, and the index there;
-loops and branches hand them on.
+loops carry them, and branches return them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Status = tuple[Value, Value]
 
 
 class IndexSite(NamedTuple):
-    """An index array that a program reads or writes at."""
+    """A site: an index array by which a program gathers or scatters, its axis, and the axis's size."""
 
     node: Node
     axis: int
@@ -55,9 +55,10 @@ class StatusWriter:
         self.sites: list[IndexSite] = []
 
     def graph(self, graph: Graph, carries: tuple[int, int] | None = None) -> Graph:
-        """The graph with its status in front of its results; the body of a loop gets one as its carry begins.
+        """The graph with its status before its results; the body of a loop also has a status first in its carry.
 
-        `carries` counts the inputs before the carry, and says for a body that it takes the status of earlier trips.
+        `carries`, given for a body alone, begins with the number of inputs before the carry, where the body takes the
+        status of earlier trips.
         """
 
         def write(*values: Value) -> list[Value]:
@@ -117,7 +118,8 @@ class StatusWriter:
         return made[2:], (made[0], made[1])
 
     def checked(self, node: Node, operands: list[Value], status: Status) -> tuple[list[Value], Status]:
-        """The operands of an indexing with its indices in bounds, and the status with what they were."""
+        """The operands of an indexing with its indices replaced by 0 where out of bounds, and the status with the first
+        such index."""
         first = 1 if isinstance(node.op, Gather) else 2
         made = list(operands)
         for k, axis in enumerate(node.params["axes"], first):
@@ -134,7 +136,7 @@ class StatusWriter:
         return made, status
 
     def found(self, index: Value, wrong: Value) -> Status:
-        """The last site's number and the first index that is wrong there, or 0 and whatever is first."""
+        """The last site's number and the first index that is out of bounds there; or 0 and its first index."""
         count = int(np.prod(index.shape, dtype=np.int64))
         flat, marks = [OPS["reshape"](x, shape=(count,)) for x in (index, wrong)]
         some, place = OPS["any"](marks, axes=(0,)), OPS["argmax"](cast(marks, dtype=COUNT), axis=0)
@@ -142,14 +144,14 @@ class StatusWriter:
 
 
 def earlier_status(status: Status, later: Status) -> Status:
-    """The earlier of two failures."""
+    """The status of the earlier of two failures."""
     fine = status[0].equals(0)
     site, value = [OPS["select"](fine, new, old) for old, new in zip(status, later, strict=True)]
     return site, value
 
 
 def unaffected(predicate: Graph, constants: int) -> Graph:
-    """A predicate of a loop whose carry begins with a status."""
+    """The predicate of a loop, with a status that it ignores at the beginning of its carry."""
     types = [*predicate.in_types[:constants], *STATUS, *predicate.in_types[constants:]]
     made, _ = build(lambda *xs: inline(predicate, [*xs[:constants], *xs[constants + 2 :]]), types, name=predicate.name)
     return made

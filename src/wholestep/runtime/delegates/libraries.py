@@ -1,4 +1,4 @@
-"""Array libraries that run programs: their devices, the ways of arrays there and back, and their compilers."""
+"""Array libraries that run programs: their devices, the transfers of arrays to and from them, and their compilers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ArrayLibrary(ABC):
 
     @abstractmethod
     def download(self, value: Any) -> NDArray:
-        """A host array of the caller's own with the contents of the library's."""
+        """A new host array with the contents of the library's array."""
 
     @abstractmethod
     def duplicate(self, value: Any) -> Any:
@@ -72,7 +72,7 @@ class ArrayLibrary(ABC):
 
     @abstractmethod
     def compile(self, function: Compiled, consumed: tuple[int, ...]) -> Compiled:
-        """The function as the library compiles it; the arguments at `consumed` are not used again by the caller."""
+        """The function compiled by the library; the caller does not reuse the arguments at `consumed` (donation)."""
 
 
 def kind_and_number(place: str, kind: str = "cpu") -> tuple[str, int]:
@@ -88,7 +88,7 @@ def kind_and_number(place: str, kind: str = "cpu") -> tuple[str, int]:
 
 
 class JaxLibrary(ArrayLibrary):
-    """JAX: programs that XLA compiles, with numbers of 64 bits whatever JAX is set to elsewhere."""
+    """JAX: programs that XLA compiles, with 64-bit numbers independent of JAX's configuration."""
 
     name = "jax"
     extra = "'jax>=0.9'"
@@ -242,6 +242,6 @@ def is_delegate(device: str) -> bool:
 
 @cache
 def library_named(device: str) -> ArrayLibrary:
-    """The library and device that a name means; raises MissingExtraError or DeviceError where it is not there."""
+    """The library and device that a name stands for; raises MissingExtraError or DeviceError if one is missing."""
     name, _, place = device.partition(":")
     return LIBRARIES[name](place)

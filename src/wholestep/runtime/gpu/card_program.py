@@ -69,10 +69,10 @@ class HostStep:
 
 @dataclass(frozen=True, eq=False)
 class DeviceSteps:
-    """Launches, copies and loops of them, one after the other, which the card does without the host.
+    """Consecutive launches, copies and loops of them, which the card runs without the host.
 
-    They are the same ones whenever these `loops` around them are in the same trips, and these `slots` at the same
-    places.
+    The commands are the same whenever these `loops` around them are in the same trips, and these `slots` at the same
+    addresses.
     """
 
     steps: tuple[Any, ...]
@@ -96,42 +96,42 @@ class CardProgram:
     outputs: tuple[int, ...]
     arena: int
     largest: tuple[str, int] | None
-    """The largest value in the arena, and the number of its line among those of the graph."""
+    """The largest value in the arena, and the number of its line in the text of the graph."""
     constants: NDArray
-    """The bytes of the constants where the program expects them."""
+    """The bytes of the constants at the offsets that the program expects."""
     steps: tuple[Any, ...]
     sites: tuple[ErrorSite, ...]
     numbers: tuple[tuple[int, ...], ...]
-    """The axis and the size of each site that an index fails at; nothing for the others."""
+    """The axis and the size of each site of an index check; empty for other sites."""
     undone: bool
     """True if the program may fail after it has written resident memory."""
     stop: MemRef | None
-    """The place where a check that fails is noted; None where the host looks at each of them."""
+    """The place where the card notes a failed check; None where the host tests each check."""
 
 
 class CardModule:
-    """The module of a program: its steps as JSON can hold them, its text, its kernels without those that are equal to
-    another, and the bytes of its arena, behind which lies what the host computes."""
+    """The module of a program: its steps as JSON values, its text, its distinct kernels, and the bytes of its arena,
+    followed by the scalars that the host computes."""
 
     def __init__(self, plan: LoweredProgram, language: KernelLanguage, doubles: bool) -> None:
         self.language, self.doubles, self.arena = language, doubles, int(plan.arena)
         self.written: dict[tuple[str, tuple[str, ...], tuple[int, ...]], KernelCode] = {}
         self.trips: dict[int, int] = {}
-        """Those of the loops around."""
+        """The trip counts of the loops around, by their numbers."""
         self.done_by: list[tuple[Launch | RoutineCall, ...]] = []
-        """The steps of the plan that each launch and copy does, in the order of the program."""
+        """The steps of the plan that each launch and copy runs, in the order of the program."""
         self.alone = doubles and language.conditional and runs_without_host(plan.steps)
-        """True where the card goes through the program by itself."""
+        """True where the card runs the whole program without the host."""
         checked = self.alone and any(isinstance(step, StatusCheck) for step in walk_steps(plan.steps))
         self.stop = self.reserved(STOP_WORDS * NUMBER) if checked else None
         self.conditions = () if self.stop is None else (Condition(self.stop, "!= 0"),)
-        """Those under which kernels do nothing here."""
+        """The conditions under which the current kernels return at once."""
         self.steps = self.packed(plan.steps)
         self.codes = list(self.written.values())
         self.text = language.module([code.text for code in self.codes])
 
     def packed(self, body: Sequence[Step]) -> list[Any]:
-        """Some steps, of which consecutive launches are put in another order and joined."""
+        """Steps as JSON values, with consecutive launches reordered and joined."""
         out: list[Any] = []
         parts: list[LaunchPart] = []
         for step in body:
@@ -152,13 +152,13 @@ class CardModule:
         return [*out, *self.ordered(parts)]
 
     def reserved(self, nbytes: int) -> MemRef:
-        """A place behind the arena."""
+        """Allocate a place after the arena."""
         found = MemRef(0, -(-self.arena // NUMBER) * NUMBER)
         self.arena = int(found.offset) + nbytes
         return found
 
     def without_host(self, step: Step) -> list[list[Any]]:
-        """A step that is no launch, done by launches with conditions."""
+        """A step other than a launch, as launches with conditions."""
         return self.branched(step) if isinstance(step, Switch) else [self.control(step)]
 
     def branched(self, step: Switch) -> list[list[Any]]:
@@ -177,13 +177,13 @@ class CardModule:
     def launched(
         self, kernel: Kernel | KernelsBeside, refs: Sequence[MemRef], steps: tuple[Launch | RoutineCall, ...]
     ) -> list[Any]:
-        """The launch that does these steps, as JSON can hold it: on the numbers of its conditions, then on places."""
+        """The launch that runs these steps, as JSON values: its arguments are its conditions' numbers, then `refs`."""
         self.done_by.append(steps)
         places = [condition.ref for condition in self.conditions]
         return ["launch", self.number(kernel, refs), list(map(pack_ref, [*places, *refs]))]
 
     def ordered(self, parts: Sequence[LaunchPart]) -> list[list[Any]]:
-        """Consecutive launches in their order, as JSON can hold them."""
+        """Consecutive launches in their final order, as JSON values."""
         by = self.language
         ordered = order_launches(parts, by.most_buffers, self.trips, by.most_shared, by.narrow_apart, by.joins_rows)
         return list(map(self.part, ordered))
@@ -200,7 +200,7 @@ class CardModule:
         return [*host, *([] if split.card is None else [card_part(split.card, refs, (step,))])]
 
     def part(self, part: LaunchPart) -> list[Any]:
-        """A part of a launch as JSON can hold it."""
+        """A part of a launch as JSON values."""
         if isinstance(part, HostPart):
             loads = [[pack_ref(ref), short] for ref, short in part.loads()]
             return ["host", part.scalars, loads, list(map(pack_ref, part.stores()))]
@@ -215,7 +215,7 @@ class CardModule:
         return list(self.written).index(key)
 
     def control(self, step: Step) -> list[Any]:
-        """A step that is no launch."""
+        """A step other than a launch, as JSON values."""
         match step:
             case RoutineCall():
                 self.done_by.append((step,))
@@ -233,7 +233,7 @@ class CardModule:
 
 
 def is_aligned(ref: MemRef) -> bool:
-    """Test whether a place is one of the arena, which the driver aligns, that is always at a vector of 16 bytes."""
+    """Test whether a place in the arena, which the driver aligns, is always at a multiple of 16 bytes."""
     return ref.slot == 0 and all(n % VECTOR_BYTES == 0 for n in (ref.offset, *[stride for _, stride in ref.moves]))
 
 
@@ -289,18 +289,18 @@ def slot_type(program: CardProgram, slot: int) -> Type:
 
 
 def pack_ref(ref: MemRef) -> list[Any]:
-    """A place as JSON can hold it."""
+    """A place as JSON values."""
     return [ref.slot, int(ref.offset), [[loop, int(stride)] for loop, stride in ref.moves]]
 
 
 def unpack_ref(packed: Sequence[Any]) -> MemRef:
-    """A place."""
+    """The place that JSON values hold."""
     slot, offset, moves = packed
     return MemRef(slot, offset, tuple([(loop, stride) for loop, stride in moves]))
 
 
 def unpack_steps(packed: Sequence[Any]) -> tuple[Any, ...]:
-    """Steps, of which those that need no host stand together."""
+    """The steps that JSON values hold, with consecutive ones that need no host grouped as `DeviceSteps`."""
     out: list[Any] = []
     together: list[Any] = []
     for step in [*map(unpack_step, packed), None]:
@@ -319,7 +319,7 @@ def unpack_steps(packed: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def needs_no_host(step: CardStep) -> bool:
-    """Test whether a card does a step by itself; copies within one array may need other memory."""
+    """Test whether a card runs a step without the host; copies within one array may need temporary memory."""
     if isinstance(step, RoutineCall):
         return not copies_may_overlap(step)
     if isinstance(step, ForLoop):

@@ -1,5 +1,5 @@
-"""Conditions of launches: kernels that do nothing where a number says so, so that a card needs no host for checks and
-branches.
+"""Conditions of launches: kernels that return at once for some values of a number in memory, so that a card needs no
+host for checks and branches.
 
 check k; switch at: (a), (b)    -->    note k where it fails; a unless stopped or at > 0; b unless stopped or at < 1
 """
@@ -27,18 +27,18 @@ from wholestep.lower.program.steps import (
 NUMBER = 8
 """The bytes of a number that a condition tests, an int64."""
 STOP_WORDS = 3
-"""The numbers that say what failed: the site of the check, and the two that it has."""
+"""The numbers of a failure: the site of the check, and the two numbers of its status."""
 
 
 class Condition(NamedTuple):
-    """A number in the card's memory, and the test of it with which a kernel does nothing, as C has it."""
+    """A number in the card's memory, and a test of it in C, for which a kernel returns at once."""
 
     ref: MemRef
     unless: str
 
 
 def case_conditions(ref: MemRef, cases: int) -> Iterator[tuple[Condition, ...]]:
-    """The condition of each of several cases, of which a number chooses the nearest."""
+    """The conditions of each of several cases; a number selects one, clipped to the first and the last."""
     if cases == 1:
         yield ()
         return
@@ -49,8 +49,8 @@ def case_conditions(ref: MemRef, cases: int) -> Iterator[tuple[Condition, ...]]:
 
 
 def runs_without_host(steps: tuple[Step, ...]) -> bool:
-    """Test whether kernels with conditions can do all of a program: no loop of unknown length, and no copy between
-    places that may overlap.
+    """Test whether kernels with conditions can run a whole program: it has no loop of unknown length, and no copy
+    between places that may overlap.
     """
     return not any(
         isinstance(s, WhileLoop) or (isinstance(s, RoutineCall) and copies_may_overlap(s)) for s in walk_steps(steps)
@@ -65,13 +65,13 @@ def copies_may_overlap(copy: RoutineCall) -> bool:
 
 
 def is_left_alone(ref: MemRef, steps: Iterable[Step]) -> bool:
-    """Test whether no step touches a number, for all that can be told."""
+    """Test whether provably no step accesses a number."""
     touched = [place for s in steps if isinstance(s, Launch | RoutineCall) for place in touched_ranges(s)]
     return not any(r.slot == ref.slot and (r.moves != ref.moves or meets(r, int(n), ref)) for r, n, _ in touched)
 
 
 def meets(place: MemRef, nbytes: int, number: MemRef) -> bool:
-    """Test whether bytes at a place are those of a number."""
+    """Test whether bytes at a place overlap a number in the same slot."""
     return int(place.offset) < int(number.offset) + NUMBER and int(number.offset) < int(place.offset) + nbytes
 
 
@@ -90,7 +90,7 @@ def failure_note(step: StatusCheck) -> Kernel:
 
 
 def conditional_copy(copy: RoutineCall) -> tuple[Kernel, tuple[MemRef, ...]]:
-    """The kernel that copies, and its places: word by word where these let it."""
+    """The kernel of a copy, and its places; it copies word by word where their alignment allows it."""
     target, source = copy.refs
     nbytes = int(copy.params[0])
     numbers = [nbytes, *[int(ref.offset) for ref in copy.refs], *[int(n) for ref in copy.refs for _, n in ref.moves]]

@@ -1,4 +1,4 @@
-"""The driver of NVIDIA cards, by the bindings of CUDA: a card's primary context, and one stream that keeps an order."""
+"""The driver of NVIDIA cards, by the bindings of CUDA: a card's primary context, and one stream in order."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from wholestep.runtime.gpu.nvrtc import OPTIONS, MachineCode, cuda_compiler, mis
 
 FULL = "CUDA_ERROR_OUT_OF_MEMORY"
 NON_BLOCKING = 1
-"""The flag of a stream that does not wait for the one that all libraries share."""
+"""The flag of a stream that does not wait for the default stream, which all libraries share."""
 PAGE = 1 << 12
-"""Bytes that are read by way of pinned memory, such as flags and losses."""
+"""The most bytes that are read through pinned memory, such as flags and losses."""
 GRAPHS = 256
-"""The graphs that an instance of a program keeps at most."""
+"""The most graphs that an instance of a program keeps."""
 FIRST_MATRICES = 80
 """The first compute capability with matrix units for bfloat16."""
 MATRICES = re.compile(r"^ +ws_(multiply|copy)\(", re.MULTILINE)
@@ -47,7 +47,7 @@ class Compiler(Protocol):
 
 
 class CardHandle:
-    """An allocation, a module or a graph of the card, which is given back when nobody holds this."""
+    """A handle of an allocation, a module or a graph of the card, which is released with its last reference."""
 
     __slots__ = ("__weakref__", "handle")
 
@@ -56,7 +56,7 @@ class CardHandle:
 
 
 class CudaDriver:
-    """A card, reached by the calls of the CUDA driver; each gives a tuple whose first element is its status."""
+    """A card, reached by the calls of the CUDA driver; each returns a tuple whose first element is its status."""
 
     has_doubles = True
 
@@ -66,7 +66,7 @@ class CudaDriver:
         self.lock: Any = threading.RLock()
         self.process = os.getpid()
         self.unfreed: list[tuple[str, Any]] | None = None
-        """The calls that give back what nobody has any more while launches are captured."""
+        """The deferred calls that release unreferenced handles, while launches are captured; None at other times."""
         self.ask("cuInit", 0)
         (count,) = self.ask("cuDeviceGetCount")
         if number >= count:
@@ -86,7 +86,7 @@ class CudaDriver:
         with self.entered():
             (self.stream,) = self.ask("cuStreamCreate", NON_BLOCKING)
         self.page = PinnedMemory(self, PAGE)
-        """Memory through which small amounts are read: a copy to any other memory goes through the driver's own."""
+        """Pinned memory for small reads: a copy to any other memory goes through the driver's own."""
         forks.heir(self)
 
     def _forked(self) -> None:
@@ -97,7 +97,7 @@ class CudaDriver:
         )
 
     def ask(self, call: str, *args: Any) -> Sequence[Any]:
-        """The values that a call gives beside its status; raises DeviceError where that is an error."""
+        """The results of a call without its status; raises DeviceError where that is an error."""
         answer: Sequence[Any] = getattr(self.calls, call)(*args)
         status = answer[0]
         if status.value:
@@ -130,7 +130,7 @@ class CudaDriver:
     # -- memory ------------------------------------------------------------------------------------------------------
 
     def owned(self, handle: Any, call: str) -> CardHandle:
-        """A handle that this call gives back when nobody holds it."""
+        """A handle that this call releases with its last reference."""
         made = CardHandle(handle)
         weakref.finalize(made, self.release, call, handle).atexit = False
         return made
@@ -144,10 +144,10 @@ class CudaDriver:
             return self.owned(int(address), "cuMemFree")
 
     def release(self, call: str, what: Any) -> None:
-        """Give something back, once all that was asked for is done."""
+        """Release a handle after all earlier commands have ended."""
         if os.getpid() != self.process:
             return
-        # A card that has failed takes nothing back, and whoever asked it last was told so.
+        # A card that has failed refuses the release; the call before has raised its error.
         with suppress(DeviceError), self.entered():
             if self.unfreed is None:
                 self.ask("cuStreamSynchronize", self.stream)
@@ -217,7 +217,7 @@ class CudaDriver:
         return found
 
     def repeat(self, kept: dict[Any, Any], key: Any, places: Sequence[MemoryPlace], work: Callable[[], None]) -> None:
-        """Do what `work` does, from the second time on as a graph, and beyond so many keys without one."""
+        """Run `work`, from the second call with a key on as a graph; keys beyond the first `GRAPHS` have no graph."""
         key = key, tuple(map(address_of, places))
         with self.entered():
             if key not in kept:
@@ -263,7 +263,7 @@ class CudaDriver:
 
 
 class PinnedMemory:
-    """Memory of the host that stays at its place, for which a card waits for nobody."""
+    """Pinned memory of the host, which a card reads without waiting for the host."""
 
     def __init__(self, driver: CudaDriver, nbytes: int) -> None:
         self.driver = driver
@@ -287,7 +287,7 @@ class PinnedMemory:
 
 
 class CudaClock:
-    """Events of the card's stream, which are used again once they have been read."""
+    """Events of the card's stream, which are reused once they have been read."""
 
     def __init__(self, driver: CudaDriver) -> None:
         self.driver = driver
@@ -301,7 +301,7 @@ class CudaClock:
             return self.driver.owned(self.driver.ask("cuEventCreate", 0)[0], "cuEventDestroy")
 
     def record(self, event: CardHandle) -> None:
-        """Have the card note the time when it comes here."""
+        """Record the time at which the card reaches this position of the stream."""
         with self.driver.entered():
             self.driver.ask("cuEventRecord", event.handle, self.driver.stream)
 

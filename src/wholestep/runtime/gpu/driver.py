@@ -10,7 +10,7 @@ from wholestep.ir.graph import NDArray
 
 class KernelShape(NamedTuple):
     """The launch of a kernel of a module, by its name: workgroups, work items in each, and the bytes of shared memory
-    that it has to ask for."""
+    that the launch must request."""
 
     name: str
     groups: int
@@ -19,48 +19,48 @@ class KernelShape(NamedTuple):
 
 
 class MemoryPlace(NamedTuple):
-    """A place in memory of a card: what the driver allocated, and bytes from its start."""
+    """A place in memory of a card: the driver's handle of an allocation, and an offset in bytes."""
 
     handle: Any
     offset: int
 
 
 class DeviceClock(Protocol):
-    """The times at which a card comes to places in the order of what is asked of it."""
+    """A clock of the times at which a card reaches positions in the sequence of its commands."""
 
     def restart(self) -> None:
-        """Count from here on; all stamps are forgotten."""
+        """Restart the clock, and discard all stamps."""
 
     def stamp(self) -> None:
-        """Note when the card comes to this place."""
+        """Record the time at which the card reaches this position."""
 
     def read(self) -> list[float]:
-        """The nanoseconds of the stamps, once all that was asked for is done; they are forgotten."""
+        """The nanoseconds of the stamps, which are then discarded; waits for all earlier commands."""
 
 
 class HostStaging(Protocol):
-    """Memory of the host that a card reads by itself, so that nobody waits for it."""
+    """Memory of the host that a card reads asynchronously."""
 
     room: NDArray
     """The bytes, u8[n]."""
 
     def send(self, place: MemoryPlace, begin: int, end: int) -> None:
-        """Write bytes of the room to where they lie in its copy at a place; nobody changes them until `wait` or a read
-        has returned."""
+        """Copy bytes from `begin` to `end` to the same offsets at a place; the caller must not change them until `wait`
+        or a read has returned."""
 
     def wait(self) -> None:
-        """Return when all that was asked for is done."""
+        """Wait for all earlier commands."""
 
 
 class Driver(Protocol):
-    """A card. What is asked of it happens in the order asked, and `read` waits for it."""
+    """A card, which runs its commands in order; `read` waits for all earlier ones."""
 
     @property
     def has_doubles(self) -> bool:
         """True for a device that computes with float64."""
 
     def identity(self) -> Mapping[str, Any]:
-        """All properties that the text of kernels depends on, as JSON can hold them."""
+        """All properties that the text of kernels depends on, as JSON values."""
 
     def allocate(self, nbytes: int) -> Any:
         """Return a handle of memory of unspecified contents."""
@@ -69,7 +69,7 @@ class Driver(Protocol):
         """Write bytes, u8[n], which the caller may change afterwards."""
 
     def read(self, place: MemoryPlace, data: NDArray) -> None:
-        """Read bytes into an array u8[n], once all that was asked for before is done."""
+        """Read bytes into an array u8[n], after all earlier commands."""
 
     def gather(self, places: Sequence[MemoryPlace], arrays: Sequence[NDArray]) -> None:
         """Read bytes at several places into arrays u8[n], as `read` does."""
@@ -78,8 +78,8 @@ class Driver(Protocol):
         """Copy bytes; the places may overlap."""
 
     def compile(self, text: str) -> bytes:
-        """Return what `build` takes for the text of a module: machine code, or the text where the card's own compiler
-        makes that.
+        """Return the argument of `build` for the text of a module: machine code, or the text itself where the card's
+        own compiler compiles it.
         """
 
     def build(self, code: bytes, kernels: Sequence[KernelShape]) -> Sequence[Any]:
@@ -89,19 +89,19 @@ class Driver(Protocol):
         """Run a kernel on buffers at these places."""
 
     def repeat(self, kept: dict[Any, Any], key: Any, places: Sequence[MemoryPlace], work: Callable[[], None]) -> None:
-        """Do what `work` launches and copies, which is the same for every call with this key and these places; `kept`
-        holds whatever makes that quicker.
+        """Run the launches and copies of `work`, which are the same for every call with this key and these places;
+        `kept` caches recordings of them, such as graphs.
         """
 
     def staging(self, nbytes: int) -> HostStaging | None:
-        """Memory of so many bytes from which the card copies; None where a driver has no such memory."""
+        """Staging memory of `nbytes` bytes, from which the card copies; None where a driver has no such memory."""
 
     def clock(self) -> DeviceClock:
         """A clock of the card; raises UnsupportedError where it has none."""
 
 
 def copied_through(driver: Driver, target: MemoryPlace, source: MemoryPlace, nbytes: int) -> bool:
-    """Copy by way of other memory where the places overlap, for a card that cannot; False where they do not."""
+    """Copy through temporary memory where the places overlap, for a card that cannot; False where they do not."""
     if target.handle is not source.handle or abs(target.offset - source.offset) >= nbytes:
         return False
     between = MemoryPlace(driver.allocate(nbytes), 0)

@@ -1,4 +1,4 @@
-"""Executables of a card: a host goes through a program's steps, launches its kernels, and reads flags where it must."""
+"""Executables of a card: the host runs a program's steps, launches its kernels, and reads flags where needed."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ from wholestep.runtime.memory.buffer import memory_for
 from wholestep.runtime.memory.mapped_arrays import FileInputs
 
 RECORDED = 1024
-"""The launches of trips of a loop that are recorded together: a call is stopped between these."""
+"""The launches of a loop's trips that are recorded together: a call can be stopped between such groups."""
 
 
 NOWHERE = MemoryPlace(None, 0)
 """The place of an input before the first call."""
 OWN_CLASSES = (np.ndarray, CardArray)
-"""The classes of arrays that are known without looking further."""
+"""The array classes that need no further checks of their type."""
 SMALL = 4096
-"""The bytes of results that lie side by side at most."""
+"""The most bytes of all results of a program that share one block."""
 
 
 class CardCode(LoadedCode):
@@ -125,7 +125,7 @@ class CardInstance(BoundExecutable):
         self.kept = [self.memory.allocate(x.shape, x.dtype) for x in self.state] if plan.undone else []
         """The state as it was before a call, for one that fails."""
         self.stopped = np.zeros(STOP_WORDS if plan.stop else 0, np.int64)
-        """The check that has failed, as the card notes it."""
+        """The card's note of the check that has failed."""
         if plan.stop is not None:
             self.code.driver.write(self.place(plan.stop), raw_bytes(self.stopped))
         self.counts: dict[int, int] = {}
@@ -135,7 +135,7 @@ class CardInstance(BoundExecutable):
         forks.heir(self)
 
     def place_results(self, held: dict[int, CardArray]) -> None:
-        """Have memory for results, small ones side by side so that one copy reads them."""
+        """Allocate memory for results, in one block if they are small together, so that one copy reads them."""
         plan = self.code.program
         slots = [plan.outputs[o] for o in self.fresh]
         kinds = [slot_type(plan, slot) for slot in slots]
@@ -179,7 +179,7 @@ class CardInstance(BoundExecutable):
         return self.results
 
     def copied(self, targets: Sequence[CardArray], sources: Sequence[CardArray]) -> None:
-        """Copy the state to where it is kept, or back."""
+        """Copy the state to its saved copy, or back."""
         for target, source in zip(targets, sources, strict=True):
             self.memory.copy(target, source)
 
@@ -210,7 +210,7 @@ class CardInstance(BoundExecutable):
         )
 
     def take(self, arrays: Sequence[Any]) -> None:
-        """Have what the program is given at its places: those of the card where they lie, others copied."""
+        """Set the places of the arguments: arrays of the card stay in place, others are copied to the card."""
         plan, host = self.code.program, dict[int, NDArray]()
         for i, x in zip(self.given, arrays, strict=True):
             slot = plan.inputs[i]
@@ -235,7 +235,7 @@ class CardInstance(BoundExecutable):
         transfers.send(list(host.values()))
 
     def allocated(self, slot: int, kind: Type) -> CardArray:
-        """Memory for a slot, the arena by 0; an error names what it was for, and of the arena the largest value."""
+        """Memory for a slot, 0 for the arena; an error names the input or result, or the largest value of the arena."""
         inputs, outputs = self.code.program.inputs, self.code.program.outputs
         what = f"result {outputs.index(slot)}" if slot in outputs else "intermediate values"
         what = self.program.name(inputs.index(slot)) if slot in inputs else what
@@ -254,12 +254,12 @@ class CardInstance(BoundExecutable):
     # -- steps -------------------------------------------------------------------------------------------------------
 
     def place(self, ref: MemRef) -> MemoryPlace:
-        """A place, in the trips that the loops around it are in."""
+        """The address of a place in the current trips of the loops around."""
         handle, start = self.places[ref.slot]
         return MemoryPlace(handle, start + ref.offset + sum(self.counts[loop] * stride for loop, stride in ref.moves))
 
     def number(self, ref: MemRef, dtype: Any) -> int:
-        """A number in the card's memory, once all before it is done."""
+        """Read a number in the card's memory, after all earlier commands."""
         found = np.empty(1, dtype)
         self.code.driver.read(self.place(ref), raw_bytes(found))
         return int(found[0])
@@ -312,8 +312,8 @@ class CardInstance(BoundExecutable):
             driver.write(self.place(ref), raw_bytes(made))
 
     def repeat(self, step: ForLoop) -> None:
-        """Go through a counted loop; an outermost one ends where that was asked for, between trips or between so many
-        trips as the card does by itself."""
+        """Run a counted loop; an outermost one ends on a request to stop, between trips or between the groups of trips
+        that the card runs without the host."""
         trips = int(step.trips)
         together = max(1, RECORDED * trips // count_launches(step)) if step.outermost and is_of_card(step) else 1
         for begin in range(0, trips, together):

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 HEAD = '\nextern "C" __global__ '
-"""The beginning of a kernel in the text of a module, behind the functions that kernels use."""
+"""The beginning of a kernel in the text of a module, after the functions that kernels use."""
 NAME = re.compile(r"\w+(?=\()")
 EACH = 4
-"""The kernels of a part at least: its compilation begins with the functions that kernels use, which take 30 ms."""
+"""The least kernels of a part: its compilation includes the functions that kernels use, which take 30 ms."""
 
 
 class CompiledPart(NamedTuple):
@@ -22,7 +22,7 @@ class CompiledPart(NamedTuple):
 
 
 def split_module(text: str, most: int) -> list[str]:
-    """The text of a module as at most so many, of about the same length, with the same functions before the kernels.
+    """The text of a module as at most `most` texts of about equal length, each with the functions before its kernels.
 
     >>> split_module("f" + HEAD + "a()" + HEAD + "b()", 2)[0] == "f" + HEAD + "a()" + HEAD + "b()"
     True
@@ -50,13 +50,13 @@ def kernel_names(text: str) -> tuple[str, ...]:
 
 
 def pack_parts(parts: Sequence[CompiledPart]) -> bytes:
-    """Parts as bytes: a line that says what they are, and their code."""
+    """Parts as bytes: a line of JSON with the names and code size of each, and their code."""
     head = json.dumps([[part.names, len(part.code)] for part in parts])
     return b"".join([head.encode(), b"\n", *[part.code for part in parts]])
 
 
 def unpack_parts(packed: bytes) -> list[CompiledPart]:
-    """The parts that bytes hold.
+    """The parts that were packed as bytes.
 
     >>> unpack_parts(pack_parts([CompiledPart(("a", "b"), b"1\\n2"), CompiledPart(("c",), b"3")]))[1]
     CompiledPart(names=('c',), code=b'3')

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 from wholestep.errors import DeviceError, MissingExtraError
 
 OPTIONS = ("--fmad=false", "--ftz=true", "--prec-div=true", "--prec-sqrt=true", "--ptxas-options=-v")
-"""Products and sums are fused where a kernel says so; denormal numbers of float32 count as zero, as on the CPU;
-divisions and roots are rounded correctly. The log says what each kernel takes."""
+"""The compiler options: products and sums are fused only where a kernel does so; subnormal float32 numbers are flushed
+to zero, as on the CPU; divisions and roots are rounded correctly; the log has the resources of each kernel."""
 USED = re.compile(
     r"entry function '(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
     r".*?Used (\d+) registers",
     re.DOTALL,
 )
-"""A kernel in the log of NVRTC."""
+"""The entry of a kernel in the log of NVRTC."""
 
 
 class KernelUse(NamedTuple):
@@ -26,13 +26,13 @@ class KernelUse(NamedTuple):
     name: str
     registers: int
     stack: int
-    """The bytes of its arrays that no register holds, and of what is spilled."""
+    """The bytes of its stack frame: arrays that are not in registers, and spilled registers."""
     spilled: int
-    """The bytes that are stored, and loaded again, since registers do not suffice."""
+    """The bytes of spill stores and spill loads, which are needed where registers do not suffice."""
 
 
 class MachineCode(NamedTuple):
-    """A module as a cubin, and what its kernels take, in the order of the text."""
+    """A module as a cubin, and the resources of its kernels, in the order of the text."""
 
     cubin: bytes
     kernels: tuple[KernelUse, ...]
@@ -54,14 +54,14 @@ class NVRTC:
         self.architectures: tuple[int, ...] = tuple(sorted(map(int, self.answer("nvrtcGetSupportedArchs")[0])))
 
     def answer(self, call: str, *args: Any) -> Sequence[Any]:
-        """The values that a call gives; raises RuntimeError with the name of the error where it fails."""
+        """The results of a call; raises RuntimeError with the name of the error where it fails."""
         answer: Sequence[Any] = getattr(self.calls, call)(*args)
         if answer[0].value:
             raise RuntimeError(f"{call}: {answer[0].name}")
         return answer[1:]
 
     def compile(self, text: str, architecture: int) -> MachineCode:
-        """A module as machine code; raises DeviceError with the log where the compiler does not take it."""
+        """A module as machine code; raises DeviceError with the log where the compiler refuses it."""
         if architecture not in self.architectures:
             known = f"{min(self.architectures)} to {max(self.architectures)}"
             raise DeviceError(
@@ -91,7 +91,7 @@ class NVRTC:
 
     @property
     def version_name(self) -> str:
-        """The version, as people write it."""
+        """The version as text."""
         return ".".join(map(str, self.version))
 
 

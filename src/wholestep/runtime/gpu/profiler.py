@@ -14,9 +14,9 @@ from wholestep.runtime.gpu.driver import DeviceClock
 from wholestep.runtime.gpu.executable import CardExecutable, CardInstance
 
 MAX_EVENTS = 1 << 17
-"""The number of events that a record has room for; the sums go on beyond."""
+"""The capacity of a record in events; later events count in the sums alone."""
 READ_EVERY = 2048
-"""The launches after which the clock is read, so that a long run does not fill a card with stamps."""
+"""The number of launches after which the clock is read, so that a long run does not fill a card with stamps."""
 
 
 class ProfiledInstance(CardInstance):
@@ -29,7 +29,7 @@ class ProfiledInstance(CardInstance):
         self.restart()
 
     def restart(self) -> None:
-        """Forget what was timed."""
+        """Discard all timings."""
         self.runs, self.nanoseconds = [0] * len(self.numbers), [0.0] * len(self.numbers)
         self.stamped: list[int] = []
         self.events: list[TimedEvent] = []
@@ -49,7 +49,7 @@ class ProfiledInstance(CardInstance):
         self.run_trips(step, begin, end)
 
     def timed(self, step: Any, work: Callable[[Any], None]) -> None:
-        """Do a step between two looks at the clock."""
+        """Run a step between two stamps of the clock."""
         self.clock.stamp()
         work(step)
         self.clock.stamp()
@@ -58,7 +58,7 @@ class ProfiledInstance(CardInstance):
             self.read()
 
     def read(self) -> None:
-        """Add what was timed to the sums and events."""
+        """Read the clock, and add the new timings to the sums and events."""
         times = self.clock.read()
         for number, begin, end in zip(self.stamped, times[::2], times[1::2], strict=True):
             self.runs[number] += 1
@@ -71,7 +71,7 @@ class ProfiledInstance(CardInstance):
 
 
 class ProfiledCardProgram:
-    """A program on copies of its resident arrays; `timed` are the steps of the plan that each launch and copy does."""
+    """A program on copies of its resident arrays; `timed` are the steps of the plan that each launch and copy runs."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class ProfiledCardProgram:
         assert len(timed) == len(self.instance.numbers)
 
     def __call__(self, arrays: Sequence[NDArray]) -> ProfileRecord:
-        """Run once on what the last run left, and return the timing."""
+        """Run once on the state after the last run, and return the timing."""
         made = self.instance
         made.restart()
         before = time.perf_counter()

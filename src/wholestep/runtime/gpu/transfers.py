@@ -1,5 +1,5 @@
-"""Arrays of the host on their way to a card and back: side by side, so that one copy moves all of them, by way of
-memory that the card reads by itself."""
+"""Transfers of the host's arrays to a card and back: in one block, so that one copy moves all of them, through staging
+memory that the card reads asynchronously."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from wholestep.ir.graph import NDArray
 from wholestep.runtime.gpu.driver import Driver, HostStaging, MemoryPlace
 
 MOST = 64 << 20
-"""The bytes of a call that go through such memory at most: it is taken from all other programs of the machine."""
+"""The most bytes of a call that go through staging memory, which is taken from all other programs of the machine."""
 PART = 1 << 20
-"""The bytes that the card reads while the host copies those behind them."""
+"""The bytes that the card reads at a time, while the host copies the next ones."""
 ALIGNMENT = 256
 """Arrays begin at multiples of this many bytes."""
 
 
 class SideBySide(NamedTuple):
-    """Places of arrays of these sizes in one block: where each begins, and the bytes of all."""
+    """The layout of arrays of these sizes in one block: the offset of each, and the bytes of all."""
 
     sizes: tuple[int, ...]
     begins: tuple[int, ...]
@@ -42,9 +42,9 @@ class SideBySide(NamedTuple):
 
 
 class BatchTransfers:
-    """The arrays that a program is given, call for call, and the memory of the card in which they lie.
+    """The transfers of a program's arguments, and the memory of the card that holds these.
 
-    The first call does without the memory of the host, which takes longer to allocate than a copy takes.
+    The first call uses no staging memory, which takes longer to allocate than a copy takes.
     """
 
     def __init__(self, driver: Driver) -> None:
@@ -54,10 +54,10 @@ class BatchTransfers:
         self.staging: HostStaging | None = None
         self.calls = 0
         self.sent = False
-        """True while the card may read what was sent."""
+        """True while the card may still read the staging memory."""
 
     def lay_out(self, sizes: Sequence[int]) -> None:
-        """Have memory of the card for arrays of so many bytes."""
+        """Allocate memory of the card for arrays of these sizes in bytes."""
         self.layout = SideBySide.of(sizes)
         block = self.driver.allocate(self.layout.nbytes)
         self.places = [MemoryPlace(block, begin) for begin in self.layout.begins]
@@ -79,7 +79,7 @@ class BatchTransfers:
             begin = end
 
     def fill(self, room: NDArray, arrays: Sequence[NDArray]) -> Iterator[int]:
-        """Copy arrays to their places in a room; yield the end of what is there whenever that is a part more."""
+        """Copy arrays to their offsets in a block; yield the end of the copied bytes after each `PART` bytes."""
         given = 0
         for at, data in zip(self.layout.begins, arrays, strict=True):
             for begin in range(0, data.size, PART):
@@ -92,7 +92,7 @@ class BatchTransfers:
             yield self.layout.nbytes
 
     def staging_for(self, nbytes: int) -> HostStaging | None:
-        """Memory for so many bytes of a call; None where they go without."""
+        """Staging memory for the bytes of a call; None where the call uses none."""
         if self.calls == 1 or not 0 < nbytes <= MOST:
             return None
         if self.staging is None or self.staging.room.size < nbytes:
@@ -100,6 +100,6 @@ class BatchTransfers:
         return self.staging
 
     def fetch(self, places: Sequence[MemoryPlace], arrays: Sequence[NDArray]) -> None:
-        """Read bytes once all is done."""
+        """Read bytes into arrays, after all earlier commands."""
         self.driver.gather(places, arrays)
         self.sent = False

@@ -24,15 +24,15 @@ FIRST_HEAP = 1 << 20
 ROW = 1024
 """The bytes of a launch's row of words."""
 ROWS = 1024
-"""The launches of a submit at most."""
+"""The most launches of a submit."""
 LIMITS = ("max-storage-buffer-binding-size", "max-buffer-size", "max-compute-workgroup-storage-size")
-"""The limits that a device is asked for as high as its adapter has them."""
+"""The limits that are requested of a device at the values of its adapter."""
 GROUPS = 65_535
-"""The workgroups along one dimension of a launch at most."""
+"""The most workgroups along one dimension of a launch."""
 
 
 class HeapBlock:
-    """Bytes of the heap, which are free again when nobody holds the block."""
+    """A range of bytes of the heap, which is freed with the last reference to the block."""
 
     __slots__ = ("__weakref__", "begin", "nbytes")
 
@@ -41,13 +41,13 @@ class HeapBlock:
 
 
 class FreeList:
-    """The free stretches of a heap as (begin, end), by their begin."""
+    """The free ranges of a heap as (begin, end), sorted by begin."""
 
     def __init__(self) -> None:
         self.stretches: list[tuple[int, int]] = []
 
     def take(self, nbytes: int) -> int | None:
-        """The begin of so many bytes, None where no stretch has them."""
+        """Take a range of this many bytes; returns its begin, or None where no free range has them."""
         for i, (begin, end) in enumerate(self.stretches):
             if end - begin >= nbytes:
                 self.stretches[i : i + 1] = [(begin + nbytes, end)] if end - begin > nbytes else []
@@ -55,7 +55,7 @@ class FreeList:
         return None
 
     def give(self, begin: int, end: int) -> None:
-        """Make a stretch free, and one with its free neighbours."""
+        """Free a range, and merge it with its free neighbors."""
         insort(self.stretches, (begin, end))
         joined: list[tuple[int, int]] = []
         for low, high in self.stretches:
@@ -67,7 +67,7 @@ class FreeList:
 
 
 class WebGPUDriver:
-    """A device, its heap, and the launches that were asked for and not yet submitted."""
+    """A device, its heap, and the launches that are pending."""
 
     has_doubles = False
 
@@ -104,7 +104,7 @@ class WebGPUDriver:
 
     @contextmanager
     def answered(self, what: str, fate: str = "what it holds is kept") -> Iterator[None]:
-        """Turn errors of wgpu in what is asked of the device into ours, which say what became of the memory."""
+        """Convert errors of wgpu into DeviceError, whose message names the request and the fate of its memory."""
         try:
             yield
         except DeviceError:
@@ -124,13 +124,13 @@ class WebGPUDriver:
     # -- memory ------------------------------------------------------------------------------------------------------
 
     def grow(self, nbytes: int) -> None:
-        """Make the heap this large, with what is in it."""
+        """Replace the heap by one of `nbytes` bytes with the same contents."""
         self.submit()
         with self.answered(f"a heap of {nbytes:,} bytes"):
             self.replace_heap(nbytes)
 
     def replace_heap(self, nbytes: int) -> None:
-        """Move to a heap of so many bytes; the old one is kept where there is none."""
+        """Move to a heap of this many bytes; the old heap is kept if the allocation fails."""
         usage = self.wgpu.BufferUsage
         made = self.device.create_buffer(size=nbytes, usage=usage.STORAGE | usage.COPY_SRC | usage.COPY_DST)
         old, self.heap = self.heap, made
@@ -163,7 +163,7 @@ class WebGPUDriver:
             return block
 
     def release(self, begin: int, end: int) -> None:
-        """Make bytes free: what was asked for before uses them first."""
+        """Return bytes to the free list; commands that are already pending use them before any later one."""
         with self.lock:
             self.free.give(begin, end)
 
@@ -210,7 +210,7 @@ class WebGPUDriver:
                 at += count
 
     def words(self, low: int, high: int) -> NDArray:
-        """The bytes of the heap between two multiples of 4, once all that was asked for is done."""
+        """The bytes of the heap between two multiples of 4, after all earlier commands."""
         self.submit()
         return self.fetched(self.heap, low, high)
 
@@ -286,7 +286,7 @@ class WebGPUDriver:
                 self.submit()
 
     def submit(self) -> None:
-        """Submit what waits, in its order."""
+        """Submit the pending launches in order."""
         if not self.waiting:
             return
         waiting, self.waiting = self.waiting, []
@@ -303,7 +303,7 @@ class WebGPUDriver:
 
 
 def lost_device(adapter: Any, error: Exception) -> DeviceError:
-    """The error of a device that answers no more."""
+    """The error of a device that no longer responds."""
     return DeviceError(
         f"device 'webgpu': {adapter.info['device']} does not answer: {error}; what it held, the state of steps too, is "
         f"lost",

@@ -34,7 +34,7 @@ class DeviceMemory(Protocol[Buffer]):
         """Return a host array with the contents of a buffer, to be read at once, since it may be the buffer itself."""
 
     def download(self, buffer: Buffer) -> NDArray:
-        """Return a host array of the caller's own with the contents of a buffer."""
+        """Return a new host array with the contents of a buffer."""
 
     def view(self, buffer: Buffer, rows: int | slice) -> Buffer:
         """Return one row of a buffer, or those from one to another, which share its memory."""
@@ -93,7 +93,7 @@ HOST = HostMemory()
 
 @contextmanager
 def memory_for(what: object, kind: object) -> Iterator[None]:
-    """Let the error of a device that has no memory left say what it was for."""
+    """Prefix the error of a device that is out of memory with the value and its type."""
     try:
         yield
     except DeviceError as error:
