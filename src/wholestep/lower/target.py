@@ -24,9 +24,10 @@ DraftKernel = Callable[[Sequence[int] | None, Sequence[int] | None], KernelWrite
 
 
 class SplitLimits(NamedTuple):
-    """The limits of reductions in two stages: those of at least `elements`, to fewer than `results`, or fewer than
-    `sums` of products; more results are enough to share among threads. An axis is cut into at most `chunks`. Rows of up
-    to `columns` elements, `far` elements in all, are summed in two stages too, so that memory is read in whole rows.
+    """The limits of reductions in two stages: of at least `elements` elements to fewer than `results` results, or to
+    fewer than `sums` for sums of products; threads can share more results. An axis is cut into at most `chunks`. Rows
+    of up to `columns` elements, `far` elements in all, are summed in two stages too, so that memory is read in whole
+    rows.
 
     Where `terms` are given, each result has at least `elements`; all results together have at most `chunks` parts, of
     about `terms` terms or more, which are contiguous, and a product has at least `products` terms for each result, and
@@ -71,13 +72,13 @@ class LookLimits(NamedTuple):
     few: int
 
     def allow(self, line: Size, results: Size) -> bool:
-        """Test whether each of so many results may look at a line of so many elements."""
+        """Test whether each of `results` results may read a line of `line` elements."""
         return isinstance(line * results, int) and line <= self.line and line * results <= self.total
 
 
 class AttentionLimits(NamedTuple):
-    """The blocks of attention: steps take so many leading axes that they have up to `scores` scores, and
-    blocks are of at least `block` queries and keys.
+    """The blocks of attention: a step takes as many leading axes as have up to `scores` scores, and a block has at
+    least `block` queries and keys.
 
     With `narrow`, the operands of products keep the dtype of attention's operands, as matrix units require; otherwise
     they have the dtype of the arithmetic.

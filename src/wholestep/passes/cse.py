@@ -35,12 +35,12 @@ def cse(graph: Graph) -> Graph:
 
 
 def value_number(node: Node) -> Any:
-    """The key that two nodes share if they compute the same."""
+    """The key of a node, shared by nodes that compute the same function of the same operands."""
     return (computation(node), ordered_operands(node, node.inputs))
 
 
 def computation(node: Node) -> Any:
-    """The key that two nodes share if they compute the same of the same operands."""
+    """The key of an operation with its parameters, shared by nodes that compute the same function."""
     name, params = node.op.name, node.params
     if name == "full":
         value = params["value"]

@@ -22,7 +22,8 @@ def pads_to_concat(graph: Graph) -> Graph:
 
 
 def concat_of_pads(node: Node) -> Value | None:
-    """Two pads of one sum whose contents lie apart along one axis and agree along the others, as one pad."""
+    """A sum of two pads whose contents are disjoint along one axis and aligned along the others, as one pad of their
+    concatenation."""
     a, b = [defining_node(v, "pad") for v in node.inputs]
     if a is None or b is None or any((*a.params["interior"], *b.params["interior"])):
         return None

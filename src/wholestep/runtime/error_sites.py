@@ -48,10 +48,10 @@ def source_locations(graph: Graph) -> Iterator[Where]:
 
 
 def pack_sites(graph: Graph, plan: LoweredProgram) -> list[Any]:
-    """The failure sites of a program as JSON can hold them: a line is its number among those of the graph."""
+    """The failure sites of a program as JSON values: a line is its index among the graph's source locations."""
     wheres = list(source_locations(graph))
     return [
-        # A line that is unknown has the number -1.
+        # An unknown line has the index -1.
         [s.kind, list(map(str, s.facts)), wheres.index(s.where) if s.where in wheres else -1]
         for s in plan.sites
     ]
@@ -64,7 +64,7 @@ def unpack_sites(graph: Graph, packed: Sequence[Any]) -> tuple[ErrorSite, ...]:
 
 
 def pack_largest(graph: Graph, plan: LoweredProgram) -> tuple[str, int] | None:
-    """The largest value in the arena of a program, and the number of its line among those of the graph."""
+    """The largest value in the arena of a program, and the index of its line among the graph's source locations."""
     found, wheres = plan.largest, list(source_locations(graph))
     return found and (found.what, wheres.index(found.where) if found.where in wheres else -1)
 

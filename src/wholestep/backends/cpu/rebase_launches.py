@@ -43,7 +43,7 @@ def rebase_launches(plan: LoweredProgram) -> LoweredProgram:
 
 
 def rebase_kernel(kernel: Kernel) -> tuple[Kernel, dict[Buffer, int]]:
-    """The kernel whose accesses begin at 0, and the elements by which those of each buffer have moved."""
+    """The kernel with accesses that begin at element 0 of each buffer, and the offset subtracted for each buffer."""
     ranges: dict[Buffer, list[tuple[float, float]]] = {}
     values = ValueRanges()
     for access in memory_accesses(kernel.body):

@@ -12,7 +12,7 @@ WORD = 4
 
 
 def byte_copy(nbytes: int, whole: bool) -> Kernel:
-    """The kernel that copies so many bytes from its first buffer to its second, word by word where all is `whole`
+    """The kernel that copies `nbytes` bytes from its first buffer to its second, word by word if they are `whole`
     words."""
     dtype: DType = np.dtype(np.uint32 if whole else np.uint8)
     count = nbytes // dtype.itemsize

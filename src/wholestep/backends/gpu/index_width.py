@@ -1,5 +1,4 @@
-"""The width of the indices of a kernel: integers of 32 bits where they count as far as it goes, for cards are fast at
-those."""
+"""The width of the indices of a kernel: 32 bits where all of its indices fit, since cards compute these fast."""
 
 from __future__ import annotations
 
@@ -9,13 +8,13 @@ from wholestep.backends.gpu.integer_ranges import IntegerRanges
 from wholestep.kernel.lang import Axis, Index, Kernel, Loop, Store, Var, walk
 
 SHORT = 1 << 31
-"""Integers of 32 bits are below this."""
+"""The bound of integers of 32 bits, excluded."""
 ITEMS = 256
-"""A grid may be rounded up to a multiple of so many points."""
+"""The most points by which a grid may be rounded up."""
 
 
 def has_short_indices(kernel: Kernel) -> bool:
-    """Test whether all indices of a kernel, and all that they are added up from, fit 32 bits."""
+    """Test whether all indices of a kernel, and the terms that they are added up from, fit 32 bits."""
     points = math.prod([s.axis.extent for s in walk(kernel.body) if isinstance(s, Loop) and s.independent])
     if points + ITEMS >= SHORT:
         return False
@@ -32,7 +31,7 @@ def has_short_indices(kernel: Kernel) -> bool:
 
 
 def is_short(index: Index, size: int, ranges: IntegerRanges) -> bool:
-    """Test whether an index into an array of so many elements fits, all of whose terms lie in it."""
+    """Test whether an index into an array of `size` elements fits 32 bits, if each of its terms is inside the array."""
     total = abs(index.const)
     for key, factor in index.terms.items():
         if isinstance(key, Axis):

@@ -75,10 +75,10 @@ def write_kernel(
     unless: Sequence[str] = (),
     aligned: Collection[int] = (),
 ) -> KernelCode:
-    """The kernel, or those beside each other as one, in a language; it does nothing where one of the tests holds.
+    """The text of a kernel, or of kernels beside each other as one; it returns at once where a test of `unless` holds.
 
-    A kernel of workgroups is launched as it says; of another one, every point of its grid is a work item. Of the
-    buffers it is given, those of the numbers `aligned` begin at a vector of 16 bytes.
+    A kernel with thread loops has its own workgroups; in other kernels, every point of the grid is a work item. The
+    buffers with the numbers `aligned` begin at a multiple of 16 bytes.
     """
     if isinstance(kernel, KernelsBeside):
         return write_beside(kernel, name, language, unless, aligned)
@@ -121,13 +121,14 @@ def write_beside(
 
 
 def group_items(points: int, language: KernelLanguage) -> int:
-    """The work items of a workgroup, of so many in all: more where groups are many, which a card begins one by one."""
+    """The work items of a workgroup for this number of points: more for many points, since a card begins groups one by
+    one."""
     return (ITEMS if points < MANY else language.items) if points >= ITEMS else max(points, 1)
 
 
 def kernel_as_written(kernel: Kernel, language: KernelLanguage) -> Kernel:
-    """The kernel as it is written: with short integers, and the roundings kept that compilers of the language could
-    leave out."""
+    """The kernel prepared for the language: with short integers, and with `exact` for the roundings that its compilers
+    could omit."""
     short = shorten_integers(kernel) if language.short_integers else kernel
     return keep_roundings(short) if language.relaxed else short
 
@@ -216,7 +217,7 @@ class GpuKernelWriter(BlockText):
         return ends[-1]
 
     def items_in_rounds(self, groups: GroupsOfSection, own: int, points: int) -> None:
-        """The statements of the work items of a group that does so many of the points, some at a time."""
+        """The statements of the work items of a group that runs `own` of the points, in several rounds."""
         begin = f"{groups.number} * {own}"
         end = f"min({begin} + {own}, {points})"
         self.open(self.language.points_head("point", f"{begin} + {THREAD}", end, groups.items))
@@ -245,8 +246,8 @@ class GpuKernelWriter(BlockText):
     # -- text --------------------------------------------------------------------------------------------------------
 
     def coordinates(self, axes: Sequence[Axis], number: str, run: int = 1) -> None:
-        """The steps of axes that the number of a work item or workgroup stands for, the last axis first; of the last
-        axis a work item has a run, and this is the first."""
+        """Write the steps of axes, the last axis first, from the number of a work item or workgroup; a work item has a
+        run of steps of the last axis, whose first is written."""
         inside = 1
         for axis in reversed(axes):
             self.names[axis] = name = self.fresh("i")

@@ -19,12 +19,12 @@ TERMS = 16
 ROWS, COLUMNS = 8, 4
 """The threads of a warp, as rows and columns of a fragment."""
 LANES = 5
-"""The axes of two threads each that are the threads of a warp, those of its columns last."""
+"""The number of axes, of two threads each, of the threads of a warp; the axes of its columns are the last ones."""
 
 
 class Fragment(NamedTuple):
-    """Two or four matrices of 8 by 8 in shared memory: where they begin, the step from a row of memory to the next, and
-    whether their terms lie closest.
+    """Two or four matrices of 8 by 8 in shared memory: their origin, the stride between rows of memory, and True in
+    `along_terms` if they are contiguous along the terms.
     """
 
     buffer: Buffer
@@ -88,7 +88,8 @@ def is_staged(v: Var) -> bool:
 def fragments(
     values: Sequence[Var], term: Axis, lanes: Sequence[Axis], apart: Sequence[int], each: int
 ) -> tuple[Fragment, ...] | None:
-    """Rows or columns of a thread as fragments, in each of which they are so far apart; None where they are not."""
+    """The rows or columns of a thread as fragments with rows or columns `apart` in each; None where they have other
+    distances."""
     if len(values) % len(apart):
         return None
     out: list[Fragment] = []
@@ -109,7 +110,7 @@ def fragments(
 
 
 class VectorCopy(NamedTuple):
-    """A vector that goes from global to shared memory; zeros go there where a guard, if there is one, does not hold."""
+    """A copy of a vector from global to shared memory; it writes zeros where its guard, if any, does not hold."""
 
     target: Buffer
     to: Index
@@ -148,10 +149,10 @@ def is_store_pair(s: Store, following: Store) -> bool:
 
 
 def lane_place(fragment: Fragment, rows: bool) -> str:
-    """The place of the row of memory that a thread of a warp names, of the four matrices of a fragment.
+    """The offset of the memory row that a thread of a warp addresses, for the four matrices of a fragment.
 
-    The matrices of rows come with the rows first, those of columns with the terms first; in memory in which the terms
-    do not lie closest, both are turned.
+    The matrices of rows are ordered rows first, those of columns terms first; in memory that is not contiguous along
+    the terms, both are transposed.
     """
     low, high = f"{THREAD} % 16", f"{THREAD} / 16 % 2 * 8"
     if rows != fragment.along_terms:

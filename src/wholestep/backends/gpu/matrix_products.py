@@ -86,15 +86,15 @@ def binary_axes(name: str, count: int) -> tuple[Axis, ...]:
 
 
 def binary_number(axes: Sequence[Axis]) -> Index:
-    """The number that the steps of binary axes stand for."""
+    """The number whose bits are the steps of binary axes."""
     return Index(0, {axis: 1 << i for i, axis in enumerate(reversed(axes))})
 
 
 @dataclass
 class MatrixFactor:
-    """A factor: the axis of its rows or columns, how many of them a tile has, and where they are in shared memory.
+    """A factor: the axis of its rows or columns, their number in a tile, and their buffers in shared memory.
 
-    It lies there as it does in global memory: `along_terms` as [row, term], else as [term, row]. Each stage is a
+    It has the memory order of global memory there: [row, term] if `along_terms`, else [term, row]. Each stage is a
     buffer of its own. `vectors` is True where its elements are copied as vectors.
     """
 
@@ -174,7 +174,7 @@ class MatrixProduct(TileKernel):
         return places
 
     def stage(self, operand: MatrixFactor, stage: int, part: Index) -> None:
-        """Bring a part of the terms of a factor to a stage of its shared memory; zeros where there is none."""
+        """Copy a part of the terms of a factor to a stage of its shared memory, with zeros for missing terms."""
         step = VECTOR if operand.vectors else 1
         across, down = (self.depth, operand.extent) if operand.along_terms else (operand.extent, self.depth)
         begin, last = self.term_places(part), not index_in_range(part, 0, self.parts)
@@ -195,8 +195,8 @@ class MatrixProduct(TileKernel):
                 self.b.store(operand.stages[stage], to + along, self.element(operand, row, term, begin, guard), has)
 
     def shared_out(self, down: int, across: int) -> Iterator[tuple[Index, Index, bool]]:
-        """The places of a matrix that a thread has: those next to each other are those of threads next to each other.
-        True beside a place that not all threads have.
+        """The elements of a matrix that a thread copies, such that adjacent threads copy adjacent elements; each with
+        True if not all threads have it.
         """
         beside = [n for n in range(len(self.threads) + 1) if 1 << n <= across][-1]
         split = len(self.threads) - beside
@@ -207,7 +207,7 @@ class MatrixProduct(TileKernel):
                 yield above + i, first + j, i + height > down
 
     def inside(self, operand: MatrixFactor, row: Index, term: Index, begin: Mapping[Axis, Index]) -> list[Var]:
-        """The tests that there is an element, as far as they can fail."""
+        """The tests that an element is inside the factor, without those that always hold."""
         tests: list[Var] = []
         if operand.axis.extent % operand.extent:
             tests.append(self.below(self.corner[operand.axis] + row, operand.axis.extent))
@@ -257,7 +257,7 @@ class MatrixProduct(TileKernel):
         return sums
 
     def bring(self, operands: Sequence[MatrixFactor], stage: int, part: Index) -> None:
-        """Bring a part of the terms of both factors to a stage of shared memory."""
+        """Copy a part of the terms of both factors to a stage of shared memory."""
         for operand in operands:
             self.stage(operand, stage, part)
 

@@ -1,4 +1,4 @@
-"""Placed values: those of a kernel written again by the builder at work, with axes at other places."""
+"""Placed values: values of a kernel that the innermost builder writes again, with other indices for some axes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from wholestep.kernel.lang import Axis, Index, Var
 
 
 class PlacedValues:
-    """Values of a kernel with some axes at these places, and some values known already; loads read only where a guard
-    holds, if one is given."""
+    """Values of a kernel with some axes replaced by these indices, and some values by known ones; loads read only where
+    a guard holds, if one is given."""
 
     def __init__(
         self,

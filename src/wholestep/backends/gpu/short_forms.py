@@ -1,4 +1,4 @@
-"""Shorter forms of statements in kernels: folds that go on in a variable, and arrays that are filled at once."""
+"""Shorter forms of statements in kernels: folds in the variable of a carried value, and arrays filled at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from wholestep.kernel.lang import Index, Loop, Statement, Store, Var
 
 
 def continued_values(loop: Loop, uses: Mapping[Var, int]) -> set[Var]:
-    """The carried values that an inner fold alone goes on from, to the next one: the fold is done in their variable."""
+    """The carried values that only an inner fold reads, whose result is the next value: the variable of such a value is
+    also the fold's accumulator."""
     folds = {f.init: f.result for s in loop.body if isinstance(s, Loop) for f in s.folds}
     return {c.inside for c in loop.carries if uses[c.inside] == 1 and folds.get(c.inside) is c.next}
 

@@ -19,8 +19,8 @@ CARD_LOOKS = LookLimits(line=2**13, total=2**26, few=16)
 """Some 15 us of a large card: a merge sort takes more in its launches alone."""
 
 CARD_REUSE = ReuseLimits(unshared=4096, apart=10)
-"""So many tasks are done by the launches that lie near each other. In a GPT block the arena is 16% larger for it, and
-more tasks apart save no launch."""
+"""The limits of memory reuse on cards: a few adjacent launches run about `apart` tasks. In a GPT block the arena is 16%
+larger for it, and a larger distance saves no launch."""
 
 CARD_SPLIT = SplitLimits(elements=2**13, results=64, sums=0, chunks=1024, terms=256)
 """A launch takes a card as long as a workgroup takes for some thousands of elements."""

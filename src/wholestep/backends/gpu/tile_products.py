@@ -186,7 +186,7 @@ class TiledProduct(TileKernel):
             self.put(side, [self.staged_element(side, near, far, first)])
 
     def extents(self, side: Staged) -> tuple[int, int]:
-        """The elements of a factor that are staged along the axis on which they lie closest, and along the other."""
+        """The elements of a factor that are staged along the axis with its smallest stride, and along the other."""
         return (self.depth, side.extent) if side.along_terms else (side.extent, self.depth)
 
     def steps(self, threads: Sequence[Axis], end: int) -> Iterator[ThreadStep]:
@@ -244,7 +244,7 @@ class TiledProduct(TileKernel):
                 yield m, n
 
     def of_thread(self, number: Index, thread: Axis, count: int) -> Index:
-        """One of the rows or columns that a thread has of a tile, so many of which lie next to each other."""
+        """One of the rows or columns of a tile that a thread has; `RUN` of them are adjacent."""
         run = min(RUN, count)
         block, rest = divide_index(self.b, number, run)
         return block * (run * thread.extent) + rest + Index(0, {thread: run})

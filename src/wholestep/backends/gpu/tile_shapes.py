@@ -130,10 +130,9 @@ MATRIX_SHAPES = (
 
 
 class CardTiles(NamedTuple):
-    """The tiles of a card: their shapes, the bytes of `shared` memory that they have at most, and the `least` results
-    and `work`, multiplications, of products that have tiles: fewer results keep more of the card busy as work items of
-    their own, unless each is a `chain` of so many terms, and less work is not worth the text. So many `processors` have
-    a workgroup at a time."""
+    """The tiles of a card: their shapes, the most bytes of `shared` memory, and the `least` results and `work`, in
+    multiplications, of products in tiles: fewer results occupy more of the card as work items, unless each has at least
+    `chain` terms, and less work does not repay the text. `processors` is the number of groups that run at a time."""
 
     shapes: tuple[TileShape, ...]
     shared: int

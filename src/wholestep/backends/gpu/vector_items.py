@@ -43,7 +43,7 @@ def items_of_run(kernel: Kernel, aligned: Collection[Buffer]) -> int:
 
 
 def is_run(buffer: Buffer, index: Index, axis: Axis, run: int, aligned: Collection[Buffer]) -> bool:
-    """Test whether so many steps of an axis are whole vectors of a buffer."""
+    """Test whether a run of steps of an axis is whole vectors of a buffer."""
     if buffer not in aligned or dtypes.short(buffer.dtype) not in (*WORDS, *HALVES) or index.coefficient(axis) != 1:
         return False
     others = [index.const, *[c for key, c in index.terms.items() if key is not axis]]

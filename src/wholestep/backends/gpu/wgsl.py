@@ -375,7 +375,7 @@ class WGSL(KernelLanguage):
 
 
 class SharedArray(NamedTuple):
-    """An array in the memory of a workgroup: its name, which those of all kernels of this type and size have."""
+    """An array in the memory of a workgroup, with the name that equal arrays of all kernels share."""
 
     name: str
     kind: str
@@ -394,7 +394,7 @@ def shared_arrays(scratch: Sequence[Buffer]) -> dict[int, SharedArray]:
 
 
 class CompilersWGSL(WGSL):
-    """WGSL with the divisions and roots of the compiler, of which the functions are made that stand for them."""
+    """WGSL with the compiler's divisions and roots, from which the correctly rounded functions are computed."""
 
     table: ClassVar[Mapping[str, Callable[[Var, Sequence[str]], str]]] = {
         **EXPRESSIONS,

@@ -36,7 +36,7 @@ def extremum(op: str, x: Var, y: Var) -> Var:
 
 
 def absolute(x: Var) -> Var:
-    """|x|; the least integer stays as it is."""
+    """|x|; the least integer is returned unchanged."""
     return x if x.dtype.kind == "u" else magnitude(x)
 
 

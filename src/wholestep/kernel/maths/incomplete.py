@@ -35,7 +35,7 @@ def gammainc_order(a: Var, x: Var) -> Var:
 
 
 def repeated(start: State, wanted: Var, step: Callable[[State], State], goes_on: Callable[[State], Var]) -> State:
-    """The state after as many steps as it takes, where they are wanted."""
+    """The state after as many steps as `goes_on` demands, where `wanted`; elsewhere the initial state."""
     b = builder()
     with b.loop(Axis("blocks", BLOCKS), ordered=True) as outer:
         held = [outer.carry(v) for v in start]

@@ -37,7 +37,7 @@ class BoundKernel(NamedTuple):
     parallel: bool = False
     """True if sharing it among threads pays."""
     blocked: BlockedContraction | None = None
-    """The launches of the same meaning that run in its place, where it is a large contraction."""
+    """The equivalent launches that replace the kernel, where it is a large contraction."""
 
 
 class KernelWriter:

@@ -125,7 +125,7 @@ def mix_blocks(blocks: Blocks, given: AttentionOperands, scale: float) -> Values
 
 
 def block_scores(blocks: Blocks, q: Value, keys: Value, scale: float) -> Value:
-    """The scores of a block: queries come scaled, but for those that would be rounded."""
+    """The scores of a block: queries are scaled already, except in a narrow dtype, which would round them."""
     s = blocks.product(q, "hrt", keys)
     return s * scale if blocks.narrow else s
 

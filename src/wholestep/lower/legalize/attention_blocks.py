@@ -30,7 +30,7 @@ INTEGER, PLACE = np.dtype(np.int64), np.dtype(np.int32)
 
 Values = list[Value]
 PanelWidth = Callable[[int], int]
-"""The columns of a panel of elements of so many bytes; 0 where a target has none."""
+"""The columns of a panel, by the bytes of an element; 0 where a target has no panels."""
 Step = Callable[[Values, Values], tuple[Values, Values]]
 """(carry, xs) -> (carry, ys): one step of a loop; values from around it may be used too."""
 
@@ -122,7 +122,7 @@ def over_leads(xs: Sequence[Value], lead: tuple[int, ...], most: int, run: Calla
 
 
 def even_block(size: int, most: int) -> tuple[int, int]:
-    """As few blocks of at most `most` as hold `size`, as even as can be: (their number, the size of one)."""
+    """The fewest and most even blocks of at most `most` that hold `size`: (their number, the size of one)."""
     count = max(-(-size // most), 1)
     return count, max(-(-size // count), 1)
 
@@ -229,7 +229,7 @@ class Blocks(NamedTuple):
         return in_compute_dtype(x) if self.narrow is None else x
 
     def product(self, x: Value, labels: str, columns: Value) -> Value:
-        """The product of matrices, of which `labels` says where the terms t and the rows r are, and of columns."""
+        """The product of matrices, whose terms t and rows r are the axes named by `labels`, and of columns."""
         if self.narrow is not None:
             return wide_contract(
                 with_dtype(x, self.narrow), with_dtype(columns, self.narrow), spec=f"{labels},htc->hrc"
@@ -247,7 +247,7 @@ class Blocks(NamedTuple):
         return first, second
 
     def seen(self, s: Value, i: Value, j: Value, mask: Maybe) -> Value:
-        """The scores of a block, -inf where a query may not look."""
+        """The scores of a block, -inf at masked keys."""
         size, nothing = self.size, full(value=-math.inf, shape=s.shape, dtype=s.dtype)
         shape = (self.heads, size.groups, self.query_block, self.key_block)
         column = places(j, self.key_block, shape, 3)
@@ -281,7 +281,7 @@ class Blocks(NamedTuple):
         return kept_weights(reshape(each, shape=shape), flat, self.key_block, self.dropout, aligned=aligned)
 
     def where_reached(self, i: Value, j: Value, values: Values, change: Callable[[Values], Values]) -> Values:
-        """The values, changed where some query of a block may look at some key of a block, as far as `causal` says."""
+        """The values, changed unless `causal` masks all keys of a block for all queries of a block."""
         if not self.causal or self.key_blocks == 1:
             return change(values)
         return only_where(j * self.key_block <= i * self.query_block + (self.query_block - 1), values, change)

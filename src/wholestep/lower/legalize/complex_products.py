@@ -9,8 +9,8 @@ from wholestep.ir.graph import OPS, Value
 from wholestep.primitives.contraction import parts
 
 LEAST_PRODUCTS, LEAST_TERMS = 1 << 12, 4
-"""Fewer products, or fewer for each sum, are added up as they are written: to take operands apart and put results
-together would take as long. Measured.
+"""The least products, and the least terms of a sum, that are computed by real products: with fewer, splitting operands
+and joining results takes as long. Measured.
 """
 
 

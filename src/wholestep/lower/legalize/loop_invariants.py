@@ -31,7 +31,7 @@ MIN_BYTES = 1 << 17
 """The least bytes of a matrix in panels: a smaller one stays in the cache of a core as it is."""
 
 PanelWidth = Callable[[int], int]
-"""The columns of a panel of elements of so many bytes; 0 where a target has none."""
+"""The columns of a panel, by the bytes of an element; 0 where a target has no panels."""
 
 
 class PanelOperand(NamedTuple):

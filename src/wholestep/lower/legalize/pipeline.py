@@ -29,7 +29,7 @@ LEGALIZATIONS = (
 
 
 class LegalGraph(NamedTuple):
-    """A legal graph, the values to materialize, and a line on each convolution where tiles were asked for."""
+    """A legal graph, the values to materialize, and a note on each convolution if tiles were requested."""
 
     graph: Graph
     stored: set[Value]
@@ -37,8 +37,8 @@ class LegalGraph(NamedTuple):
 
 
 def legalize(graph: Graph, target: Target, winograd: bool = False) -> LegalGraph:
-    """The graph after every legalizing pass, loops and branches inside it included; convolutions are computed by tiles
-    where that is asked for."""
+    """The graph after every legalizing pass, loops and branches inside it included; with `winograd`, convolutions are
+    computed by tiles."""
     inline_bodies, sort_scatters, expand_ops, loop_invariants, split_reductions, channels_last, tiles, contractions = (
         LEGALIZATIONS
     )

@@ -1,4 +1,4 @@
-"""Scatter places: which of them may meet, and who looks at them on a target whose work items run side by side."""
+"""Scatter places: the test that they are distinct, and the order of updates on a target with parallel work items."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from wholestep.lower.target import LookLimits
 from wholestep.passes.one_hot_indexing import iota_axis
 
 ScatterWay = Literal["in order", "at once", "by element", "sorted"]
-"""Place after place; all places at once, since none meet; each element looks at all places, or at the run of its own
-among sorted ones."""
+"""The order of a scatter's updates: place after place; all places at once, since they are distinct; each element reads
+all places, or the run of its own among sorted ones."""
 
 
 def counted_places(node: Node) -> dict[int, int]:
@@ -25,19 +25,19 @@ def counted_places(node: Node) -> dict[int, int]:
 
 
 def are_distinct(node: Node) -> bool:
-    """Test whether no two places of a scatter meet."""
+    """Test whether no two places of a scatter are equal."""
     counted = counted_places(node)
     return all(n == 1 or d in counted for d, n in enumerate(node.inputs[2].shape))
 
 
 def own_places(node: Node) -> dict[int, int]:
-    """The axes of the indices along which an element looks at one step alone: that of its own place along an axis."""
+    """The axes of the indices along which an element reads one step alone, that of its own position along an axis."""
     x, indices = node.inputs[0], node.inputs[2]
     return {d: a for d, a in counted_places(node).items() if indices.shape[d] == x.shape[a]}
 
 
 def scatter_way(node: Node, limits: LookLimits | None) -> ScatterWay:
-    """The way in which a scatter is done on a target with these limits."""
+    """The order of a scatter's updates on a target with these limits."""
     if limits is None:
         return "in order"
     if are_distinct(node):

@@ -72,7 +72,8 @@ class ReductionSplitter(GraphRewriter):
         return self.in_two_stages(node, x, axes, kept, count)
 
     def in_two_stages(self, node: Node, x: Value, axes: Sequence[int], kept: int, count: int) -> Value:
-        """The reduction over so many whole axes and stretches of the next one after that over all others."""
+        """The reduction in two stages: first over the later axes and inside `count` stretches of axis number `kept`,
+        then over these stretches and the axes before."""
         axis = axes[kept]
         shape = (*x.shape[:axis], count, x.shape[axis] // count, *x.shape[axis + 1 :])
         parts = self.add(OPS["reshape"], (x,), {"shape": shape}, node)[0]
@@ -131,8 +132,8 @@ def part_count(shape: Sequence[Size], axes: Sequence[int], limits: SplitLimits) 
 
 
 def stretch_count(n: int, wanted: int, exact: bool) -> int:
-    """The number of equal stretches of an axis, about as many as wanted: a divisor, or where none is near and the
-    result need not be `exact` a number that leaves little over."""
+    """The number of equal stretches of an axis, about as many as wanted: a divisor, or, where none is near and the
+    result need not be `exact`, a number with a small remainder."""
     divisor = next(c for c in range(wanted, 0, -1) if n % c == 0)
     if exact or 2 * divisor > wanted:
         return divisor

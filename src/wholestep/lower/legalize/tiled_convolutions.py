@@ -1,4 +1,4 @@
-"""Convolutions that are computed by tiles: found among contractions with windows, and the reason against the others."""
+"""Convolutions that are computed by tiles: their search among contractions with windows, and reasons against tiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Written places: those of scatters whose indices a program holds itself are sorted while it is compiled."""
+"""Written places: constant indices of scatters, which are sorted at compile time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class PlaceRuns(NamedTuple):
 
 
 def written_runs(node: Node) -> PlaceRuns | None:
-    """The runs of a scatter's places; None where an index is not known, or is out of range, which the program says."""
+    """The runs of a scatter's places; None where an index is not constant, or is out of range, which fails at run
+    time."""
     x, axes = node.inputs[0], node.params["axes"]
     sizes = [x.shape[a] for a in axes]
     count, total = node.inputs[2].type.size, math.prod(sizes)

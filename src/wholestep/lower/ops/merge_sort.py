@@ -68,7 +68,7 @@ def row_index(at: Coordinates, shape: tuple[int, ...]) -> Index:
 
 
 class MergeKernel:
-    """The kernel of one pass: it is told by a number in memory how long the runs are."""
+    """The kernel of one pass, which reads the length of the runs from memory."""
 
     def __init__(self, low: Materializer, keys: Value, order: Value, widths: Allocation) -> None:
         self.low, (*lead, self.n) = low, keys.shape

@@ -115,6 +115,6 @@ def high_low_product(b: KernelBuilder, x: Var, factor: int) -> tuple[Var, Var]:
 
 
 def high_low_of_wide_product(b: KernelBuilder, x: Var, factor: int) -> tuple[Var, Var]:
-    """The same by one multiplication of 64 bits, which a scalar loop has, and vectors do not."""
+    """The high and low words of a product by one 64-bit multiplication, which scalar loops have, and vectors lack."""
     wide = b.convert(x, U64) * b.constant(factor, U64)
     return b.convert(b.op("shr", wide, b.constant(32, U64)), U32), b.convert(wide, U32)

@@ -1,6 +1,6 @@
-"""Rank sort: each key counts the keys before it, and each position looks for the key of its rank, in two launches.
+"""Rank sort: each key counts the keys before it, and each position finds the key of its rank, in two launches.
 
-ranks[i] = how many keys are less than keys[i], or equal and before it
+ranks[i] = the number of keys that are less than keys[i], or equal and before it
 order[k] = the i of which ranks[i] is k
 """
 
@@ -20,8 +20,8 @@ from wholestep.lower.program.steps import Step
 
 
 def sort_tasks(low: Materializer, node: Node) -> list[Task]:
-    """The stable order of keys in rows: by ranks where the target looks at all keys at once, else by merging, which
-    takes few launches of rows that are short."""
+    """The stable order of keys in rows: by ranks where the target's limits let each key read all keys, else by merging,
+    which takes few launches for short rows."""
     keys, limits = node.inputs[0], low.context.target.looks
     if not keys.type.size or limits is None or not limits.allow(keys.type.size, keys.type.size):
         return merge_sort_tasks(low, node)

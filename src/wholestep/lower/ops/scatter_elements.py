@@ -1,4 +1,4 @@
-"""Scatter by elements: each element of the result looks at all places that may be its own, in their order.
+"""Scatter by elements: each element of the result reads all indices that may be its own, in order.
 
 for i in 256: for j in 128:
     acc = x[i, j]
@@ -28,12 +28,12 @@ from wholestep.lower.ops.loop_templates import KernelTemplate, axes_of_shape
 
 U32 = np.dtype(np.uint32)
 ASKED = 32
-"""The most places that are asked at a time."""
+"""The most indices that are tested at a time."""
 EXTREMA = {"maximum": maths.maximum, "minimum": maths.minimum}
 
 
 def elements_task(low: Materializer, node: Node) -> Task:
-    """A task in which each element of the result looks at its places."""
+    """The task of a scatter in which each element of the result searches for its own updates."""
     x, out = node.inputs[0], node.outputs[0]
     with KernelTemplate(low, node.op.name) as reader:
         grid, place = axes_of_shape(x.shape)
@@ -44,10 +44,10 @@ def elements_task(low: Materializer, node: Node) -> Task:
 
 
 class PlaceSearch:
-    """The search of one element for its updates; `at` is the place that it looks at.
+    """The search of one element for its updates; `at` is the position of the current index.
 
-    Some places at a time are asked whether any is its own, which no load of an update waits for, before the updates of
-    these are taken in their order.
+    Several indices at a time are tested first, without a load of an update; only if one of them is the element's own,
+    their updates are applied, in order.
     """
 
     def __init__(self, reader: ElementReader, node: Node, place: Coordinates) -> None:
@@ -70,7 +70,7 @@ class PlaceSearch:
         return self.along(axis, before, d, Index(0, {axis: part}), lambda value: self.asked(d, part, value))
 
     def asked(self, d: int, part: int, before: ScalarValue) -> ScalarValue:
-        """An element after the updates of so many places along an axis, where any of them is its own."""
+        """An element after the updates of `part` indices along an axis, if any of them is its own."""
         start, b = self.at[d], self.reader.builder
         asked, met = Axis("asked", part), Axis("met", part)
         with b.loop(asked) as loop:

@@ -24,7 +24,7 @@ def fails_late(steps: Sequence[Step], resident: Collection[int]) -> bool:
 
 
 class FailureOrder:
-    """Goes through steps in the order in which they run, loops twice."""
+    """A walk over steps in the order of execution, with two trips of each loop."""
 
     def __init__(self, resident: Collection[int]) -> None:
         self.resident = resident
@@ -33,7 +33,7 @@ class FailureOrder:
         """The number of surrounding loops."""
 
     def follow(self, steps: Sequence[Step]) -> bool:
-        """Return whether one of the steps may fail when something resident has been written."""
+        """Return whether one of the steps may fail after resident memory was written."""
         return any([self.stored_late(step) for step in steps])
 
     def stored_late(self, step: Step) -> bool:
@@ -51,8 +51,8 @@ class FailureOrder:
         return found
 
     def touched(self, step: Launch | RoutineCall) -> Iterator[MemRef]:
-        """The buffers that a step may write. A routine that can fail writes when it has not; outside of loops that is
-        the last.
+        """The buffers that a step may write before a later failure. A fallible routine writes only if it succeeds, so
+        that its writes count inside loops alone.
         """
         if isinstance(step, RoutineCall) and step.routine not in SIZED_ROUTINES:
             return iter(step.refs if self.around or not step.fallible else ())

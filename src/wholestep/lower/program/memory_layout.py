@@ -28,7 +28,7 @@ class MemoryLayout:
 
     placements: Mapping[Allocation, Placement]
     filed: Set[Allocation]
-    """Temporary roots that lie in a file, beside those that were made so."""
+    """Temporary roots that were moved to a file after they were made."""
     sizes: Mapping[Allocation, Size] = field(default_factory=lambda: MappingProxyType({}))
     """The sizes of arenas, which are known once their contents are assigned."""
 

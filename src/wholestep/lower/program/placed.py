@@ -25,7 +25,7 @@ class PlacedProgram:
     """Those to the arena."""
 
     def constant_bytes(self) -> bytes:
-        """The constants as the program finds them, one behind the other at its own offsets."""
+        """The bytes of all constants, each at its offset in the program."""
         plan = self.plan
         ends = [at + a.nbytes for at, a in zip(plan.constant_offsets, plan.constants, strict=True)]
         blob: NDArray = np.zeros(max(ends, default=0), np.uint8)

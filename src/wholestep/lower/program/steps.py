@@ -56,11 +56,11 @@ class Launch:
 
 
 class RoutineEffects(NamedTuple):
-    """The effects and the work of a routine of the target's libraries: all that other floors know of it.
+    """The effects and the cost of a routine of the target's libraries, its only description in other layers.
 
-    `reads` and `writes` are (number of a reference, bytes from its start). `fallible` tells whether the program may be
-    left there, `launches` is the fixed cost in launches of a kernel, and `products` and `operations` are the
-    arithmetic, at the rates of contractions and of other loops. `parallel` tells whether threads share the work.
+    `reads` and `writes` are (number of a reference, bytes from its start). `fallible` tells whether the routine may
+    fail, `launches` is the fixed cost in launches of a kernel, and `products` and `operations` are the arithmetic, at
+    the rates of contractions and of other loops. `parallel` tells whether threads share the work.
     """
 
     reads: tuple[tuple[int, Size], ...]

@@ -23,7 +23,7 @@ def align_regions(regions: list[RerollRegion]) -> list[RerollRegion]:
 
 
 def trim_to_overlap(region: RerollRegion, others: Sequence[RerollRegion]) -> bool:
-    """Trim a region and another one to the iterations that they have in common; True where anything was trimmed."""
+    """Trim a region and another one to their common iterations; True where an iteration was removed."""
     wanted = [t for t in region.stacked_operands if not all(is_constant(v) for v in t)]
     wanted.sort(key=lambda t: t[0].node is not None)  # inputs decide first which iterations correspond
     for other in others:
@@ -32,7 +32,7 @@ def trim_to_overlap(region: RerollRegion, others: Sequence[RerollRegion]) -> boo
         for g in given:
             for v in g:
                 index.setdefault(v, []).append(g)
-        # Operands of another iteration than most are copied: cut to them, the others would ask for the next cut.
+        # Operands of another iteration than most are copied: a trim for them would make the others need one too.
         settled = {*given, *[g[::-1] for g in given], *misaligned_operands(region, other)}
         for t in wanted:
             if t in settled:

@@ -157,7 +157,8 @@ class Packs:
         )
 
     def makers_of(self, t: Pack, trial: dict[Pack, NodePack | None]) -> Sequence[Node] | None:
-        """The operations to be packed for values to be a pack, none where they are one; None where they cannot be."""
+        """The operations to pack so that values become a pack, empty where they are one already; None where they cannot
+        become one."""
         if all(v is t[0] for v in t) or t in self.known or t in trial:
             return ()
         if all(number_of(v) is not None for v in t):

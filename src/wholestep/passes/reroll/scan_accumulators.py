@@ -209,10 +209,10 @@ def nested_params(node: Node, stacks: Collection[Value]) -> dict[str, Any]:
 
 
 def stacks_of_scans(graph: Graph) -> dict[Value, list[Node]]:
-    """The stacks that scans read or make, with these scans, and the arrays that such stacks are joined to or cut from.
+    """The stacks that scans read or write, with these scans, and the arrays that such stacks are joined to or cut from.
 
-    So a stack is found in every mode of `nn.Stack`, whose groups of layers are parts of it: the same sums have the same
-    order in all of them.
+    A stack is thus found in every mode of `nn.Stack`, whose groups of layers are parts of it, so that sums have the
+    same order in all modes.
     """
     found: dict[Value, list[Node]] = {}
     for node in graph.nodes:
@@ -242,7 +242,7 @@ def stacks_of_scans(graph: Graph) -> dict[Value, list[Node]]:
 
 
 def regroups_rows(node: Node) -> bool:
-    """Test whether a node moves rows and leaves each as it is."""
+    """Test whether a node moves rows without changing the contents of any."""
     old, new = node.inputs[0].shape, node.outputs[0].shape
     if isinstance(node.op, Reshape):
         return bool(old and new) and (old[1:] == new[2:] or old[2:] == new[1:])

@@ -22,13 +22,13 @@ class Contraction(NamedTuple):
     sizes: dict[str, Any]
 
     def with_operand(self, i: int, x: Value, own: str) -> Contraction:
-        """The same with another operand in place i."""
+        """The contraction with another operand number i."""
         operands = (x, self.operands[1]) if i == 0 else (self.operands[0], x)
         labels = (own, self.labels[1]) if i == 0 else (self.labels[0], own)
         return self._replace(operands=operands, labels=labels)
 
     def with_output(self, out: str) -> Contraction:
-        """The same with the axes of its result in another order."""
+        """The contraction with other labels of its result."""
         return self._replace(out=out)
 
     def value(self) -> Value:
@@ -37,8 +37,8 @@ class Contraction(NamedTuple):
         return new_value(self.node, "contract", x, y, spec=f"{a},{b}->{self.out}")
 
     def settled(self) -> Value:
-        """The contraction where operands may lack labels: those of one operand alone are summed before, of neither
-        multiply by their size, of the result alone are broadcast."""
+        """The contraction of operands that may lack labels: labels of one operand alone are summed before, labels of
+        neither multiply the result by their size, and labels of the result alone are broadcast."""
         made = self
         for i in (0, 1):
             own, other = made.labels[i], made.labels[1 - i]
@@ -58,14 +58,14 @@ class Contraction(NamedTuple):
         return new_value(made.node, "broadcast", value, shape=made.shape(made.out), axes=axes)
 
     def without_ones(self, i: int, x: Value) -> Value:
-        """The contraction without the labels of size 1 that operand i has besides x, in the other operand and the
-        result as well."""
+        """The contraction with x as operand i, without the labels of size 1 that operand i had, in the other operand
+        and the result as well."""
         gone = {c for c in self.labels[i] if self.sizes[c] == 1}
         made = self.with_operand(i, x, without_labels(self.labels[i], gone)).without_operand_labels(gone)
         return reshape_value(made.node, made.with_output(without_labels(made.out, gone)).value(), made.shape(made.out))
 
     def without_operand_labels(self, gone: set[str]) -> Contraction:
-        """The same with these labels, of size 1, dropped from the operands."""
+        """The contraction with these labels, of size 1, dropped from the operands."""
         made = self
         for i, own in enumerate(self.labels):
             if not gone.isdisjoint(own):

@@ -90,7 +90,7 @@ class SparseRows(RowRewriter):
         return True
 
     def branch(self, graph: Graph, operands: Sequence[Value], lent: Lent) -> Graph:
-        """A branch with further inputs, those that are lent."""
+        """A branch with the values of `lent` as additional inputs."""
         inputs = [Value(v.type, None, None) for v in lent.values]
         given = lent.rows(graph.inputs, inputs)
         names = {x: self.names[v] for x, v in zip(graph.inputs, operands, strict=True) if v in self.names}
@@ -100,7 +100,7 @@ class SparseRows(RowRewriter):
         return walk.finish()
 
     def scan(self, node: Node) -> bool:
-        """A loop; gradients of gathers that it only adds up are stacked instead, for a sum of all of them."""
+        """Emit a loop; gradients of gathers that it only accumulates are stacked instead, and summed after it."""
         graph, (c, k) = node.params["graph"], node.params["sizes"]
         known = [(x, v) for x, v in zip(graph.inputs[: c + k], node.inputs, strict=False) if v in self.names]
         walk = SparseRows(graph, self.findings, {x: self.names[v] for x, v in known}, {})

@@ -96,7 +96,7 @@ class CardProgram:
     outputs: tuple[int, ...]
     arena: int
     largest: tuple[str, int] | None
-    """The largest value in the arena, and the number of its line in the text of the graph."""
+    """The largest value in the arena, and the index of its line among the graph's source locations."""
     constants: NDArray
     """The bytes of the constants at the offsets that the program expects."""
     steps: tuple[Any, ...]
@@ -328,7 +328,7 @@ def needs_no_host(step: CardStep) -> bool:
 
 
 def flat_loop(loop: ForLoop) -> ForLoop:
-    """A loop that needs no host, with the very steps of its body."""
+    """A loop that needs no host, with the steps inside its body's `DeviceSteps` as its body."""
     return replace(loop, body=tuple([step for together in loop.body for step in together.steps]))  # type: ignore[union-attr]
 
 

@@ -69,8 +69,7 @@ class BufferAccess:
         return write
 
     def early_distance(self, index: Index, place: AccessPattern) -> int:
-        """Return by how many bytes the vectors lie apart that a load is followed by and that are asked for early; 0
-        where none are."""
+        """Return the prefetch distance, in bytes, of a load of contiguous vectors; 0 where it has no prefetch."""
         if place.stride != 1 or place.scalars or place.vectors:
             return 0
         steps = [axis.ahead * index.coefficient(axis) for axis in self.w.scopes if axis.ahead]

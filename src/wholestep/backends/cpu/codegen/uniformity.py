@@ -68,7 +68,7 @@ class UniformityAnalysis:
         return self.union([*index.values(), *values], [k for k in index.terms if isinstance(k, Axis)])
 
     def splat(self, lanes: int, values: Iterable[Var]) -> None:
-        """Note that vectors of this width are made of these values."""
+        """Note that the uniform ones of these values are splat to vectors of this width."""
         for v in values:
             if lanes and not vector_lanes(self.uniformity.axes_of[v]):
                 self.uniformity.splats.setdefault(v, set()).add(lanes)

@@ -71,7 +71,7 @@ class LoopCopy:
         self.live_lanes = live
         self.induction = motion
         self.rows = rows
-        """Those of the loop over the rows of its tile, inside of all others."""
+        """The induction variables of the loop over the rows of its tile, the innermost loop."""
         self.unrolled = True
 
 
@@ -204,8 +204,8 @@ class FunctionWriter(InstructionBuilder):
                     offset = self.induction_offset(motion, stride)
                     place = f"getelementptr i8, ptr {base}, i64 {offset}"
                     if self.target.folds_offsets:
-                        # LLVM's strength reduction would add constants to this in ways of its own, which may wrap
-                        # around for all that it knows. It does not look behind a freeze.
+                        # LLVM's strength reduction would add constants to this by operations that it cannot show not to
+                        # wrap around. A freeze is opaque to it.
                         motion.lines.append(f"  {found}.at = {place}")
                         place = f"freeze ptr {found}.at"
                     motion.lines.append(f"  {found} = {place}")

@@ -1,4 +1,4 @@
-"""The choice of pivots in a strip: a vector of its columns at a time is turned, so that vectors go along columns."""
+"""The choice of pivots in a strip: as many columns as a vector has lanes are transposed, so that vectors are columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class PivotWriter(StripWriter):
         self.base = self.strip("%s")
         self.top = f.let(f"mul i64 %s, {tile.width}")
         self.pitch = f.let(f"add i64 {self.height}, {tile.lanes}")
-        """Elements from one turned column to the next, which must not fall on the same lines of a cache."""
+        """The elements from one transposed column to the next, which must not share the sets of a cache."""
         turned = f.let(f"sub i64 {self.field('area')}, {f.let(f'mul i64 {self.pitch}, {tile.lanes}')}")
         self.turned = f.at(self.work, turned, self.size)
 

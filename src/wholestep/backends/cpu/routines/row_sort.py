@@ -96,7 +96,7 @@ class RowSortWriter:
     # Rows beside each other.
 
     def rows_beside(self) -> str:
-        """The function for short rows: `lanes` of them at a time; beyond the last row it stands in for the others."""
+        """The function for short rows, `lanes` of them at a time; the last row fills the lanes beyond it."""
         f = self.f
         blocks = -(-self.n // self.width)
         self.fill(self.n if self.n >= self.width else 0)

@@ -10,8 +10,8 @@ from wholestep.backends.cpu.target.register_tiles import RegisterTile
 
 FIELDS = ("a", "packed", "pivots", "work", "context", "m", "n", "height", "area", "first", "low", "high", "but")
 """The record of an elimination: its arrays and the program's context; the rows and columns of a matrix, the rows of a
-strip and the elements of work memory; the number of item 0, the strips of L from and to which it goes, and the strip
-that is left out."""
+strip and the elements of work memory; the number of item 0, the range of the strips of L to apply, and the strip that
+is skipped."""
 
 
 def field_type(field: str) -> str:
@@ -20,7 +20,7 @@ def field_type(field: str) -> str:
 
 
 def strip_declarations(tile: RegisterTile) -> tuple[str, ...]:
-    """The declarations that eliminations need beside those of substitutions."""
+    """The declarations of intrinsics for eliminations, in addition to those for substitutions."""
     v, name, bits = tile.vector, f"v{tile.lanes}f{tile.bits}", f"i{tile.lanes}"
     return (
         f"declare {v} @llvm.fabs.{name}({v})",
@@ -63,7 +63,7 @@ class StripWriter:
         return self.least(self.f.let(f"sub i64 {self.n}, {start}"), str(self.tile.width))
 
     def count_by(self, step: int, start: str, end: str, body: Callable[[str], None]) -> None:
-        """The body for every so many numbers from `start` to before `end`."""
+        """Emit a loop over the numbers from `start` up to but not including `end`, in steps of `step`."""
 
         def one(i: str) -> list[str]:
             body(i)
@@ -72,7 +72,7 @@ class StripWriter:
         self.f.loop(["i64"], [start], lambda i: self.f.let(f"icmp slt i64 {i}, {end}"), one)
 
     def copy_line(self, source: str, target: str, count: str) -> None:
-        """Copy so many elements of a row."""
+        """Copy `count` elements of a row."""
         f, t = self.f, self.tile
 
         def whole() -> None:

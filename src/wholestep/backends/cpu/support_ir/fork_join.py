@@ -104,12 +104,12 @@ def parallel_function() -> str:
 
 
 def rest_function() -> str:
-    """Return `i64 rest(worker, stop)`: sleep until somebody rings; 0, or `LEAVE` where the pool has stopped."""
+    """Return `i64 rest(worker, stop)`: sleep until the bell is posted; 0, or `LEAVE` where the pool has stopped."""
     f = FunctionBuilder("i64", "rest", (("ptr", "worker"), ("ptr", "stop")))
     asleep = f.field("%worker", WORKER["asleep"])
 
     def awake() -> list[str]:
-        # Nobody rang; who does so from now on leaves a ring too many, which is no more than a look for nothing.
+        # The bell was not posted; a later post is one too many, and costs one idle pass of the worker.
         f.atomic_store("0", asleep, "seq_cst")
         return ["0"]
 
@@ -122,7 +122,7 @@ def rest_function() -> str:
         stays = f.let(f"icmp eq i64 {f.atomic_load('%stop', 'seq_cst')}, 0")
         return f.choose(stays, ["i64"], sleep, lambda: [LEAVE])
 
-    # Say so first and look again after: a share that is posted in between is seen here, or its poster rings.
+    # Set `asleep` before the state is read again: a share posted in between is seen here, or its poster rings.
     f.atomic_store("1", asleep, "seq_cst")
     nothing = f.let(f"trunc i64 {f.atomic_load('%worker', 'seq_cst')} to i1")
     (looks,) = f.choose(nothing, ["i64"], sleep_unless_stopped, awake)
@@ -199,7 +199,7 @@ def fail_function(pause: str) -> str:
 
 
 def run_function() -> str:
-    """Return `i64 ws_run(call)`: claim the threads if they are free, run the program, give them back."""
+    """Return `i64 ws_run(call)`: claim the threads if they are free, run the program, release the threads."""
     f = FunctionBuilder("i64", "ws_run", (("ptr", "call"),), exported=True)
     program, table, context = (f.load_field("ptr", "%call", CALL[name]) for name in ("program", "table", "context"))
     saved = f.let("call i64 @ws_enter()")

@@ -31,9 +31,9 @@ EXPORTS = ("ws_run", "ws_call", "ws_gather", "ws_worker", "ws_spin", "ws_paralle
 
 It must bring `ws_sleep`, `ws_ring`, `ws_yield` and `ws_madvise`.
 
-`ws_madvise(pages, nbytes, advice)` is the call of that name where the system is Linux, and does nothing elsewhere.
-`ws_sleep(bell, -1)` waits until somebody rings, or for no reason; `ws_ring(bell, 1, null)` rings. They take the
-arguments of every system's semaphore: those that one does not have it does not see.
+`ws_madvise(pages, nbytes, advice)` is the system call `madvise` on Linux, and does nothing on other systems.
+`ws_sleep(bell, -1)` waits until the semaphore is posted, or wakes spuriously; `ws_ring(bell, 1, null)` posts it. They
+take the arguments of every system's semaphore, and ignore those that their own system lacks.
 """
 
 EXTERNAL = """\

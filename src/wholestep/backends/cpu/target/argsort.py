@@ -57,7 +57,7 @@ def sorted_rows_tasks(low: Materializer, node: Node) -> list[Task]:
 
 
 def sort_task(low: Materializer, node: Node, routine: str, params: tuple[int, ...], room: int, cost: int) -> Task:
-    """The call of a routine with its operand, its result and so many bytes of scratch memory."""
+    """The call of a routine with its operand, its result and `room` bytes of scratch memory."""
     (x,), (result,) = node.inputs, node.outputs
     scratch, source, target = Allocation(room), low.locations[x].place, low.locations[result].place
     writes = (1, result.type.nbytes)
@@ -70,7 +70,7 @@ def sort_task(low: Materializer, node: Node, routine: str, params: tuple[int, ..
 
 
 def expand_unordered(x: Value, *, axis: int, **params: Any) -> Sequence[Value]:
-    """A sort whose order nobody reads: of rows that a network sorts, themselves."""
+    """A sort whose order is not read: rows that a network can sort are sorted as values, without an argsort."""
     values, order = expand_sort(x, axis=axis)
     n = x.shape[axis]
     if x.dtype.kind == "c" or not isinstance(n, int) or n > MAX_SORTED or x.type.size == 0:

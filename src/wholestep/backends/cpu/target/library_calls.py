@@ -24,7 +24,8 @@ LAUNCHES, PRODUCTS = 16, 8
 
 
 def demand_operands(low: Materializer, node: Node) -> None:
-    """Demand the operands of a routine: those that it only reads as they lie in memory, its work arrays as copies."""
+    """Materialize the operands of a routine: read-only operands in row-major order, the sources of the other operands
+    for copies into its work arrays."""
     arguments = node.params["arguments"]
     whole = {a.input for a in arguments if isinstance(a, InArg)}
     for i, x in enumerate(node.inputs):

@@ -1,4 +1,4 @@
-"""Prefetch placement: spilled values are asked for early enough to hide the predicted time of the disk."""
+"""Prefetch placement: spilled values are prefetched early enough to hide the predicted time of the disk."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from wholestep.lower.program.steps import PREFETCH_NOW, RELOAD_COPY, SPILL_COPY,
 
 
 def place_prefetches(steps: Sequence[Step], rates: Rates) -> tuple[Step, ...]:
-    """The steps with advice for every value that comes back: as late as the predicted time to read it allows.
+    """The steps with a prefetch for every reloaded value, as late as the predicted time to read it allows.
 
-    The disk reads one value after another, so the last is placed first, and each has been read when the next begins. A
-    value is asked for after it was written and after it came back before.
+    The disk reads one value after another, so that the last prefetch is placed first, and each ends before the next one
+    begins. The prefetch of a value comes after its spill and after its previous reload.
     """
     own = [map_nested(step, lambda nested: place_prefetches(nested, rates)) for step in steps]
     coming = [i for i, step in enumerate(own) if isinstance(step, RoutineCall) and step.routine == RELOAD_COPY]
@@ -39,7 +39,7 @@ def place_prefetches(steps: Sequence[Step], rates: Rates) -> tuple[Step, ...]:
 
 
 def earliest_prefetch(steps: Sequence[Step], i: int) -> int:
-    """The first step before which the value that comes back at i may be asked for."""
+    """The first step before which the value that step i reloads may be prefetched."""
     back = steps[i]
     assert isinstance(back, RoutineCall)
     for j in range(i - 1, -1, -1):

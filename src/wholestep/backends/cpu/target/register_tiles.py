@@ -1,5 +1,5 @@
-"""Register tiles of substitutions, Cholesky factors and eliminations: how many rows and vectors of sums a processor
-holds."""
+"""Register tiles of substitutions, Cholesky factors and eliminations: the rows and vectors of sums that a processor's
+registers hold."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LEAST_COLUMNS = 2
 
 
 class RegisterTile(NamedTuple):
-    """A tile of sums: so many rows of so many vectors, of floating-point numbers of so many bits."""
+    """A tile of sums: its rows, the vectors of each row, their lanes, and the bits of a floating-point number."""
 
     bits: int
     lanes: int
@@ -37,8 +37,8 @@ class RegisterTile(NamedTuple):
 
 
 class Substitution(NamedTuple):
-    """A kind of substitution: from the first row on or from the last one, with 1 on the diagonal or without, and by the
-    matrices as they lie or by turned ones."""
+    """A kind of substitution: `forward` from the first row on, else from the last one; `unit` with 1 on the diagonal;
+    and `turned` with the transposed matrices."""
 
     forward: bool
     unit: bool
@@ -52,7 +52,7 @@ def factor_tile(vector: int, registers: int) -> RegisterTile:
 
 
 def substitution_tile(bits: int, columns: int, vector: int, registers: int) -> RegisterTile:
-    """The tile of a substitution with so many columns, which one vector at least fits into."""
+    """The tile of a substitution with this number of columns, at least those of one vector."""
     lanes, rows = min(8 * vector // bits, 1 << columns.bit_length() - 1), 8 if registers >= 32 else 4
     return RegisterTile(bits, lanes, rows, min((registers - 1) // (rows + 1), columns // lanes))
 

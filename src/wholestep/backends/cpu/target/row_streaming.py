@@ -22,7 +22,8 @@ from wholestep.lower.program.steps import (
 )
 
 EVICTED_BYTES = 1 << 16
-"""Rows of fewer bytes are let go together, when their loop has ended: each call of the system costs a microsecond."""
+"""The least bytes of a row that is released on its own; smaller rows are released together at the end of their loop,
+since each system call costs a microsecond."""
 
 
 class StreamedRow(NamedTuple):
@@ -37,7 +38,7 @@ class StreamedRow(NamedTuple):
 
 
 def is_evictable(nbytes: int) -> bool:
-    """Return whether so many bytes in a file are let go by themselves."""
+    """Return whether a range of this many bytes in a file is released on its own."""
     return nbytes >= EVICTED_BYTES
 
 
@@ -47,7 +48,7 @@ def stream_rows(steps: Sequence[Step], files: frozenset[int], new_loop: Callable
 
 
 class RowStreaming:
-    """Goes through steps once, inner loops before those around them."""
+    """A walk over steps, inner loops before the loops around them."""
 
     def __init__(self, files: frozenset[int], new_loop: Callable[[], int]) -> None:
         self.files = files

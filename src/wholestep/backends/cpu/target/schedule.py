@@ -137,7 +137,8 @@ def order_columns(
 
 
 def best_lane(kernel: Kernel, machine: Target, *, arithmetic: bool = False) -> Axis | None:
-    """The axis along which vectors cost least; None where a scalar loop does. Arithmetic is counted only if said."""
+    """The axis along which vectors cost least; None where a scalar loop costs less. With `arithmetic`, operations count
+    as well as accesses."""
     found = list(memory_accesses(kernel.body))
     sizes = [a.buffer.dtype.itemsize for a in found]
     width = min([machine.lanes(size) for size in sizes if size >= 4], default=machine.lanes(4))
@@ -158,7 +159,7 @@ def best_lane(kernel: Kernel, machine: Target, *, arithmetic: bool = False) -> A
 
 
 def neighbouring_stores(accesses: Sequence[MemoryAccess]) -> set[object]:
-    """The stores to elements of which a store of the other part of a complex number writes the neighbour."""
+    """The stores of adjacent elements in pairs: those of the two parts of a complex number."""
     stores = [a for a in accesses if a.is_store]
     pairs = [(a, b) for a, b in pairwise(stores) if a.buffer is b.buffer and a.path == b.path]
     return {a.source for pair in pairs if pair[1].offset == pair[0].offset + 1 for a in pair}
@@ -171,7 +172,7 @@ def vectorizable_axes(kernel: Kernel) -> list[Axis]:
         inner = any(isinstance(s, Loop) for s in loop.body)
         return bool(loop.ordered or loop.carries or (loop.folds and inner))
 
-    # Along an axis vectors are all full, or how many lanes of the last one are is known.
+    # All vectors along an axis are full, or the number of valid lanes of the last one is known.
     known = [a for a in axes_of(kernel) if not a.symbolic or a.size % MOST_LANES == 0]
     found = dict.fromkeys([axis for axis in known if axis.extent > 1])
     barred = {loop.axis for loop in kernel_loops(kernel) if in_order(loop)}
@@ -184,9 +185,9 @@ def is_arithmetic(s: Var | Store | Fold) -> bool:
 
 
 def access_cost(a: MemoryAccess, axis: Axis, width: int, turns: bool, paired: Collection[object]) -> float:
-    """The cost of an access with vectors along an axis: a strided one is taken apart element by element, but for loads
-    that can be turned in a square of registers, or picked out of a few vectors, and the `paired` stores of the parts of
-    complex numbers."""
+    """The cost of an access with vectors along an axis: a strided one accesses element by element, except loads that
+    can be transposed in a square of registers, or shuffled out of a few vectors, and the `paired` stores of the parts
+    of complex numbers."""
     around = a.axes
     times = point_count(around)
     if axis not in around:

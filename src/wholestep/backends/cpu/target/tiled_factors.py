@@ -16,9 +16,11 @@ WORTH_SHARING = 1 << 20
 """The arithmetic below which one thread is as quick as two. Measured."""
 
 NARROW_PANEL, WIDE_PANEL, LARGE = 48, 144, 1500
-"""The columns of a panel of an elimination, and of a matrix from so many rows on, which no cache holds. Measured."""
+"""The columns of a panel of an elimination; those for large matrices, which no cache holds; and the least rows of a
+large matrix. Measured."""
 SMALL, MOST_TOGETHER = 1 << 24, 16
-"""The arithmetic of a matrix up to which threads eliminate each its own of a stack, and how many at most at a time."""
+"""The multiply-adds of a matrix up to which each thread eliminates its own matrices of a stack, and the most matrices
+at a time."""
 
 
 def matrices_in_rows(low: Materializer, node: Node) -> None:
@@ -73,7 +75,7 @@ def elimination_tasks(low: Materializer, node: Node) -> list[Task]:
 
 
 def routine_task(low: Materializer, node: Node, routine: str, facts: tuple[Any, ...], told: tuple[str, float]) -> Task:
-    """The call of a routine with the operands of a node and its result; told are its error and its arithmetic."""
+    """The call of a routine with the operands of a node and its result; `told` is its error message and products."""
     message, products = told
     sources = tuple([low.locations[x].place for x in node.inputs])
     (result,) = node.outputs

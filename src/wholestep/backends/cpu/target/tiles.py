@@ -1,4 +1,4 @@
-"""Tiles of the CPU: how many elements of each axis a kernel works on side by side, in vectors and in registers."""
+"""Tiles of the CPU: the elements of each axis that a kernel computes side by side, in vectors and in registers."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def adds_rows(kernel: Kernel) -> bool:
 
 
 def contiguous_axis(access: MemoryAccess, lane: Axis, width: int) -> Axis | None:
-    """The other axis along which a load runs evenly that does not along the lanes."""
+    """The axis along which a load is contiguous that is strided along the lanes; None for other accesses."""
     if access.is_store or access.offset.coefficient(lane) in (0, 1):
         return None
     others = [a for a in access.axes if a is not lane and a.extent >= width]
@@ -154,8 +154,8 @@ def contiguous_axis(access: MemoryAccess, lane: Axis, width: int) -> Axis | None
 
 
 def turned_terms(kernel: Kernel, lane: Axis | None, machine: Target) -> Axis | None:
-    """The terms of sums of products along which an operand is contiguous that is strided along an axis, all other
-    accesses being even along it: squares of such an operand are turned in registers, and sums stay chains."""
+    """The terms of sums of products along which an operand is contiguous that is strided along the lanes, if all other
+    accesses have a stride of 0 or 1 there: squares of the operand are transposed in registers, and sums stay chains."""
     loops = [loop for loop in kernel_loops(kernel) if loop.folds]
     if lane is None or lane.extent < machine.operands.lane or not sums_products(kernel):
         return None
@@ -174,8 +174,8 @@ def turned_terms(kernel: Kernel, lane: Axis | None, machine: Target) -> Axis | N
 
 
 def tile_turned(kernel: Kernel, lane: Axis, turned: Axis, schedule: KernelSchedule, machine: Target) -> KernelSchedule:
-    """Choose how much of an operand is turned at a time: squares, or, where one row is multiplied and vectors have 32
-    bytes, lines of cache, or halves of squares of two vectors, whose sums go on side by side."""
+    """Choose the part of an operand that is transposed at a time: a square, or, where one row is multiplied and vectors
+    have 32 bytes, a cache line, or half squares of two vectors, whose sums are independent."""
     lanes, vectors = schedule[lane].lanes, -(-lane.size // schedule[lane].lanes)
     if machine.vector != TURNED_HALVES or reused_axes(kernel, lane) or not isinstance(vectors, int):
         return schedule.with_axis(turned, tile=lanes)
@@ -186,7 +186,7 @@ def tile_turned(kernel: Kernel, lane: Axis, turned: Axis, schedule: KernelSchedu
 
 
 def transposed_axis(kernel: Kernel, lane: Axis, lanes: int) -> Axis | None:
-    """The axis that goes with the lanes into squares that are turned in registers."""
+    """The axis that forms, with the lanes, the squares that are transposed in registers."""
     found = [contiguous_axis(a, lane, lanes) for a in memory_accesses(kernel.body)]
     return next((a for a in found if a is not None), None)
 
