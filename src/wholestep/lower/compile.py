@@ -66,7 +66,7 @@ def lower_program(
     rates = target.rates if budget is None else budget.rates
     disk = rates if budget is not None and budget.spill else None
     price = partial(task_microseconds, rates=rates)
-    reuse = target.reuse if budget is None else FREE_REUSE  # within a budget, memory matters more than parallelism
+    reuse = target.reuse if budget is None else FREE_REUSE  # where memory is short, it comes first
     solver = partial(BudgetSolver, disk=disk, is_evictable=target.is_evictable, reuse=reuse)
     fitting = solver(context.layout.finish(), price, context.pinned)
     free = fitting.fit(found)

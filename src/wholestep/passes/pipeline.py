@@ -35,9 +35,12 @@ OPTIMIZATIONS = (
     Pass("cse", cse, exact=True),
     Pass("dce", dce, exact=True),
 )
-"""The optimizing passes. An exact pass changes no bit, since each operation that it keeps has the same operands; the
-other passes keep results to rounding. A sum or a product of matrices may still round differently where its operand has
-another memory order in NumPy."""
+"""The optimizing passes.
+
+An exact pass changes no bit, since each operation that it keeps has the same operands; the other passes keep results to
+rounding. A sum or a product of matrices may still round differently where NumPy finds its operand in another memory
+order.
+"""
 
 PASSES = {item.name: item for item in OPTIMIZATIONS}
 ALL_PASSES = tuple(PASSES)

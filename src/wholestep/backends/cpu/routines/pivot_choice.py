@@ -1,4 +1,4 @@
-"""The choice of pivots in a strip: as many columns as a vector has lanes are transposed, so that vectors are columns."""
+"""The choice of pivots in a strip: a vector of columns at a time is transposed, so that vectors run down columns."""
 
 from __future__ import annotations
 

@@ -251,9 +251,11 @@ def preferred_lanes(kernel: Kernel, lane: Axis, machine: Target) -> int:
 
 
 def unfolded_lanes(kernel: Kernel, lane: Axis, machine: Target) -> int:
-    """The lanes along an axis without a reduction. A row shorter than a vector has its own length as lanes if that is a
-    power of two; else scalars where an ordered loop may read the row again at once, since a load stalls on a masked
-    store to its address; else a masked vector."""
+    """The lanes along an axis without a reduction.
+
+    A row shorter than a vector has its own length as lanes if that is a power of two; else scalars where an ordered
+    loop may read the row again at once, since a load stalls on a masked store to its address; else a masked vector.
+    """
     lanes = preferred_lanes(kernel, lane, machine)
     if lane.symbolic or lane.extent >= lanes:
         return lanes
