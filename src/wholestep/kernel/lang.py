@@ -205,7 +205,7 @@ class Var:
     def __repr__(self) -> str:
         return f"<{self.op} {dtypes.short(self.dtype)}>"
 
-    # Operators go to the builder at work, so that scalar mathematics reads as mathematics.
+    # Operators add operations to the innermost builder, so that scalar mathematics reads as mathematics.
     __add__, __radd__ = written("add"), written("add", swapped=True)
     __sub__, __rsub__ = written("sub"), written("sub", swapped=True)
     __mul__, __rmul__ = written("mul"), written("mul", swapped=True)

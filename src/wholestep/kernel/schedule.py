@@ -12,7 +12,7 @@ from wholestep.kernel.lang import Axis, Barrier, Buffer, Index, Kernel, Loop, St
 
 class AxisSchedule(NamedTuple):
     """Lanes of one vector along an axis, the number of vectors (of elements, where lanes is 1) in a tile, whether
-    its steps are threads of a workgroup, and how many steps early its vectors are asked for.
+    its steps are threads of a workgroup, and the prefetch distance of its vectors in steps.
     """
 
     lanes: int = 1

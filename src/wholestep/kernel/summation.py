@@ -11,7 +11,7 @@ SUM_BLOCK = 32
 
 
 def sum_blocks(count: int) -> tuple[int, ...]:
-    """The lengths of the blocks of a sum over so many steps, outermost first."""
+    """The lengths of the blocks of a sum over `count` steps, outermost first."""
     return tuple([n for n in (SUM_BLOCK**2, SUM_BLOCK) if count > n])
 
 
@@ -21,7 +21,7 @@ def is_float_sum(fold: Fold) -> bool:
 
 
 def continues_sum(loop: Loop, carry: Carry) -> bool:
-    """True for a carry that takes a sum inside the loop from one step to the next."""
+    """True for a carry that is the accumulator of a sum inside the loop."""
     if loop.ordered:
         return False
     for inner in [s for s in loop.body if isinstance(s, Loop)]:
@@ -35,8 +35,8 @@ def continues_sum(loop: Loop, carry: Carry) -> bool:
 
 
 def folds_transposed_loads(loop: Loop) -> bool:
-    """True for a fold of loads that are contiguous along its steps and strided along the lanes around it: side by side,
-    they are loaded as rows and transposed in registers, and one accumulator takes them in order."""
+    """True for a fold of loads that are contiguous along its steps and strided along the lanes around it: they are
+    loaded as rows and transposed in registers, and one accumulator adds them in order."""
     axis = loop.axis
     if axis.lanes > 1 or not loop.folds or loop.ordered or loop.carries:
         return False
@@ -55,7 +55,7 @@ def live_variables(kernel: Kernel) -> set[Var]:
 
 
 def values_behind(values: Iterable[Var]) -> set[Var]:
-    """Some values and all that they are made of."""
+    """Some values and all values that they depend on."""
     found: set[Var] = set()
     waiting = list(values)
     while waiting:

@@ -1,4 +1,4 @@
-"""Compilation unit: a graph to compile and the options that its code depends on, checked once and handed on."""
+"""Compilation unit: a graph to compile and the options that its code depends on, checked once."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class CpuTarget:
 
     @property
     def relocation(self) -> str:
-        """The reference of an object to its own data, in LLVM's word: machines without a loader know the places."""
+        """LLVM's relocation model: static for machines without a loader, whose addresses are fixed at link time."""
         return "static" if self.arch in ("wasm32", "thumb") else "pic"
 
     @property

@@ -146,7 +146,7 @@ class EntryFunction(HostFunction):
         self.launch_function(self.function(step), count, step.parallel and count != 1)
 
     def launch_function(self, name: str, count: Size, shared: bool) -> None:
-        """Emit the call of a kernel's function, whose arguments are in place, over so many steps."""
+        """Emit the call of a kernel's function, whose arguments are already stored, over `count` steps."""
         steps = self.number(count)
         if self.plan.has_loops and not self.inside:
             how = self.inner_function("shared", shared_text)

@@ -14,7 +14,7 @@ SIZE_TABLE_POINTER = "%sizes"
 
 
 class HostFunction(InstructionBuilder):
-    """The entry function, as far as routines depend on it."""
+    """The interface of the entry function that routines depend on."""
 
     def __init__(self, plan: LoweredProgram, sizes: SizeTable) -> None:
         super().__init__()

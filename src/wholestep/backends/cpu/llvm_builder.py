@@ -68,7 +68,7 @@ class FunctionBuilder(InstructionBuilder):
     # Memory.
 
     def at(self, base: str, index: str, size: int) -> str:
-        """The address of an element of so many bytes."""
+        """The address of an element of `size` bytes."""
         if size == 1:
             return self.let(f"getelementptr i8, ptr {base}, i64 {index}")
         return self.let(f"getelementptr [{size} x i8], ptr {base}, i64 {index}")

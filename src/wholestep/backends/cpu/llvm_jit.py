@@ -119,7 +119,7 @@ def linked_object(programs: Iterable[tuple[Sequence[str], Container[str]]], targ
 
 
 def assembly(text: str, target: CpuTarget, *, opt: int = 3) -> str:
-    """The same code for a person to read; raises CodeError as `object_code` does."""
+    """The code of `object_code` as assembly text; raises CodeError as it does."""
     return _generated(text, target, opt, 0, assembly=True).decode()
 
 

@@ -1,4 +1,4 @@
-"""Compiler threads: modules of LLVM text become objects while their writer goes on to the next ones."""
+"""Compiler threads: modules of LLVM text become objects while their writer writes the next ones."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ObjectCompiler:
         self.finish()
 
     def add(self, text: str, opt: int = 3) -> None:
-        """Have a module compiled; `opt` is as for `object_code`."""
+        """Queue a module for compilation; `opt` is as for `object_code`."""
         self.texts.append((text, opt))
         self.given.release()
         if len(self.workers) < self.most_threads:

@@ -24,8 +24,8 @@ CLOCK_SYMBOL, THREAD_SYMBOL = "clock.now", "clock.thread"
 """External symbols: the system's clock and the identity of a thread."""
 
 FORWARD_CLOCK = {"darwin": 8}
-"""The argument of clock_gettime for a clock that only goes forward, 1 (CLOCK_MONOTONIC) where nothing else is said:
-CLOCK_UPTIME_RAW, since macOS counts CLOCK_MONOTONIC in microseconds."""
+"""The argument of clock_gettime for a monotonic clock, by system; CLOCK_MONOTONIC, 1, on all others. macOS has
+CLOCK_UPTIME_RAW, since it counts CLOCK_MONOTONIC in microseconds."""
 
 
 def timed_steps(plan: LoweredProgram) -> list[Launch | RoutineCall]:

@@ -26,7 +26,7 @@ class SizeTable:
 
 
 class SizeOperands:
-    """Loads of sizes at the head of one function, each once; `table` is a pointer that is in sight there."""
+    """Loads of sizes at the head of one function, each once; `table` is the pointer to the table in that function."""
 
     def __init__(self, known: SizeTable, table: str) -> None:
         self.known = known

@@ -25,7 +25,8 @@ def touched_columns(kernel: Kernel) -> dict[Buffer, Columns]:
 
 
 def buffer_columns(indices: Sequence[Index], item: int) -> dict[int, tuple[int, int]]:
-    """The columns that indices of one array reach, of elements of so many bytes."""
+    """The byte ranges of columns that the indices of an array reach, by the bytes of a row; `item` is the bytes of an
+    element."""
     terms = [[(key, c) for key, c in i.terms.items() if isinstance(key, Axis)] for i in indices]
     known = all(len(own) == len(i.terms) for own, i in zip(terms, indices, strict=True))
     if not known or any(axis.symbolic or c < 0 for own in terms for axis, c in own):

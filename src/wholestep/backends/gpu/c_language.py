@@ -22,7 +22,8 @@ WS_INLINE uint64_t ws_cut_up(double x) {
     return x < 0x1p63 ? (uint64_t)ws_cut(x) : (uint64_t)ws_cut(x - 0x1p63) ^ UINT64_C(0x8000000000000000);
 }
 """ + half_definitions("WS_INLINE", "ws_odd")
-"""Functions of float64, which some cards lack; they round to odd, so that no conversion rounds twice."""
+"""Functions of float64, which some cards lack: conversions to integers, and to float32 by rounding to odd, from which a
+half precision is rounded only once."""
 HALF_FUNCTIONS = half_definitions("WS_INLINE", "ws_from_bf16", "ws_from_f16", "ws_to_f16")
 """Conversions of half precisions except that to bfloat16; a module defines WS_INLINE as the head of its functions."""
 

@@ -21,7 +21,7 @@ def collapse_folds(kernel: Kernel) -> Kernel:
 
 
 def handing_loops(loop: Loop) -> list[Loop]:
-    """The loops that hand a fold on, outermost first."""
+    """The loops that carry the accumulator of a fold, outermost first."""
     out = [loop]
     while out[-1].carries:
         out.append(inner_loop(out[-1]))

@@ -44,7 +44,7 @@ MOST = 1 << 15
 WINDOW = 256
 """The most launches that are ordered together: each is compared with all before it."""
 FIELDS = 2
-"""The words of a dispatch before its addresses: the number of workgroups, and a zero that compilers do not know."""
+"""The words of a dispatch before its addresses: the number of workgroups, and a zero that is opaque to compilers."""
 I64 = np.dtype(np.int64)
 
 
@@ -86,7 +86,7 @@ class DispatchRecorder:
         """(address, bytes) of the constants."""
 
     def take(self, nbytes: int) -> int:
-        """Allocate so many bytes at the end of the heap; returns their address."""
+        """Allocate `nbytes` bytes at the end of the heap; returns their address."""
         at = -(-self.top // ALIGNMENT) * ALIGNMENT
         self.top = at + nbytes
         return at

@@ -27,7 +27,7 @@ def interchange_loops(kernel: Kernel) -> Kernel:
     )
     try:
         verify_kernel(made)
-    except KernelError:  # two columns may be at one place, for all that can be told
+    except KernelError:  # the verifier cannot exclude that two columns access one element
         return kernel
     return made
 

@@ -103,7 +103,7 @@ class KernelLanguage(ABC):
         raise AssertionError(f"{self.name} has no arrays that are chosen")
 
     def points_head(self, name: str, first: str, end: str, pace: int) -> str:
-        """The head of a loop over points from the first to before an end, so many at a time."""
+        """The head of a loop over points from `first` up to but not including `end`, in steps of `pace`."""
         raise AssertionError(f"{self.name} has no groups that do many points")
 
     @abstractmethod

@@ -161,7 +161,7 @@ def lane_place(fragment: Fragment, rows: bool) -> str:
 
 
 def matrix_lines(loop: MatrixLoop, names: Callable[[object], str], index: Callable[[Index], str]) -> Iterator[str]:
-    """The statements of a loop: fragments of 16 terms, and their products, which go on in the variables of the sums."""
+    """The statements of a loop: fragments of 16 terms, and their products, accumulated in the variables of the sums."""
     for begin in range(0, loop.axis.extent, TERMS):
         yield "{"
         for letter, found in (("x", loop.rows), ("y", loop.columns)):

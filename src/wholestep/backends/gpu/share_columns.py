@@ -23,8 +23,8 @@ LEAST = 256
 
 
 def share_columns(kernel: Kernel, enough: int, rows: int) -> Kernel | None:
-    """The kernel with workgroups of so many rows of threads that share folds down columns; None where it has none, or
-    so many points that they are `enough` by themselves."""
+    """The kernel with workgroups of `rows` rows of threads that share folds down columns; None where it has no such
+    folds, or at least `enough` points, which keep a card busy as work items."""
     group = find_workgroup(kernel)
     loops = [s for s in group.body if isinstance(s, Loop)]
     if group.threads or kernel.scratch or len(loops) != 1 or not group.grid or not is_sharable(loops[0]):

@@ -69,7 +69,7 @@ def share_loops(kernel: Kernel, threads: int = THREADS, enough: int = FEW_POINTS
     made = RowSharing(kernel, group.grid, count, axes).kernel()
     try:
         verify_kernel(made)
-    except KernelError:  # two threads may be at one place, for all that can be told
+    except KernelError:  # the verifier cannot exclude that two threads access one element
         return kernel
     return made
 
@@ -83,7 +83,8 @@ def even_threads(extents: Sequence[int], wanted: int) -> int:
 
 
 def is_sharable(loop: Loop) -> bool:
-    """Test whether the steps of a loop, and of the loops that hand its sums on, may be taken in any order."""
+    """Test whether the steps of a loop, and of the inner loops whose folds its carries accumulate, may run in any
+    order."""
     if loop.ordered or loop.guard is not None or loop.axis.symbolic:
         return False
     inner = [s for s in loop.body if isinstance(s, Loop)]

@@ -33,9 +33,9 @@ CUDA_SPLIT = CARD_SPLIT._replace(sums=2**17, products=2**10)
 class CardTarget(Target):
     """A card: a point of a kernel's grid is a work item, or a workgroup whose threads share the loops of the point.
 
-    `trips` is the most that the loops of one work item may take together, `tiles` are those in which workgroups
-    compute products, those of bfloat16 by matrix units where it has `matrices`, workgroups share folds down `columns`,
-    and so many points are `enough` to keep the card busy by themselves.
+    `trips` is the most trips of all loops of one work item; `tiles` are the tiles in which workgroups compute products,
+    those of bfloat16 by matrix units if `matrices`; `columns` is the rows of threads that share folds down columns, and
+    `rows` the least elements of a row that threads share; and `enough` points keep the card busy as work items.
     """
 
     name: str = "card"

@@ -17,7 +17,7 @@ LEAST = 16
 
 
 class TileKernel:
-    """The kernel of a product in tiles of so many rows and columns."""
+    """The kernel of a product in tiles of `height` rows and `width` columns."""
 
     def __init__(self, product: Product, height: int, width: int) -> None:
         self.product, self.height, self.width = product, height, width
@@ -95,7 +95,7 @@ class TileKernel:
 
 
 def thread_number(axes: Sequence[Axis]) -> tuple[Index, int]:
-    """The number of a step of several axes, the last one the fastest, and how many there are."""
+    """The linear index of a point of several axes, the last one the fastest, and the number of points."""
     number, count = Index(), 1
     for axis in reversed(axes):
         number += Index(0, {axis: count}) if axis.extent > 1 else Index()

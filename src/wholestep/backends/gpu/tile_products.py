@@ -203,7 +203,7 @@ class TiledProduct(TileKernel):
         return ThreadStep(place, self.below(place, end) if end % threads.extent else None)
 
     def staged_element(self, side: Staged, near: ThreadStep, far: ThreadStep, first: Sequence[Index]) -> StagedElement:
-        """The element at a step of both axes, `near` where the factor lies closest."""
+        """The element at a step of both axes, `near` along the one with the factor's smallest stride."""
         term, row = (near, far) if side.along_terms else (far, near)
         here = self.all_of([step.here for step in (near, far) if step.here is not None])
         value = self.element(side, row.place, term.place, first, here)

@@ -97,7 +97,7 @@ def less(x: Complex, y: Complex) -> Var:
 
 
 def less_equal(x: Complex, y: Complex) -> Var:
-    """The same order, or equal."""
+    """NumPy's order of `less`, or equality."""
     known = ~isnan(Complex(x.im, y.im))
     return (x.re < y.re) & known | equal(x.re, y.re) & (x.im <= y.im)
 

@@ -1,7 +1,7 @@
 """The derivative of the incomplete gamma function P(a, x) in its order a, in float64.
 
 Up to x = a + 1 the power series in x is differentiated term by term, beyond it the continued fraction of 1 - P. Both
-go on in blocks of steps, until no lane of a vector needs another.
+run in blocks of steps, until no lane of a vector needs another.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def zeta(s: Var, q: Var) -> Var:
 
 
 def right(s: Var, q: Var) -> Var:
-    """The same for q > 0 and s > 1."""
+    """The zeta function for q > 0 and s > 1."""
     b = builder()
     with b.loop(Axis("terms", TERMS), ordered=True) as loop:
         total, a = loop.carry(number(q, 0.0)), loop.carry(q)
@@ -62,7 +62,7 @@ def right(s: Var, q: Var) -> Var:
 
 
 def left(s: Var, q: Var) -> tuple[Var, ...]:
-    """The same for q < 0 and a whole s: the terms below zero are a difference of two such sums."""
+    """The zeta function for q < 0 and an integer s: the terms below zero are a difference of two sums of `right`."""
     b = builder()
     f = q - b.op("floor", q)
     half = s * 0.5

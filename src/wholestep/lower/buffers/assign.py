@@ -45,7 +45,7 @@ def assign_buffers(
 
 
 def kept_apart(life: LiveInterval, tasks: int, reuse: ReuseLimits) -> LiveInterval:
-    """The tasks of a list of so many in which nothing else may lie where an allocation does."""
+    """The live interval extended by the limits of reuse: to all tasks for small values, else by `apart` - 1 tasks."""
     if life.nbytes <= reuse.unshared:
         return life._replace(start=0, end=tasks - 1)
     return life._replace(end=min(life.end + reuse.apart, tasks) - 1)

@@ -315,6 +315,6 @@ def blocks_of(
 
 
 def most_heads(size: AttentionSizes, block: tuple[int, int], most: int) -> int:
-    """The leading axes that a step takes at a time, with up to so many scores."""
+    """The number of leading axes that a step takes at a time, with up to `most` scores."""
     scores = size.groups * min(block[0], size.queries) * min(block[1], size.keys)
     return max(int(most // max(scores, 1)), 1)

@@ -43,7 +43,7 @@ def axes_of_shape(shape: tuple[int, ...], letter: str = "i") -> tuple[list[Axis]
 
 
 class KernelTemplate(ElementReader):
-    """A kernel written by hand, inside a `with` statement; afterwards it makes a task."""
+    """A kernel that is written by hand inside a `with` statement; `task` then returns its task."""
 
     def __init__(self, low: Materializer, name: str) -> None:
         super().__init__(KernelBuilder(name, low.context.target.doubles), ReadableLocations(low.locations, ()))

@@ -55,7 +55,7 @@ def ranks_task(low: Materializer, node: Node, ranks: Allocation) -> Task:
 
 
 def positions_task(low: Materializer, node: Node, ranks: Allocation) -> Task:
-    """A kernel that looks for the key of each rank."""
+    """A kernel that searches for the key of each rank."""
     (order,) = node.outputs
     strides = row_major_strides(order.shape)
     with KernelTemplate(low, "positions_of_ranks") as reader:

@@ -1,5 +1,5 @@
 """Scatter: a copy of the operand unless it is written in place, then the updates in row-major order of indices; on
-targets whose work items run side by side each element of the result looks for its updates itself."""
+targets whose work items run side by side each element of the result searches for its own updates."""
 
 from __future__ import annotations
 

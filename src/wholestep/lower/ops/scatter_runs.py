@@ -84,8 +84,8 @@ def collect_task(low: Materializer, node: Node, whole: bool) -> Task:
 def neighbours_apart(
     shape: tuple[int, ...], indexed: Sequence[int], most: int
 ) -> tuple[list[Axis], Axis | None, Coordinates]:
-    """The axes of a shape, with up to so many neighbours along the last one that is not indexed in an axis of their
-    own, and the coordinates."""
+    """The axes of a shape, with up to `most` neighbors along the last axis that is not indexed in an axis of their own,
+    and the coordinates."""
     axes, place = axes_of_shape(shape)
     last = max([a for a, n in enumerate(shape) if a not in indexed and n > 1], default=None)
     if last is None:

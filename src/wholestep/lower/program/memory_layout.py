@@ -1,4 +1,4 @@
-"""Memory layouts: which allocation lies in which other one and where, as decided after the allocations were made."""
+"""Memory layouts: the aliases and offsets of allocations, which are decided after the allocations were made."""
 
 from __future__ import annotations
 

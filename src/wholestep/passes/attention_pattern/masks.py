@@ -93,7 +93,7 @@ def known_array(v: Value, steps: int = MOST_STEPS) -> NDArray | None:
 
 
 class Mask(NamedTuple):
-    """The keys that queries may look at: a boolean mask or numbers to add, thin, in the order of the scores' axes."""
+    """The keys that queries attend to: a boolean mask or numbers to add, thin, in the order of the scores' axes."""
 
     causal: bool
     mask: Value | None

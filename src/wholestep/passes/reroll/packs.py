@@ -47,7 +47,7 @@ class Packs:
         self.members: set[Value] = set()
         self.taken = set(taken)
         self.may_join = may_join
-        """The policy that says whether a pack of inputs may be stacked."""
+        """The predicate of packs of inputs that may be stacked."""
         self.inputs = set(graph.inputs)
         self.node_packs: list[NodePack] = []
         self.choices: dict[Node, PackedBranch] = {}

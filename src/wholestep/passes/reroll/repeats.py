@@ -16,7 +16,7 @@ MIN_TRIPS = 4
 MATCHED_OPS = 4
 """The successive isomorphic operations that make a distance between them a candidate period."""
 MAX_PERIODS = 32
-"""The most candidate periods that are tried, those met most often first."""
+"""The most candidate periods that are tried, the most frequent first."""
 
 
 class RepeatedSequence(NamedTuple):
@@ -48,7 +48,7 @@ def find_repeats(nodes: Sequence[Node], signatures: Isomorphism) -> list[Repeate
 
 
 def candidate_periods(marks: np.ndarray) -> list[int]:
-    """The distances at which MATCHED_OPS successive operations recur, those met most often first."""
+    """The distances at which MATCHED_OPS successive operations recur, the most frequent first."""
     if len(marks) < MIN_TRIPS + MATCHED_OPS:
         return []
     rows = np.lib.stride_tricks.sliding_window_view(marks, MATCHED_OPS)

@@ -109,5 +109,5 @@ class StashOrRecompute:
 
 
 def stash_bytes(t: Pack) -> int:
-    """The bytes of one value of a pack; none for inputs of the program, which are in memory anyhow."""
+    """The bytes of one value of a pack; 0 for inputs of the program, which are in memory in any case."""
     return t[0].type.nbytes if t[0].node is not None else 0

@@ -1,4 +1,4 @@
-"""Row sets: the rows of a table that gathers have read, sorted, with the gradients that meet in a row summed."""
+"""Row sets: the rows of a table that gathers have read, sorted, with the gradients of each row summed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class GatherGradient(NamedTuple):
 
 
 class RowEmitter(GraphRewriter):
-    """A graph emitted again, with operations added at the user's line of the node at hand."""
+    """A graph emitted again, with operations added at the user's line of the current node."""
 
     like: Node | None = None
 

@@ -1,4 +1,4 @@
-"""Artifacts: machine code and its memory layout, as the compiler hands them to the runtime."""
+"""Artifacts: machine code and its memory layout, which the compiler passes to the runtime."""
 
 from __future__ import annotations
 
@@ -69,20 +69,20 @@ class Artifact:
     sites: tuple[ErrorSite, ...] = ()
     resident: tuple[tuple[int, int], ...] = ()
     undone: bool = False
-    """True if the code may fail after it has written resident memory, so that an instance has to put that back."""
+    """True if the code may fail after it has written resident memory, so that an instance must restore it."""
     parallel: bool = False
     """True if the code calls `ws_parallel`."""
     streamed: bool = False
-    """True if the code leaves notes about the parts of files that it will read."""
+    """True if the code queues prefetch requests for the parts of files that it will read."""
     microseconds: float = 1e9
-    """About how long a run takes, for choosing how to call it."""
+    """The predicted time of a run, which determines the way in which it is called."""
 
     def places(self, kind: SlotKind) -> tuple[int, ...]:
         """The numbers of the slots of a kind, in order."""
         return tuple(place for place, slot in enumerate(self.slots) if slot.kind == kind)
 
     def pool_of_constants(self, place: int) -> NDArray:
-        """The constants where the code expects them: bytes, read-only."""
+        """The constants at the offsets that the code expects, as read-only bytes."""
         blob = aligned_empty((self.slots[place].nbytes,), np.uint8)
         for at, array in zip(self.constant_offsets, self.constants, strict=True):
             if array.nbytes:
@@ -91,7 +91,7 @@ class Artifact:
         return blob
 
     def pooled(self, pools: Mapping[int, NDArray]) -> Artifact:
-        """The same with constants that lie in their pool, so that they are held once."""
+        """The artifact with constants that are views of their pool, so that they are in memory once."""
         if not self.constants:
             return self
         (blob,) = pools.values()
@@ -102,7 +102,7 @@ class Artifact:
         return replace(self, constants=tuple(lying))
 
     def at_sizes(self, sizes: Mapping[str, int]) -> Artifact:
-        """The same with numbers for its symbolic sizes."""
+        """The artifact with numbers for its symbolic sizes."""
 
         def slot(s: TableSlot) -> TableSlot:
             shape = tuple([substitute(n, sizes) for n in s.shape])

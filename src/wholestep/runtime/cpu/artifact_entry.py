@@ -33,7 +33,7 @@ at the level of the kernels it was up to a tenth of all code generation."""
 def pack_entry(
     unit: CompilationUnit, plan: LoweredProgram, target: CpuTarget, printer: type[EntryFunction] = EntryFunction
 ) -> CacheEntry:
-    """Write a plan as LLVM text and compile it, with all that the runtime must know to run it."""
+    """Write a plan as LLVM text and compile it; the entry also holds the metadata that the runtime needs."""
     with ObjectCompiler(target, thread_count()) as compiler:
         text = llvm_source(plan, target, printer, compiler.add)
         compiler.add(text.modules[-1], ENTRY_OPT)
@@ -43,7 +43,7 @@ def pack_entry(
 
 
 def entry_facts(unit: CompilationUnit, plan: LoweredProgram, text: LlvmSource) -> dict[str, Any]:
-    """The facts that the runtime must know to run the code of a plan, as JSON can hold them."""
+    """The metadata that the runtime needs to run the code of a plan, as JSON values."""
     with unit.assumed_sizes():
         microseconds = roofline.total_microseconds(substitute_sizes(plan).steps)
     return {

@@ -1,4 +1,4 @@
-"""Functions that compiled code calls for a collective: the arrays at two addresses, handed to the communicator."""
+"""Functions that compiled code calls for a collective: they pass the arrays at two addresses to the communicator."""
 
 from __future__ import annotations
 
@@ -58,8 +58,11 @@ _functions: dict[str, Any] = {}
 def run_collective(
     op: str, axis_name: str, source: int, target: int, room: int, count: int, dtype: np.dtype[Any]
 ) -> None:
-    """The rank at the target; or a collective begun with so many elements at the source, whose number is left at the
-    target, in memory for its exchange; or ended, by the number at the source, with its elements at the target."""
+    """Run one call: write the rank to the target; begin a collective of `count` elements at the source, and write its
+    number to the target; or end the collective of the number at the source, and write its elements to the target.
+
+    `room` is the address of the memory for an exchange.
+    """
     word, _, collective = op.partition("_")
     if op == "axis_index":
         array_at_address(target, 1, dtype)[0] = communicator_of(axis_name).rank
@@ -76,7 +79,7 @@ def run_collective(
 
 
 class ArraysInRow:
-    """Arrays one behind the other, from an address on."""
+    """An allocator of consecutive arrays, from an address on."""
 
     def __init__(self, address: int) -> None:
         self.address = address

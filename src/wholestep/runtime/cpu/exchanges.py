@@ -1,4 +1,4 @@
-"""Exchanges beside a program: a thread that talks to the other processes while compiled code goes on."""
+"""Exchanges beside a program: a thread that communicates with the other processes while compiled code runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RunningExchange:
         self.result: NDArray | None = None
         self.error: BaseException | None = None
         self.held: object = None
-        """The memory of the exchange, if nobody else keeps it."""
+        """The memory of the exchange, held here once its program has released it."""
 
     def run(self) -> None:
         """Run the exchange in the context of the thread that began it."""
@@ -65,7 +65,8 @@ class Exchanges(threading.local):
         return running.result
 
     def leave(self, memory: object) -> bool:
-        """Drop the exchanges of a program that was left; True where some go on, which keep its memory to their end."""
+        """Drop the exchanges of a program that has failed; True where some still run, which hold its memory until their
+        end."""
         going = [exchange for exchange in self.running.values() if not exchange.done.is_set()]
         for exchange in going:
             exchange.held = memory
@@ -74,6 +75,6 @@ class Exchanges(threading.local):
 
 
 def run_all(take: Callable[[], RunningExchange]) -> None:
-    """The life of the thread."""
+    """Run exchanges in order, forever."""
     while True:
         take().run()

@@ -1,4 +1,4 @@
-"""Prefetch thread for pages of files: programs queue requests and go on.
+"""Prefetch thread for pages of files: programs queue requests and do not wait.
 
 The pages are populated, not only read, in the largest size that the system has: otherwise the program would fault on
 each 4 KB.

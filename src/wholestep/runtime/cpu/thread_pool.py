@@ -79,7 +79,7 @@ class ThreadPool:
             self._word("threads").value = threads
 
     def stop(self) -> None:
-        """Let every worker return; programs go on alone."""
+        """Let every worker return; programs then run on one thread."""
         self.stopped = True
         with self._growing:
             self._word("threads").value = 1

@@ -34,7 +34,7 @@ from wholestep.runtime.memory.mapped_arrays import FileInputs
 
 
 class CardBackend(Backend):
-    """A card: kernels are text that its driver compiles, and the host goes through the steps of a program."""
+    """A card: kernels are text that its driver compiles, and the host runs the steps of a program."""
 
     target: CardTarget
 

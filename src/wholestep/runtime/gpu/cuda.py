@@ -272,7 +272,7 @@ class PinnedMemory:
         self.room: NDArray = np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(self.held.handle))
 
     def parts(self, sizes: Sequence[int]) -> list[NDArray]:
-        """Parts of the room, one behind the other."""
+        """Consecutive parts of the memory, of these sizes."""
         ends = list(itertools.accumulate(sizes, initial=0))
         return [self.room[begin:end] for begin, end in itertools.pairwise(ends)]
 

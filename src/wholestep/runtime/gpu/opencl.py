@@ -20,7 +20,7 @@ OPTIONS = ("-cl-std=CL1.2", "-cl-fp32-correctly-rounded-divide-sqrt", "-w")
 CHOICE = "PYOPENCL_CTX"
 """The environment variable by which pyopencl chooses a device."""
 TRIAL = "__kernel void trial(__global int *x, long offset) { x[offset] = 0; }"
-"""A kernel that every device takes whose driver knows the processor: PoCL's compiler may be older than that."""
+"""A trial kernel, which compiles if the compiler supports the processor: PoCL's may be older than the processor."""
 
 
 class OpenCLDriver:

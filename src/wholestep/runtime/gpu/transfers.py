@@ -27,7 +27,7 @@ class SideBySide(NamedTuple):
 
     @classmethod
     def of(cls, sizes: Sequence[int]) -> SideBySide:
-        """The places of arrays of so many bytes.
+        """The layout of arrays of these sizes in bytes.
 
         >>> SideBySide.of([5, 300, 1])
         SideBySide(sizes=(5, 300, 1), begins=(0, 256, 768), nbytes=769)

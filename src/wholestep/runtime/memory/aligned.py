@@ -13,7 +13,7 @@ from wholestep.lower.program.allocation import ALIGNMENT
 
 PAGE = 4096
 LARGE_BYTES = 1 << 20
-"""An array of at least so many bytes begins at a page, and its memory is kept for the next one of its size."""
+"""The least bytes of an array that begins at a page, and whose memory is kept for the next array of its size."""
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: Any) -> NDArray:
@@ -26,7 +26,7 @@ def aligned_empty(shape: tuple[int, ...], dtype: Any) -> NDArray:
 
 
 def aligned_zeros(shape: tuple[int, ...], dtype: Any) -> NDArray:
-    """The same of zeros, which take no memory until they are written where they are many.
+    """A C-ordered array of zeros, aligned as by `aligned_empty`; a large one takes no memory until it is written.
 
     >>> aligned_zeros((2,), "int32").tolist()
     [0, 0]
@@ -35,7 +35,7 @@ def aligned_zeros(shape: tuple[int, ...], dtype: Any) -> NDArray:
 
 
 def aligned(shape: tuple[int, ...], dtype: Any, make: Callable[..., NDArray]) -> NDArray:
-    """An array in bytes that `make` gives, of which some at the beginning stay unused."""
+    """An aligned array in bytes from `make`, the first of which may stay unused."""
     kind = np.dtype(dtype)
     nbytes = math.prod(shape) * kind.itemsize
     unit = PAGE if nbytes >= LARGE_BYTES else ALIGNMENT

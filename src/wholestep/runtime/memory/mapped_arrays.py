@@ -64,7 +64,7 @@ def zeros_in_file(shape: Sequence[int], dtype: Any, folder: Path | None) -> NDAr
         ) from error
     pages.folder = folder
     if hasattr(mmap, "MADV_HUGEPAGE"):
-        # One fault for 2 MB instead of one for 4 KB; a system that has no such pages for files says so, or nothing.
+        # One fault for 2 MB instead of one for 4 KB; a system without huge pages for files ignores it or raises.
         with suppress(OSError):
             pages.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(pages, kind).reshape(shape)

@@ -36,7 +36,7 @@ def emit_conversion(w: FunctionWriter, x: str, source: LlvmType, target: LlvmTyp
 
 
 class ConversionWriter:
-    """Conversions in so many lanes."""
+    """Conversions of vectors with this number of lanes, or of scalars for 0."""
 
     def __init__(self, w: FunctionWriter, lanes: int) -> None:
         self.w = w

@@ -1,4 +1,4 @@
-"""Uniformity analysis: the axes each value varies along decide how many unrolled copies and vector lanes it needs."""
+"""Uniformity analysis: the axes along which each value varies, which determine its unrolled copies and vector lanes."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from wholestep.backends.cpu.llvm_builder import FunctionBuilder
 
 
 class FloatKeys(NamedTuple):
-    """The keys of floats of so many bits: those of negative ones inverted, and above them the others with the top bit
-    set."""
+    """The integer keys of floats of `bits` bits: the inverted bits of negative ones, and above them the bits of the
+    others with the top bit set."""
 
     bits: int
 
@@ -46,7 +46,8 @@ class FloatKeys(NamedTuple):
 def restore_text(name: str, floats: FloatKeys) -> str:
     """Return `void name(keys, result, n)` for a row and its keys in ascending order.
 
-    Rows without NaN and without -0.0 stay as they are: NaN are first or last in them, -0.0 is looked for.
+    Rows without NaN and without -0.0 are unchanged: the test reads the first and the last key for NaN, and searches for
+    -0.0.
     """
     f = FunctionBuilder("void", name, (("ptr", "keys"), ("ptr", "result"), ("i64", "n")))
     kind, last = floats.kind, f.let("sub i64 %n, 1")

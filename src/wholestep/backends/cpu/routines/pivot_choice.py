@@ -39,7 +39,7 @@ class PivotWriter(StripWriter):
         return [self.line(self.base, self.f.let(f"add i64 {r}, {i}")) for i in range(self.tile.lanes)]
 
     def rest(self, r: str, column: str, count: str) -> list[list[str]]:
-        """A vector of columns in these rows, less the products with so many columns of L before it."""
+        """A vector of columns in these rows, minus the products with the `count` columns of L before it."""
         f, t, writer = self.f, self.tile, self.writer
         lines, upper = self.lines(r), f.at(self.line(self.base, self.top), column, self.size)
         sums = [writer.load_vectors(f.at(line, column, self.size), 1) for line in lines]
@@ -85,11 +85,11 @@ class PivotWriter(StripWriter):
     # Turned columns: row 0 is that of the first pivot.
 
     def place(self, k: int, i: str) -> str:
-        """The address of an element of a turned column."""
+        """The address of an element of a transposed column."""
         return self.writer.place(self.turned, str(k), self.pitch, i)
 
     def vector(self, k: int, i: str) -> str:
-        """The elements of a turned column from row i on."""
+        """The elements of a transposed column from row i on."""
         return self.writer.load_vectors(self.place(k, i), 1)[0]
 
     def lanes_from(self, j: int) -> str:
@@ -210,7 +210,7 @@ class PivotWriter(StripWriter):
         return f.let(f"select i1 {zero}, {t.kind} 1.0, {t.kind} {pivot}")
 
     def divide(self, k: int, pivot: str, height: str) -> None:
-        """Divide the last turned column by its pivot."""
+        """Divide the last transposed column by its pivot."""
         f, t = self.f, self.tile
         by = self.writer.splat(pivot)
 

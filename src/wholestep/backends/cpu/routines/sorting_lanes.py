@@ -17,7 +17,7 @@ Record = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Lanes:
-    """The vectors that records of these parts lie in: the bits of each part, how many lanes, vectors in an array."""
+    """The vectors of records: the bits of each part of a record, the lanes of a vector, and the vectors of an array."""
 
     parts: tuple[int, ...]
     lanes: int
@@ -34,7 +34,7 @@ class Lanes:
         return tuple([f"declare {kind} @llvm.u{which}.{name}({kind}, {kind})" for which in ("min", "max")])
 
     def row(self, f: FunctionBuilder, number: str, base: Record = ()) -> Record:
-        """The addresses of the parts of a row of the matrix, or of one so many rows after another one."""
+        """The addresses of the parts of a row of the matrix, by its number, counted from the row `base` if given."""
         sizes = [bits * self.lanes // 8 for bits in self.parts]
         starts = [sum(sizes[:part]) * self.height for part in range(len(sizes))]
         arrays = base or [f.field("%matrix", start) if start else "%matrix" for start in starts]

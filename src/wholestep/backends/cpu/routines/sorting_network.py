@@ -22,10 +22,10 @@ STEP = ("i64", "step")
 
 
 def network_text(name: str, lanes: Lanes, *, across: bool) -> str:
-    """Return `void name.columns(matrix, count)`, which sorts the columns of so many rows, and, `across` lanes,
-    `void name.lanes(matrix)`, which merges sorted columns.
+    """Return `void name.columns(matrix, count)`, which sorts columns of `count` rows, and, with `across`,
+    `void name.lanes(matrix)`, which merges sorted columns across lanes.
 
-    There are as many rows as a power of two says, at least 8, and those after `count` are last in the order.
+    The number of rows is a power of two, at least 8; rows from `count` on come last in the order.
     """
     parts = [
         stages_text(f"{name}.flip", lanes, 3, flip=True),
@@ -90,7 +90,7 @@ def stages_text(name: str, lanes: Lanes, k: int, *, flip: bool = False) -> str:
     n = 1 << k
     size = f.let(f"mul i64 %step, {n}")
     past = f.let(f"sub i64 {size}, 1")
-    # Two halves of a block are merged where the second one begins before `count`; else the first is all there is.
+    # Two halves of a block are merged where the second one begins before `count`; else the second one is empty.
     used = f.let(f"sub i64 %count, {f.let('mul i64 %step, ' + str(n // 2))}") if flip else "%count"
     steps = [f.let(f"mul i64 %step, {j}") for j in range(n)]
     mirrored = [f.let(f"sub i64 {step}, 1") for step in steps]
@@ -156,9 +156,9 @@ def columns_text(name: str, network: str, lanes: Lanes) -> str:
 
 
 def lanes_text(name: str, network: str, lanes: Lanes) -> str:
-    """Return `void name(matrix)`, which merges sorted columns: two at a time, then as many as were merged before.
+    """Return `void name(matrix)`, which merges sorted columns: pairs of columns, then pairs of merged groups.
 
-    The order goes on from the end of a column to the start of the next.
+    The order continues from the end of a column at the start of the next.
     """
     f = FunctionBuilder("void", name, (MATRIX,))
     for group in [2 << k for k in range(lanes.lanes.bit_length() - 1)]:

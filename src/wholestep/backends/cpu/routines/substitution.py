@@ -58,7 +58,7 @@ def return_if_singular(f: FunctionBuilder, tile: RegisterTile, matrix: str) -> N
 
 
 def quotient_above(f: FunctionBuilder, n: str, by: int) -> str:
-    """The least number of parts of so many elements that hold n."""
+    """The quotient n / by, rounded up."""
     return f.let(f"sdiv i64 {f.let(f'add i64 {n}, {by - 1}')}, {by}")
 
 
@@ -105,7 +105,7 @@ class TileWriter:
         lefts: Callable[[str], Sequence[str]],
         right: Callable[[str], str],
     ) -> list[list[str]]:
-        """The sums of each row after so many terms; `lefts` are the factors of the rows, `right` is the address of
+        """The sums of each row after `count` terms; `lefts` are the factors of the rows, `right` is the address of
         those of the columns."""
         f, vectors = self.f, len(sums[0])
 

@@ -142,7 +142,8 @@ def tile_shape(nest: ContractionNest, lanes: int, registers: int) -> tuple[int, 
 
 
 def block_terms(panel: int, caches: Caches) -> int:
-    """The terms of a block: a panel of so many bytes a term fills the first cache, or has 256 terms. Measured."""
+    """The terms of a block, such that a panel with `panel` bytes for each term fills the first cache; at least 256.
+    Measured."""
     return max(caches.first // panel, 256)
 
 

@@ -34,7 +34,7 @@ class ScratchArg(NamedTuple):
 
 
 class StatusArg(NamedTuple):
-    """The argument that reports success; `message` is the error otherwise, None to go on."""
+    """The argument that reports success; `message` is the error of a failure, None to ignore it."""
 
     message: str | None = None
 

@@ -15,9 +15,10 @@ MAX_SORTED = 8192
 
 
 class RowSort(NamedTuple):
-    """A sort of so many rows of n keys of so many bits: into an order, or of themselves; `floats` may be NaN.
+    """A sort of rows of n keys each: of the keys themselves, or, if `ordered`, of their positions; with `floats`, keys
+    may be NaN.
 
-    `vector` is the bytes of a vector. Its lanes are rows, or parts of one.
+    `vector` is the bytes of a vector, whose lanes are rows, or parts of one row.
     """
 
     bits: int

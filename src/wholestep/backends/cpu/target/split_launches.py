@@ -106,7 +106,7 @@ def outer_motion(kernel: Kernel) -> OuterMotion | None:
 
 
 def truncate_kernel(kernel: Kernel, found: OuterMotion, extent: int) -> Kernel:
-    """The same kernel with an outer axis of this extent, and buffers of the size that it then touches."""
+    """The kernel with an outer axis of this extent, and with buffers that end at its last access."""
     axis = found.axis
     shorter = replace_parts(kernel, {axis: Axis(axis.name, extent, lanes=axis.lanes, tile=axis.tile, ahead=axis.ahead)})
     last: dict[Buffer, int] = {}
