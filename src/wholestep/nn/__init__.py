@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from wholestep.lazy import names_of
 
 if TYPE_CHECKING:
-    from wholestep.nn.public import *  # noqa: F403  # what is found at run time, for type checkers
+    from wholestep.nn.public import *  # noqa: F403  # the names that are resolved at run time, for type checkers
 
 FILES, TORCH = "wholestep.train.checkpoint.models", "wholestep.train.checkpoint.torch_models"
 ABOVE = {"load": FILES, "save": FILES, "from_torch": TORCH, "to_torch": TORCH}

@@ -25,9 +25,9 @@ from wholestep.nn.traversal import ModelWalk
 class Weights(Module):
     """Named weights, read as attributes, that a function reads from its surroundings: `ws.params(...)` makes them.
 
-    They are a module, and so a tree: transforms, optimizers and `ws.compile` take them. In a compiled step, what the
-    loss reads of them from around it is what the step trains, as what it reads of its argument is. Their arrays are
-    their own, and `step` writes them in place; those of a compiled step are copies, which `step.model` gives.
+    The object is a module, hence a tree that transforms, optimizers and `ws.compile` take. A compiled step trains the
+    weights that the loss reads from its surroundings as well as those in its arguments. The object owns its arrays, and
+    its `step` updates them in place; a compiled step trains copies, which `step.model` returns.
     """
 
     __slots__ = ("_optimizer",)
@@ -61,7 +61,7 @@ class Weights(Module):
         return [*vars(self), *self._ties]
 
     def items(self) -> list[tuple[str, Any]]:
-        """The names and what they stand for.
+        """The pairs of name and value.
 
         >>> import wholestep as ws
         >>> [(name, float(x)) for name, x in ws.params(slope=1.0, offset=2.0).items()]
@@ -72,8 +72,8 @@ class Weights(Module):
     def grad(self, objective: Callable[..., Any], *args: Any) -> Any:
         """The gradient of `objective(*args)`, which reads these weights, in weights of the same names.
 
-        What is frozen has none and is in its place as it is. Buffers that the objective assigns have their new values
-        afterwards. Raises as `ws.grad` does.
+        A frozen array has no gradient and stands for itself in the result. Buffers that the objective assigns have
+        their new values afterwards. Raises as `ws.grad` does.
 
         >>> import numpy as np, wholestep as ws
         >>> weights = ws.params(w=np.array([1.0, 2.0]))

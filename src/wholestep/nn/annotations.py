@@ -17,7 +17,7 @@ FROZEN, BUFFER, UNDECAYED, TIED = "frozen", "buffer", "undecayed", "tied"
 
 
 class Mark:
-    """A value on its way into a field of a module, and what the field is to be."""
+    """A value to be assigned to a field of a module, and the kind of the field: frozen, buffer, undecayed or tied."""
 
     __slots__ = ("kind", "value")
 
@@ -31,12 +31,12 @@ class Mark:
 def frozen(x: T) -> T:
     """Mark an array that is never trained, or every parameter of a module or a container.
 
-    It may be of any dtype. In a field of a module the array itself is kept; in a plain tree of parameters what stands
-    there is a read-only view of it, with which everything can be computed. No transform differentiates, maps or updates
-    it. Of a module it gives a copy with the same arrays; one that waits for its key is frozen as it is drawn.
+    It may be of any dtype. In a field of a module the array itself is kept; in a plain tree of parameters the leaf is a
+    read-only view of it, usable as any array. No transform differentiates, maps or updates it. The result for a module
+    is a copy with the same arrays; a module made without a key is frozen when it is drawn.
 
     Shapes: x an array of any shape and dtype, or a module or container of them; the same.
-    Raises: DtypeError for what is no array.
+    Raises: DtypeError for a value that is not an array.
 
     >>> import numpy as np, wholestep as ws
     >>> params = {"w": np.ones(2), "table": ws.nn.frozen(np.array([3, 4]))}
@@ -65,7 +65,7 @@ def buffer(x: Any) -> Mark:
     It belongs in a field of a module. It may be of any dtype, and keeps shape and dtype inside compiled steps.
 
     Shapes: x an array of any shape and dtype; a mark, read from the field as the array.
-    Raises: DtypeError for what is no array.
+    Raises: DtypeError for a value that is not an array.
 
     >>> import numpy as np, wholestep as ws
     >>> class Counter(ws.nn.Module):
@@ -87,7 +87,7 @@ def no_decay(x: Any) -> Mark:
     It belongs in a field of a module. A class says the same of its fields with `undecayed = ("bias",)`.
 
     Shapes: x a floating or complex array of any shape; a mark, read from the field as the array.
-    Raises: DtypeError for what is no array.
+    Raises: DtypeError for a value that is not an array.
 
     >>> import numpy as np, wholestep as ws
     >>> class Scale(ws.nn.Module):
@@ -102,12 +102,12 @@ def no_decay(x: Any) -> Mark:
 def tied(x: T) -> T:
     """Mark a field as another name for an array or a module that this module already holds.
 
-    `x` is the thing itself, or its path from here such as `"embedding.weight"`. The field follows what is at that path,
-    also when something else is put there. (Assigning the same array to two fields ties them as well, until one of them
-    is assigned anew.)
+    `x` is that array or module, or its path from this module, such as `"embedding.weight"`. Reading the field reads
+    that path, also after a later assignment to it. (Assigning the same array to two fields ties them as well, until one
+    of them is assigned anew.)
 
-    Shapes: an array or module of any shape and dtype, or a path; a mark, read from the field as the thing.
-    Raises: TreeError, in the assignment, where this module holds no such thing.
+    Shapes: an array or module of any shape and dtype, or a path; a mark, read from the field as the array or module.
+    Raises: TreeError, in the assignment, if this module holds no such array or module.
 
     >>> import numpy as np, wholestep as ws
     >>> class Echo(ws.nn.Module):
@@ -125,7 +125,7 @@ def tied(x: T) -> T:
 
 
 def array_to_mark(what: str, x: Any) -> Any:
-    """An array to be marked; raises DtypeError for what is none."""
+    """An array to be marked; raises DtypeError for a value that is not an array of numbers."""
     if not isinstance(x, np.ndarray | np.generic) or x.dtype.kind not in "biufcV":
         raise DtypeError(f"nn.{what}: {x!r} is no array of numbers", hint="convert it with np.asarray")
     return np.asarray(x) if isinstance(x, np.generic) else x

@@ -34,16 +34,16 @@ def scaled_dot_product_attention(
     fewer heads, each serving as many queries' heads in a row as there are for it. `scale` is width**-0.5 if not given.
     Weights are dropped with probability `p` by `key`. The softmax of half precisions is computed in float32.
 
-    `blocks` says how the scores are made. None makes them in blocks of queries and keys, with a running maximum and sum
-    for each row, where queries times keys are 2**20 or more: then no array of all scores is kept, in either pass, and
-    memory grows with the length of the sequences. A pair (queries, keys) sets the sizes of a block, True takes blocks
-    for short sequences too, False makes all scores at once. The order of the sums differs, and nothing else: the same
-    key drops the same weights.
+    `blocks` selects how the scores are computed. None computes them in blocks of queries and keys, with a running
+    maximum and sum for each row, where queries times keys are 2**20 or more: then no array of all scores is kept, in
+    either pass, and memory grows with the length of the sequences. A pair (queries, keys) sets the sizes of a block,
+    True uses blocks for short sequences too, False computes all scores at once. The order of the sums differs, and
+    nothing else: the same key drops the same weights.
 
     Shapes: q floats [..., heads, time, width], k and v [..., kv heads, other time, width]; `mask` bool or of the dtype
     of q; the shape of q.
     Raises: ShapeError where shapes do not fit, DtypeError for another mask, ParameterError for other blocks and for
-    blocks of what has symbolic sizes or different dtypes, and as `dropout` does.
+    blocks of operands with symbolic sizes or different dtypes, and as `dropout` does.
     Source: Vaswani et al., "Attention is all you need", 2017, section 3.2.1; Ainslie et al., "GQA: training generalized
     multi-query transformer models", 2023, for fewer heads of k and v; Dao et al., "FlashAttention: fast and
     memory-efficient exact attention with IO-awareness", 2022, for blocks.
@@ -135,7 +135,7 @@ def heads_per_key(q: Any, k: Any, v: Any) -> int:
 
 
 def masked_softmax(scores: Any, mask: Any, causal: bool, dtype: Any) -> Any:
-    """Softmax along the last axis of what is allowed, 0 for a row with nothing; half precisions become float32."""
+    """Softmax of the unmasked scores along the last axis, 0 in a fully masked row; half precisions become float32."""
     wide = scores.astype(dtypes.compute_dtype(scores.dtype), copy=False)
     t, s = scores.shape[-2:]
     if causal:

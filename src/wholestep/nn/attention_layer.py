@@ -21,25 +21,25 @@ from wholestep.nn.positions import rope
 from wholestep.nn.windows import type_text
 
 LENGTHS = 8
-"""The number of lengths that a program knows for what is written of a cache."""
+"""The maximum number of prefixes of a cache among which a program chooses the one to read."""
 LEAST_PLACES = 32
-"""The places by which two of these lengths differ at least."""
+"""The minimum difference between the lengths of two such prefixes, in cache positions."""
 FEW_QUERIES = 4
-"""With more queries at once a cache is read whole."""
+"""The maximum number of queries of a call that reads a prefix of the cache; with more the whole cache is read."""
 
 
 class MultiHeadAttention(Module):
     """Attention of several heads over [batch, time, width], with projections in and out.
 
     `kv_heads`, fewer than `heads` and a divisor, makes groups of heads share keys and values. With `context`, the width
-    of another sequence, keys and values are made of that one, which the call gets second. `causal` lets no place look
-    at later ones. `rope` is the base of rotary positions, None for none. `dropout` acts on the weights and needs a
-    `key` in training. Self-attention projects by one Linear `qkv`, attention to a context by `query` and `kv`; `out` is
-    the last one. Masks and `blocks` are those of `scaled_dot_product_attention`; `key`, `bias` and `dtype` are for the
-    projections, as in `Linear`.
+    of another sequence, keys and values are projections of that sequence, the second argument of the call. `causal`
+    lets no place look at later ones. `rope` is the base of rotary positions, None for none. `dropout` acts on the
+    weights and needs a `key` in training. Self-attention projects by one Linear `qkv`, attention to a context by
+    `query` and `kv`; `out` is the last one. Masks and `blocks` are those of `scaled_dot_product_attention`; `key`,
+    `bias` and `dtype` are for the projections, as in `Linear`.
 
-    To decode, make a cache of `length` places and give it with the position of x's first element: the call then returns
-    (y, cache), and what comes out token by token is what the whole sequence gives.
+    To decode, make a cache of `length` places and pass it with the position of x's first element: the call then returns
+    (y, cache), and decoding token by token gives the results of the whole sequence.
 
     Shapes: x floats [batch, time, width], `context` [batch, other time, context width]; the shape of x.
     Raises: ParameterError for heads that do not divide, ShapeError where x does not fit, IndexError beyond the end of
@@ -165,7 +165,7 @@ class MultiHeadAttention(Module):
         )
 
     def visible(self, mask: Any, position: Any, time: int, length: int, dtype: Any) -> Any:
-        """The mask of a cache: what is written, with `causal` nothing later, and the mask given."""
+        """The mask for a cache: its written positions, with `causal` none after the query, combined with `mask`."""
         last = position + (wnp.arange(time)[:, None] if self.causal else time - 1)
         seen = wnp.arange(length) <= last
         if mask is None:
@@ -180,9 +180,10 @@ class MultiHeadAttention(Module):
 
 
 def attention_to_cache(q: Any, k: Any, v: Any, mask: Any, written: Any, options: Any) -> Any:
-    """Attention to the places of a cache that are written: those up to the next of some lengths that end at its own.
+    """Attention to a prefix of a cache: the shortest of a few prefixes that contains all written positions.
 
-    What is beyond them is masked and would only be read for nothing; the program chooses as it runs.
+    The remaining positions are masked, so reading them would only take time; the program chooses the prefix at run
+    time.
     """
 
     def first(count: int) -> Any:
@@ -208,7 +209,7 @@ def write_cache(held: Any, new: Any, position: Any) -> Any:
     time, length = new.shape[2], held.shape[2] if held.ndim == 4 else 0
     if held.shape != (*new.shape[:2], length, new.shape[3]):
         raise ShapeError(f"MultiHeadAttention: the cache is {type_text(held)} and new entries are {type_text(new)}")
-    made = wnp.array(held)  # which takes traced entries, also where the cache is plain
+    made = wnp.array(held)  # a copy that takes traced entries, also of a cache that is a NumPy array
     if isinstance(position, int | np.integer):
         if position < 0 or position + time > length:
             raise BoundsError(

@@ -28,11 +28,11 @@ def noted(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def note(error: Exception, module: Any) -> None:
-    """Say where in a module the part is whose call raised first; the outermost module has the last word."""
+    """Add the path of the submodule whose call raised first; an outer module's note replaces that of an inner one."""
     first = vars(error).setdefault("raised_in", module)
     try:
         found = [path for path, part in ModelWalk(module, waiting=True).modules if part is first]
-    except WholestepError:  # what the walk does not like of the module is not what went wrong
+    except WholestepError:  # an error of the walk must not replace the one to be reported
         return
     if found and found[0]:
         old = vars(error).get("said_of_it")

@@ -26,13 +26,13 @@ T = TypeVar("T")
 
 
 class Sequential(Module):
-    """Modules and functions, `layers`, one after another, each called with what the one before returned.
+    """Modules and functions, `layers`, one after another, each called with the result of the one before.
 
     `key`, a seed or a key, draws those layers that were made without one, each from its path: the key of the second is
     `fold_in(fold_in(key, "layers"), 1)`. In a call a key is split among the parts whose call has a keyword-only `key`.
 
     Shapes: those of the first part and of the last one.
-    Raises: ParameterError for a part that cannot be called, and whatever the parts raise.
+    Raises: ParameterError for a part that cannot be called, and the exceptions of the parts.
 
     >>> import numpy as np, wholestep as ws
     >>> model = ws.nn.Sequential(ws.nn.Linear(3, 8, key=0), ws.nn.relu, ws.nn.Linear(8, 2, key=1))
@@ -130,10 +130,10 @@ class Identity(Module):
 
 @dataclass(eq=False, repr=False)
 class Lambda(Module):
-    """A function as a module, for where one is asked for.
+    """A function wrapped as a module.
 
     Shapes: those of the function.
-    Raises: whatever the function raises.
+    Raises: the exceptions of the function.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.Lambda(lambda x: x[::-1])(np.array([1.0, 2.0])).tolist()

@@ -21,7 +21,8 @@ from wholestep.nn.windows import PADDING_MODES, Ints, Padding, per_axis
 class Convolution(Module):
     """The common part of convolutions: `function` over `n` axes, with a kernel and a bias [out].
 
-    Both are drawn uniformly within fan_in**-0.5, as in PyTorch, the fan-in being what axis 1 and the window give.
+    Both are drawn uniformly within fan_in**-0.5, as in PyTorch, where the fan-in is axis 1 of the kernel times the
+    window.
     """
 
     undecayed = ("bias",)
@@ -130,7 +131,7 @@ class ConvTranspose2d(TransposedConvolution):
     `conv_transpose2d`. Kernel and bias are drawn uniformly within (outputs / groups * i * j)**-0.5, as in PyTorch.
 
     Shapes: x floats [n, inputs, height, width]; [n, outputs, ...]. `weight` is [inputs, outputs / groups, i, j].
-    Raises: as `Conv2d` does, and what `conv_transpose2d` raises.
+    Raises: as `Conv2d` and `conv_transpose2d` do.
     Source: as `conv_transpose2d`.
 
     >>> import numpy as np, wholestep as ws

@@ -31,16 +31,16 @@ def cross_entropy(
     """The cross-entropy of softmax(logits) with the classes along `axis`: -log(p[label]), or -sum(t * log(p)).
 
     Integer targets are labels; floating-point ones are soft, and need not sum to 1: the gradient is softmax * sum(t) -
-    t whatever they sum to. `label_smoothing` moves that share of each target to all classes evenly. `class_weights`,
-    one for each class, multiply the terms. `ignore_index` is a label that counts for nothing. `weights` say how much
-    each sample counts. With labels the mean divides by the total of the weights of the labels that count, which is nan
-    where none does; with soft targets by the number, or the total weight, of samples. The numbers are PyTorch's, whose
-    class axis is 1.
+    t for any sum. `label_smoothing` moves that share of each target to all classes evenly. `class_weights`, one for
+    each class, multiply the terms. `ignore_index` is a label that counts for nothing. `weights` say how much each
+    sample counts. With labels the mean divides by the total of the weights of the labels that count, which is nan where
+    none does; with soft targets by the number, or the total weight, of samples. The numbers are PyTorch's, whose class
+    axis is 1.
 
     Shapes: logits floats; labels integers of their shape without `axis`, soft targets of their shape; `class_weights`
     [classes]; a scalar, or the shape without `axis` with `reduction="none"`.
     Raises: BoundsError, which is an IndexError, for a label outside the classes, in a compiled program too; ShapeError,
-    DtypeError and ParameterError for what does not fit.
+    DtypeError and ParameterError for other invalid arguments.
     Source: Bridle, "Probabilistic interpretation of feedforward classification network outputs", 1990; Szegedy et al.,
     "Rethinking the inception architecture for computer vision", 2016, for label smoothing.
 
@@ -220,17 +220,16 @@ def labels_of(name: str, labels: Any, x: Any, axis: int) -> Any:
 
 
 def checked_index(name: str, index: Any, size: int, what: str = "label") -> Any:
-    """An index for a read that refuses what is not in [0, size): values that are known are looked at here.
+    """An index for a bounds-checked read of an axis of `size` elements: known values are checked here.
 
-    Those that are not yet known are moved out of range where they are negative, since the read would count them from
-    the end.
+    Traced values are checked by the read; negative ones, which it would count from the end, are moved out of range.
     """
     data = index.value.data if isinstance(index, Array) else index
     if data is None:
         wide = index.astype(np.int64, copy=False)
         return wnp.where(wide < 0, wide - size, wide) if dtypes.counts_back(index.dtype) else wide
     values = np.asarray(data)
-    # What is beyond a symbolic size is found by the read, in the program.
+    # An index beyond a symbolic size is found by the read, in the program.
     bad = np.argwhere((values < 0) | (not isinstance(size, Dim) and values >= size))
     if len(bad):
         at = tuple([int(i) for i in bad[0]])

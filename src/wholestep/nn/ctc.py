@@ -28,17 +28,17 @@ def ctc_loss(
     zero_infinity: bool = False,
     reduction: Reduction = "mean",
 ) -> NDArray:
-    """-log of the chance of each target sequence, summed over every way to spread it over time.
+    """-log of the probability of each target sequence, summed over all of its alignments in time.
 
-    `log_probs` are logarithms of probabilities over classes at each time, `targets` labels, whatever stands beyond
-    their lengths; `input_lengths` and `target_lengths` say how much of each counts. `blank` is the class that stands
-    for no label and parts repeated ones. The mean is of each loss divided by its target's length, as in PyTorch. A
-    target that does not fit into its input has the loss infinity, or 0 with `zero_infinity`, and no gradient.
+    `log_probs` are logarithms of probabilities over classes at each time, `targets` labels; `input_lengths` and
+    `target_lengths` are the used lengths of both, and elements beyond them are ignored. `blank` is the class that
+    stands for no label and parts repeated ones. The mean is of each loss divided by its target's length, as in PyTorch.
+    A target that does not fit into its input has the loss infinity, or 0 with `zero_infinity`, and no gradient.
 
     Shapes: `log_probs` floats [T, N, C], `targets` integers [N, L], both lengths integers [N]; a scalar, or [N] with
     `reduction="none"`.
     Raises: BoundsError for a label outside the classes or a length beyond the arrays, ShapeError and DtypeError for
-    what does not fit.
+    operands that do not fit.
     Source: Graves, Fernández, Gomez and Schmidhuber, "Connectionist temporal classification", 2006, section 4.1, in
     logarithms.
 

@@ -17,7 +17,7 @@ def l2_normalize(x: Any, axis: int = -1, *, eps: float = 1e-12) -> NDArray:
     A vector of length 0 stays 0.
 
     Shapes: x real floats of any shape; the same.
-    Raises: AxisError for an axis that is not there, DtypeError for what is not real floats.
+    Raises: AxisError for an axis that is not there, DtypeError for operands other than real floats.
     Source: PyTorch's normalize.
 
     >>> import numpy as np, wholestep as ws
@@ -36,8 +36,8 @@ def pairwise_distances(x: Any, y: Any = None, *, p: float = 2.0) -> NDArray:
     Differences are taken before their norm, so that near vectors keep their digits. The derivative at distance 0 is 0.
 
     Shapes: x real floats [..., n, width] and y [..., m, width] with leading axes that broadcast; [..., n, m].
-    Raises: ShapeError for arrays that do not fit, DtypeError for what is not real floats, ParameterError for a p that
-    is not positive.
+    Raises: ShapeError for arrays that do not fit, DtypeError for operands other than real floats, ParameterError for a
+    p that is not positive.
     Source: PyTorch's cdist.
 
     >>> import numpy as np, wholestep as ws

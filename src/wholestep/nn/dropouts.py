@@ -53,7 +53,7 @@ def channel_dropout(x: Any, p: float, key: Any) -> NDArray:
 
 
 def alpha_dropout(x: Any, p: float, key: Any) -> NDArray:
-    """Dropout for networks of `selu`: what is left out is set to the limit of selu, and mean and variance are kept.
+    """Dropout for networks of `selu`: dropped elements take the limit of selu at -inf; mean and variance are kept.
 
     With mean 0 and variance 1 of x, each element is replaced by -scale * alpha of `selu` with probability `p`, and the
     result is mapped affinely back to mean 0 and variance 1. p = 1 gives zeros. `key` is as in `dropout`.
@@ -80,7 +80,7 @@ def alpha_dropout(x: Any, p: float, key: Any) -> NDArray:
 
 
 def probability(name: str, p: Any) -> float:
-    """A probability as a float; raises DtypeError for what is no number, ParameterError outside [0, 1]."""
+    """A probability as a float; raises DtypeError for a p that is not a number, ParameterError outside [0, 1]."""
     if isinstance(p, bool) or not isinstance(p, int | float | np.integer | np.floating):
         raise DtypeError(f"{name}: p is a {type(p).__name__}, not a number")
     if not 0 <= p <= 1:

@@ -93,7 +93,7 @@ def logsumexp(x: Any, axis: int | tuple[int, ...] = -1, *, keepdims: bool = Fals
     def of(a: Any) -> Any:
         shift = finite_maximum(a, axis)
         total = wnp.sum(wnp.exp(a - shift), axis=axis, keepdims=True)
-        nothing = total == 0  # where the logarithm has no slope
+        nothing = total == 0  # the logarithm has no derivative at 0
         made = wnp.where(nothing, -math.inf, wnp.log(wnp.where(nothing, 1, total)) + shift)
         return made if keepdims else wnp.squeeze(made, axis=axis)
 
@@ -170,9 +170,9 @@ def safe_log(x: Any) -> NDArray:
 
 
 def faded(missed: Any, gamma: Any) -> Any:
-    """missed**gamma, the factor of a focal loss, with derivatives of three orders where what is missed rounds to 0.
+    """missed**gamma, the factor of a focal loss, with derivatives of three orders where `missed` rounds to 0.
 
-    Below the cube root of the smallest normal number the power stays as it is: no loss is larger than that there.
+    Below the cube root of the smallest normal number the power is constant: no loss there is larger than this bound.
     """
     least = float(np.finfo(missed.dtype).smallest_normal) ** (1 / 3)
     return wnp.where(missed > least, missed, least) ** gamma

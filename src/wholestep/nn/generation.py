@@ -60,9 +60,9 @@ def generate(
     dtype: Any = np.float32,
     init_cache: Callable[..., Any] | None = None,
 ) -> NDArray:
-    """The prompt and up to `count` tokens after it, each chosen by what the model says of those before it.
+    """The prompt and up to `count` tokens after it, each chosen by the model's scores given its predecessors.
 
-    `model(tokens, cache=cache, position=position)` gives (scores of what comes after each token, cache), and
+    `model(tokens, cache=cache, position=position)` returns (scores of the token after each position, cache), and
     `model.init_cache(batch, length, dtype)` makes a cache, as `MultiHeadAttention`, `TransformerBlock` and `Stack` do;
     for a function give `init_cache`. Modules run in evaluation mode. Without a `key` the token of the highest score is
     taken; with one it is drawn by `softmax(scores / temperature)`, with `top_k` among so many of the highest scores,
@@ -234,7 +234,7 @@ def choose(scores: Any, key: Any, temperature: Any, top_k: int | None, top_p: An
 
 
 def likeliest(scores: Any, top_k: int | None, top_p: Any) -> Any:
-    """Scores with -inf for what is not among the `top_k` highest, or the fewest of probability `top_p`; ties stay."""
+    """Scores with -inf outside the `top_k` highest, or outside the smallest set of probability `top_p`; ties stay."""
     if top_k is not None and top_k < scores.shape[-1]:
         least = wnp.sort(scores, axis=-1)[..., -top_k, None]
         scores = wnp.where(scores < least, -math.inf, scores)

@@ -55,8 +55,8 @@ def grid_sample(
     `affine_grid`.
 
     Shapes: x floats [n, c, height, width], grid floats [n, h, w, 2]; [n, c, h, w] of the dtype of x.
-    Raises: ShapeError for arrays that do not fit, DtypeError for what is not real floats, ParameterError for another
-    mode or another outside.
+    Raises: ShapeError for arrays that do not fit, DtypeError for operands other than real floats, ParameterError for
+    another mode or another outside.
     Source: Jaderberg et al., "Spatial transformer networks", 2015; PyTorch's grid_sample.
 
     >>> import numpy as np, wholestep as ws

@@ -1,7 +1,7 @@
 """`ws.nn.init`: initial values of parameters; every draw takes a key, or a seed, and a shape.
 
-How far numbers spread follows from fan-in and fan-out: how many numbers one output reads, and how many outputs one
-input reaches. Layers assign what they draw, and a field can be assigned anew:
+The spread of the numbers follows from the fan-in, the number of inputs of one output, and the fan-out, the number of
+outputs of one input. Layers assign the drawn arrays to fields, and a field can be assigned anew:
 
 >>> import wholestep as ws
 >>> layer = ws.nn.Linear(3, 4, key=0)
@@ -27,8 +27,8 @@ def fans(shape: Sequence[int], layout: str | None = None) -> tuple[int, int]:
     """Fan-in and fan-out of a weight.
 
     `layout` "io" is [in, out], as of Linear, and "oi" is [out, in, *size], as of a convolution, where each element of
-    the window counts; if not given, "io" for two axes and "oi" for more. In a convolution with groups, "in" is what a
-    group reads.
+    the window counts; if not given, "io" for two axes and "oi" for more. In a convolution with groups, "in" is the
+    number of channels that a group reads.
 
     Shapes: a shape of two sizes or more; two integers.
     Raises: ShapeError for less than two axes and for no elements, ParameterError for another layout.
@@ -305,8 +305,8 @@ def orthogonal(key: Any, shape: Sequence[int], gain: float = 1.0, *, dtype: Any 
 def delta_orthogonal(key: Any, shape: Sequence[int], gain: float = 1.0, *, dtype: Any = dtypes.DRAWN) -> NDArray:
     """A weight [out, in, *size] of a convolution: an orthogonal matrix in the middle of the window, and 0 elsewhere.
 
-    As many outputs as inputs or more are asked for: the convolution then keeps the length of what it reads. The matrix
-    is multiplied by `gain`.
+    The number of outputs must be at least that of inputs: the convolution then preserves the norm of its input. The
+    matrix is multiplied by `gain`.
 
     Shapes: key a seed or a key; floats of `shape`, of three to five sizes, and `dtype`.
     Raises: ShapeError for another number of axes, and for fewer outputs than inputs.

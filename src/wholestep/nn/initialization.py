@@ -17,12 +17,12 @@ def initialized(model: T, key: Any) -> T:
     """A copy of a model in which every layer that was made without a key is drawn with that of its path.
 
     `model` is a module, or a tree that contains some. The key of a path is that of the path before it with the last
-    name or number folded in: `layers[0]` has `fold_in(fold_in(key, "layers"), 0)`, and the layer there is what its
-    class makes with `key=` this one. A layer at two paths is drawn once, for the first of them. `key` is a seed or a
+    name or number folded in: `layers[0]` has `fold_in(fold_in(key, "layers"), 0)`, and the layer there equals one that
+    its class makes with this `key=`. A layer at two paths is drawn once, for the first of them. `key` is a seed or a
     key. Layers that are drawn already stay as they are, in copies that share their arrays.
 
     Shapes: a key u32[2]; a model of the arrays that its layers draw.
-    Raises: DtypeError or ShapeError for a bad key, and whatever the constructors of the layers raise.
+    Raises: DtypeError or ShapeError for a bad key, and the exceptions of the layers' constructors.
 
     >>> import wholestep as ws
     >>> model = ws.nn.initialized([ws.nn.Linear(3, 8), ws.nn.relu, ws.nn.Linear(8, 2)], key=0)
@@ -36,7 +36,7 @@ def initialized(model: T, key: Any) -> T:
 
 
 def undrawn(model: T) -> tuple[T, list[str]]:
-    """A copy of a model with zeros for what is not drawn yet, and the paths at which that is; the same where all is."""
+    """A copy of a model with zeros for undrawn parameters, and their modules' paths; the same model if all are drawn."""
     waiting = [at.path() for at, _ in waiting_in(model)]
     if not waiting:
         return model, waiting

@@ -1,4 +1,4 @@
-"""Dense layers whose weights are held in int8, with a scale for each output, and made wide a block at a time."""
+"""Dense layers whose weights are held in int8, with a scale for each output, and dequantized a block at a time."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Int8Linear(Module):
     """A `Linear` whose weight is int8[out, in] times a float32 scale for each output, both frozen.
 
     The weights are those of `layer`. The scale is the largest absolute weight of the output over 127, and weights are
-    rounded to the nearest multiple of it. A call makes blocks of outputs wide one after the other, forward and
-    backward, so a wide copy of the whole weight is never there. The bias stays what it was. `dense()` is a `Linear` of
+    rounded to the nearest multiple of it. A call dequantizes blocks of outputs one after the other, forward and
+    backward, so a dequantized copy of the whole weight never exists. The bias is unchanged. `dense()` is a `Linear` of
     the rounded weights, of the class of the given one where that is made like a `Linear`.
 
     Shapes: x [..., in]; [..., out] of the dtype of x, at least float32.

@@ -64,6 +64,6 @@ class LoRA(Module):
         made: Linear = frozen(layer)  # a copy of the layer's own class, which knows how its weight lies in files
         sums = {"weight": layer.weight + self.scale * (self.down @ self.up), "bias": layer.bias}
         for name, value in sums.items():
-            delattr(made, name)  # and with it the mark of what is never trained
+            delattr(made, name)  # drops its mark as frozen, too
             setattr(made, name, value)
         return made

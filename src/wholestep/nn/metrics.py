@@ -42,7 +42,8 @@ def accuracy(predictions: Any, labels: Any, *, axis: int = -1, weights: Any = No
 
     Shapes: labels integers; scores floats with a further axis, classes of the shape of the labels; `weights` as
     `ws.nn.mse`; f64.
-    Raises: BoundsError for a label outside the classes of the scores, ShapeError or DtypeError for what does not fit.
+    Raises: BoundsError for a label outside the classes of the scores, ShapeError or DtypeError for operands that do not
+    fit.
 
     >>> import numpy as np, wholestep as ws
     >>> float(ws.nn.metrics.accuracy(np.array([[0.1, 0.9], [0.8, 0.2]]), np.array([1, 1])))
@@ -84,7 +85,7 @@ def confusion_matrix(predictions: Any, labels: Any, classes: int, *, axis: int =
 
 
 def precision(matrix: Any, *, average: Average = None) -> NDArray:
-    """The share of what was predicted as a class that is of it: true positives over predicted ones.
+    """The precision of each class: true positives over predicted positives.
 
     A class that was never predicted has 0. `average` gives one number: the mean over classes ("macro"), the mean by how
     often each class occurs ("weighted"), or the share over all classes together ("micro").

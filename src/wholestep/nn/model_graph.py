@@ -25,9 +25,9 @@ LONGEST = 2000
 
 
 class DrawnNode(NamedTuple):
-    """An array or an operation: its name, in which slashes divide the parts, and the names of what it is made of.
+    """An array or an operation: its name, with slashes between the names of modules, and the names of its operands.
 
-    A name of an input ends in `:1` where it is the second result of an operation.
+    The name of an operand ends in `:1` if it is the second result of an operation.
     """
 
     name: str

@@ -45,13 +45,13 @@ class Module:
 
     Fields that hold floating or complex arrays, alone or in lists, tuples and dictionaries, are parameters; modules in
     fields are parts. `nn.frozen(x)` is an array that is never trained, `nn.buffer(x)` one that the forward may assign.
-    Everything else is a plain value. An array or a module at two places is one, known by the first path.
+    Everything else is a plain value. An array or a module at two paths is shared, and known by the first.
 
-    A module is a tree of its parameters, so that `grad`, `vmap`, `jit` and optimizers take and return modules. What is
-    no parameter belongs to the structure: plain values compare by ==, other arrays by identity. Reading a marked field
-    gives the array. Layers in fields that were made without a key are drawn from their paths, by the `key` that the
-    constructor was given or by `nn.initialized`. `undecayed` names fields that weight decay leaves alone;
-    `torch_names` says what PyTorch calls fields that have another name there, and `torch_turned` which are transposed.
+    A module is a tree of its parameters, so that `grad`, `vmap`, `jit` and optimizers take and return modules. All
+    other fields belong to the structure: plain values compare by ==, arrays by identity. Reading a marked field gives
+    the array. Layers in fields that were made without a key are drawn from their paths, by the `key` that the
+    constructor was given or by `nn.initialized`. `undecayed` names fields that weight decay leaves alone; `torch_names`
+    maps fields to PyTorch's names where these differ, and `torch_turned` lists the fields that are transposed there.
 
     Shapes: parameters are floating or complex arrays of any shape; frozen arrays and buffers of any dtype.
     Raises: DtypeError for a field with an array of integers or booleans without a mark, UnsupportedError for a class
@@ -96,7 +96,7 @@ class Module:
         tree.register(cls, taken_apart, put_together)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """An instance without fields; whether it was made in a trace says what may be assigned to it."""
+        """An instance without fields; `_inside` is True in a trace, where traced arrays may be assigned to it."""
         if "_prepared" not in cls.__dict__:
             prepare(cls)
         made = super().__new__(cls)
@@ -150,7 +150,7 @@ class Module:
         raise unknown("model", name, type(self).__name__, "field")
 
     def _forget(self, name: str) -> None:
-        """Drop what is noted of a field; a value of it in `__dict__` keeps its place in the order."""
+        """Drop the mark, the tie and the odd leaves of a field; its value in `__dict__` keeps its position."""
         field = tree.access("", name)
         below = [path for path in self._odd if path == field or lies_in_part(path, field)]
         for note, dropped in (("_marks", [name]), ("_ties", [name]), ("_odd", below)):
@@ -176,7 +176,7 @@ class Module:
                     module.__dict__[name] = frozen_items(value)
 
     def train(self, training: bool = True) -> Self:
-        """A copy with the same arrays whose parts all have `training` set: what dropout and batch norms look at.
+        """A copy with the same arrays and with `training`, the flag of dropout and batch norms, set in all modules.
 
         >>> import wholestep as ws
         >>> model = ws.nn.Module()

@@ -33,7 +33,7 @@ def split(model: Any) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
 
 
 def join(model: T, params: Mapping[str, Any] | None = None, buffers: Mapping[str, Any] | None = None) -> T:
-    """A copy of a model with other arrays, `params` and `buffers` by path; None leaves what is there.
+    """A copy of a model with other arrays, `params` and `buffers` by path; None keeps those of the model.
 
     Shapes: dictionaries of arrays, whose shapes and dtypes may be others than those of the model.
     Raises: TreeError that lists the paths which are missing or unknown.

@@ -59,15 +59,16 @@ def max_pool(
 ) -> Any:
     """The largest element of each window of images.
 
-    `size`, `stride`, `padding` and `dilation` are an integer or one for each axis, `padding` also what `conv2d` takes.
-    The stride is the size if it is not given. Padding counts as -inf: at most half a window, so that none is padding
-    throughout. With `ceil_mode` a last window may stick out, if it begins inside. The elements of a window lie
-    `dilation` apart. The whole gradient goes to the first of equal elements in row-major order; nan is larger than
-    anything. `return_indices` gives where the elements are, too, counted through each image; `max_unpool2d` takes them.
+    `size`, `stride`, `padding` and `dilation` are an integer or one for each axis, `padding` also any other form that
+    `conv2d` takes. The stride is the size if it is not given. Padding counts as -inf: at most half a window, so that
+    none is padding throughout. With `ceil_mode` a last window may stick out, if it begins inside. The elements of a
+    window lie `dilation` apart. The whole gradient goes to the first of equal elements in row-major order; nan is
+    larger than anything. `return_indices` also returns the flat indices of the elements in each image, which
+    `max_unpool2d` takes.
 
     Shapes: x floats [n, c, height, width]; [n, c, ...], and with `return_indices` integers of that shape.
-    Raises: ShapeError for an x or a window that does not fit, ParameterError for numbers that make no sense, DtypeError
-    for an x that is not real floats.
+    Raises: ShapeError for an x or a window that does not fit, ParameterError for invalid options, DtypeError for an x
+    that is not real floats.
     Source: Dumoulin and Visin, "A guide to convolution arithmetic for deep learning", 2016.
 
     >>> import numpy as np, wholestep as ws
@@ -101,7 +102,7 @@ def avg_pool(
     """The mean of each window of images.
 
     `size`, `stride` and `padding` are those of `max_pool2d`. Padding counts as zeros, or with `count_include_pad=False`
-    not at all; what sticks out beyond the padding with `ceil_mode` never counts.
+    not at all; window elements beyond the padding, with `ceil_mode`, never count.
 
     Shapes: x floats [n, c, height, width]; [n, c, ...].
     Raises: as `max_pool2d` does.
@@ -134,8 +135,8 @@ def lp_pool(
 ) -> Any:
     """sum(|x|**p)**(1 / p) over each window of images: its p-norm, whose gradient where it is zero is zero.
 
-    `size`, `stride` and `padding` are those of `max_pool2d`. Padding counts as zeros, and so does what a last window
-    that sticks out with `ceil_mode` lacks.
+    `size`, `stride` and `padding` are those of `max_pool2d`. Padding counts as zeros, and so do the elements that a
+    last window that sticks out with `ceil_mode` lacks.
 
     Shapes: x floats [n, c, height, width]; [n, c, ...].
     Raises: ParameterError for a p that is not positive and finite, and as `max_pool2d` does.

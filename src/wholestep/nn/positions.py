@@ -20,8 +20,8 @@ def rope(x: Any, positions: Any = None, base: float = 10000.0, *, interleaved: b
     Pair i turns by `position * base**(-2 i / width)`. It is made of elements i and i + width / 2, with `interleaved` of
     2 i and 2 i + 1. Angles are computed in float64.
 
-    Shapes: x floats [..., time, width], positions [time] or what broadcasts to x's axes but the last, 0, 1, ... if not
-    given; the shape and dtype of x. Angles are in radians.
+    Shapes: x floats [..., time, width], positions [time] or of a shape that broadcasts to x's axes but the last, 0 to
+    time - 1 if not given; the shape and dtype of x. Angles are in radians.
     Raises: ShapeError for an odd width, ParameterError for a base that is 0 or less.
     Source: Su et al., "RoFormer: enhanced transformer with rotary position embedding", 2021.
 

@@ -13,7 +13,7 @@ from wholestep.nn.reduction import Reduction, check_axis, loss_setting, paired_o
 def bce(probabilities: Any, targets: Any, *, weights: Any = None, reduction: Reduction = "mean") -> NDArray:
     """Binary cross-entropy of probabilities: -t * log(p) - (1 - t) * log(1 - p).
 
-    What was held impossible and happened costs infinity; `bce_with_logits` has no such edge.
+    An event of probability 0 that occurs has infinite loss; `bce_with_logits` has no such singularity.
 
     Shapes: as `mse`; targets lie between 0 and 1.
     Raises: as `mse` does.

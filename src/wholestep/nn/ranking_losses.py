@@ -54,7 +54,7 @@ def multiclass_hinge(
     Shapes: scores floats, labels integers of their shape without `axis`; a scalar, or that shape with
     `reduction="none"`.
     Raises: BoundsError for a label outside the classes, ParameterError for a power other than 1 and 2; ShapeError,
-    DtypeError and AxisError for what does not fit.
+    DtypeError and AxisError for operands that do not fit.
     Source: Crammer and Singer, "On the algorithmic implementation of multiclass kernel-based vector machines", 2001.
 
     >>> import numpy as np, wholestep as ws
@@ -79,8 +79,8 @@ def cosine_similarity(x: Any, y: Any, *, axis: int = -1, eps: float = 1e-8) -> N
     A vector of length 0 has the cosine 0 with every other.
 
     Shapes: x and y floats of shapes that broadcast; the result has their shape without the axis.
-    Raises: AxisError for an axis that is not there, DtypeError for what is not real floats, ValueError where shapes do
-    not broadcast.
+    Raises: AxisError for an axis that is not there, DtypeError for operands other than real floats, ValueError where
+    shapes do not broadcast.
     Source: Salton, Wong and Yang, "A vector space model for automatic indexing", 1975.
 
     >>> import numpy as np, wholestep as ws

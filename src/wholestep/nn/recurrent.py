@@ -22,7 +22,8 @@ from wholestep.nn.windows import type_text
 class Cell(Module):
     """The common part of cells: weights [in, gates * width] and [width, gates * width], and two biases.
 
-    All are drawn uniformly within width**-0.5, as in PyTorch. `advance` is one step from what x adds to the gates.
+    All are drawn uniformly within width**-0.5, as in PyTorch. `advance` computes one step, given the contribution of x
+    to the gates.
     """
 
     undecayed = ("bias_ih", "bias_hh")

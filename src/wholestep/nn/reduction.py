@@ -14,10 +14,10 @@ REDUCTIONS = ("mean", "sum", "none")
 
 
 def reduce_losses(name: str, like: Any, losses: Any, reduction: str, weights: Any = None, units: Any = None) -> Any:
-    """Losses as they are, their sum, or their mean, each counting `weights` times, in the dtype of `like`.
+    """The losses, their sum, or their mean, each loss times its weight, in the dtype of `like`.
 
-    The mean divides by the total of the weights. `units` is what each loss counts apart from `weights` and is in the
-    losses already, such as the weight of its class; None stands for 1.
+    The mean divides by the total of the weights. `units` is a further weight of each loss, already a factor of it, such
+    as the weight of its class; None stands for 1.
     """
     if reduction not in REDUCTIONS:
         raise ParameterError(f"{name}: reduction is {reduction!r}; it is one of {', '.join(map(repr, REDUCTIONS))}")

@@ -1,4 +1,4 @@
-"""Layers whose weight is computed from what is trained: normalized rows, a bounded spectral norm, orthonormal rows."""
+"""Layers whose weight is a function of trained arrays: normalized rows, a bounded spectral norm, orthonormal rows."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Reparametrized(Module):
     def call_with(self, weight: Any, args: Any, kwargs: Any) -> Any:
         """The layer's result with this weight."""
         layer: Any = copy_of(self.layer)
-        # The copy is this call's own, so what it holds is lost with it.
+        # The copy belongs to this call, so the assignment does not outlive it.
         vars(layer)["weight"] = weight
         return layer(*args, **kwargs)
 
@@ -124,13 +124,13 @@ class SpectralNorm(Reparametrized):
 class Orthogonal(Reparametrized):
     """A layer whose weight stays orthogonal: its rows or its columns, whichever are fewer, are orthonormal.
 
-    The weight is read as a matrix of its outputs and all else. It is `base`, which is never trained, times an
-    orthogonal matrix that is a function of `raw`, which is. With `map="matrix_exp"` that is the exponential of a, the
-    lower triangle of `raw` minus its transpose; with "cayley" it is (1 - a / 2)^-1 (1 + a / 2); with "householder" a
-    product of reflections, one for each column or row, whichever are fewer, which costs least where these are few. The
-    last is the default but for square and complex matrices, whose default is the first. The layer begins with the
-    orthogonal factor of the given weight. Of an `nn.Linear` `nn.from_torch` takes what
-    torch.nn.utils.parametrizations.orthogonal has made of PyTorch's, where `map` is `orthogonal_map`.
+    The weight is read as a matrix [outputs, all other axes]. It is the frozen `base` times an orthogonal function of
+    the trained `raw`. With `map="matrix_exp"` the function is the exponential of a, the lower triangle of `raw` minus
+    its transpose; with "cayley" it is (1 - a / 2)^-1 (1 + a / 2); with "householder" a product of reflections, one for
+    each column or row, whichever are fewer, which costs least where these are few. The last is the default but for
+    square and complex matrices, whose default is the first. The layer begins with the orthogonal factor of the given
+    weight. For an `nn.Linear`, `nn.from_torch` reads PyTorch layers parametrized by
+    torch.nn.utils.parametrizations.orthogonal, whose `orthogonal_map` must equal `map`.
 
     Shapes: as the layer. `raw` has the shape of its weight, `base` is [n, n], n the larger size of the matrix.
     Raises: ParameterError for a layer without a weight of two axes or more, for another `map`, and for reflections of
@@ -171,7 +171,7 @@ class Orthogonal(Reparametrized):
         signs = np.ones(len(q), q.dtype)
         signs[: min(rows, columns)] = np.where(np.diagonal(r).real < 0, -1, 1)
         self.base = frozen((q * signs).astype(weight.dtype))
-        # What torch begins with; a diagonal of -1 says that no reflection is turned round.
+        # PyTorch's initial value, for which the product of reflections with the signs of the columns is the identity.
         self.raw: Any = in_shape_of(-np.eye(rows, columns, dtype=weight.dtype), weight)
 
     def orthonormal(self) -> NDArray:

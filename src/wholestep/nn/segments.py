@@ -123,7 +123,7 @@ def segment_softmax(x: Any, segments: Any, count: int) -> NDArray:
 
 
 def rows_and_segments(name: str, x: Any, segments: Any, count: Any) -> tuple[Any, Any]:
-    """The rows and the numbers of their segments; raises for what does not fit."""
+    """The rows and the checked numbers of their segments; raises for operands that do not fit."""
     rows, at = wnp.asarray(x), integer_index(name, segments)
     if not is_integer(count) or count < 1:
         raise ParameterError(f"{name}: count is {count!r}; it must be a positive integer")
@@ -146,7 +146,7 @@ def extreme(name: str, x: Any, segments: Any, count: int, better: np.ufunc) -> A
         raise DtypeError(f"{name}: x is {type_text(rows)}, which has no order")
     low, high = least_and_largest(rows.dtype)
     made = wnp.full((count, *rows.shape[1:]), low if better is np.maximum else high, rows.dtype)
-    with np.errstate(invalid="ignore"):  # which NumPy sets where it meets nan
+    with np.errstate(invalid="ignore"):  # NumPy reports nan as invalid
         better.at(made, at, rows)
     return made
 

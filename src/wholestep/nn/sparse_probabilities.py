@@ -19,7 +19,7 @@ def sparsemax(x: Any, axis: int = -1) -> NDArray:
     """The probabilities along an axis that are nearest to x in Euclidean distance, many of them exactly 0.
 
     Shapes: x real floats of any shape; the same.
-    Raises: AxisError for an axis that is not there, DtypeError for what is not real floats.
+    Raises: AxisError for an axis that is not there, DtypeError for operands other than real floats.
     Source: Martins and Astudillo, "From softmax to sparsemax", 2016, algorithm 1.
 
     >>> import numpy as np, wholestep as ws
@@ -56,7 +56,7 @@ def gumbel_softmax(x: Any, key: Any, *, temperature: float = 1.0, hard: bool = F
 
     Shapes: x real floats of any shape; the same.
     Raises: ParameterError for a temperature that is not positive and for a missing key, AxisError for an axis that is
-    not there, DtypeError for what is not real floats.
+    not there, DtypeError for operands other than real floats.
     Source: Jang, Gu and Poole, "Categorical reparameterization with Gumbel-softmax", 2017.
 
     >>> import numpy as np, wholestep as ws

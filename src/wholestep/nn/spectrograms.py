@@ -108,7 +108,7 @@ def mel_spectrogram(
     Shapes: x floats [..., samples]; [..., mels, windows] of the same dtype, where half precisions compute in float32.
     Raises: ParameterError for counts that are no positive integers, a power that is not positive, and as
     `mel_filterbank` does; ShapeError for a sound shorter than a window, and a window of another length; DtypeError for
-    what is no real floats.
+    operands other than real floats.
     Source: as `mel_filterbank`; torchaudio.transforms.MelSpectrogram.
 
     >>> import numpy as np, wholestep as ws
@@ -162,7 +162,7 @@ def mfcc(x: Any, sample_rate: float, count: int = 40, *, range_db: float = 80.0,
     """The first `count` mel-frequency cepstral coefficients of a sound in each window.
 
     They are the orthonormal discrete cosine transform of the decibels of `mel_spectrogram`, whose `sample_rate` and
-    `options` are taken; what is more than `range_db` below the loudest band of the sound counts as that.
+    `options` are taken; levels more than `range_db` below the loudest band of the sound are raised to that limit.
 
     Shapes: x floats [..., samples]; [..., count, windows] of the same dtype, where half precisions compute in float32.
     Raises: ParameterError for more coefficients than bands and for a range that is not positive, and as

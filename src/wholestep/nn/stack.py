@@ -23,18 +23,18 @@ from wholestep.nn.traversal import Fixed, ModelWalk, ModuleBody, Rebuilt, Reread
 from wholestep.nn.waiting import PathKey, draw_waiting
 
 SPEC = "_stack"
-"""The field that says what a stack is made of; all the others are those of its layers."""
+"""The name of the field that holds a stack's `Spec`; all other fields are those of its layers."""
 
 
 @dataclass(frozen=True)
 class Spec:
-    """The making of a stack: the class of its layers, their number, and what is kept for the backward pass."""
+    """The description of a stack: the class of its layers, their number, and the residuals that it keeps."""
 
     cls: type[Any]
     depth: int
     keep: Any
     inner: Spec | None = None
-    """The making of a layer that is a stack itself."""
+    """The description of a layer that is a stack itself."""
 
     def levels(self) -> list[Spec]:
         """This one, and those of the stacks inside, the innermost last."""
@@ -49,16 +49,16 @@ class Stack(Module):
     key=key), 24, key=0)`. The arrays of the layers, buffers and frozen ones among them, are stacked along a first
     axis, under the paths that they have in one layer: `stack.weight` is [n, in, out].
 
-    The call gives x to the first layer, what it returns to the second, and so on; other arguments go to every layer. A
-    `key` is split among the layers where their call has a keyword-only `key`. Layers that take a `cache` and return
-    (y, cache) have theirs stacked: `stack.init_cache(...)` makes one, and the call returns (y, cache) too. `stack[i]`
-    is a layer whose arrays are views, `len(stack)` is n.
+    The call passes x to the first layer and each result to the next layer; other arguments go to every layer. A `key`
+    is split among the layers where their call has a keyword-only `key`. Layers that take a `cache` and return (y,
+    cache) have theirs stacked: `stack.init_cache(...)` makes one, and the call returns (y, cache) too. `stack[i]` is a
+    layer whose arrays are views, `len(stack)` is n.
 
-    `keep` says what the backward pass finds: "all" that it needs; "inputs" of the layers, whose insides are then
-    computed again; the inputs of every `k`-th layer, an integer, or "sqrt", an integer near √n, for one more forward
-    pass; or, inside the layers, what a policy of `ws.checkpoint` names. Parameters train to the same bits in all modes.
-    A stack that is larger than memory lies in files: `ws.compile(..., stream="blocks.*", folder=...)` with the paths of
-    its parameters, and "inputs" here.
+    `keep` selects the residuals that are kept for the backward pass: "all"; "inputs", those of the layers, whose other
+    values are then rematerialized; an integer `k` or "sqrt", a k near √n, the inputs of every `k`-th layer, at the cost
+    of one more forward pass; or a policy of `ws.checkpoint`, the values that it names inside the layers. Parameters
+    train to the same bits in all modes. A stack that is larger than memory lies in files: `ws.compile(...,
+    stream="blocks.*", folder=...)` with the paths of its parameters, and "inputs" here.
 
     An optimizer sees the stacked arrays: one that measures whole arrays, such as `lamb`, measures all layers together.
 
@@ -147,7 +147,7 @@ class Stack(Module):
         return found
 
     @property
-    def undecayed(self) -> tuple[str, ...]:  # type: ignore[override]  # what the class of the layers says
+    def undecayed(self) -> tuple[str, ...]:  # type: ignore[override]  # as the class of the layers has it
         names: tuple[str, ...] = self._spec.levels()[-1].cls.undecayed
         return names
 
@@ -276,7 +276,7 @@ class Stack(Module):
 
 
 def made_with(layer: Callable[..., Any], key: Any) -> Any:
-    """A layer with this key, by name where the function has a parameter of that name; what waits in it is drawn."""
+    """A layer made with this key, by name if the function has a parameter `key`; its undrawn modules are drawn."""
     found = parameters_of(layer)
     if found is None or "key" not in found:
         made = layer() if found == {} else layer(key)
@@ -340,7 +340,7 @@ def refuse_other(walk: ModelWalk, first: ModelWalk, i: int) -> None:
 
 
 def check_returned(x: Any, y: Any, name: str) -> None:
-    """Raise where a layer does not return what the next one can take."""
+    """Raise if the structure, a shape or a dtype of a layer's result differs from its input's."""
     given, returned = ([type_of(leaf) for leaf in tree.leaves(v)] for v in (x, y))
     if tree.structure(x) != tree.structure(y):
         raise TreeError(f"Stack: {name} is given {tree.structure(x)} and returns {tree.structure(y)}")

@@ -1,4 +1,4 @@
-"""Loops over the layers of a stack, by what each keeps for the backward pass."""
+"""Loops over the layers of a stack, by the residuals that they keep for the backward pass."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def checked_keep(keep: Any) -> Any:
 
 
 def looped(step: Callable[[Any, Any], Any], x: Any, rows: Any, n: int, keep: Any) -> Any:
-    """One step after another along the first axis of `rows`: `(x, results)`, keeping what is asked for."""
+    """One step after another along the first axis of `rows`: `(x, results)`, with the residuals that `keep` selects."""
     if keep == "all":
         return scan(step, x, rows, n)
     if keep == "inputs":
@@ -47,7 +47,7 @@ def looped(step: Callable[[Any, Any], Any], x: Any, rows: Any, n: int, keep: Any
 
 
 def in_groups(step: Callable[[Any, Any], Any], x: Any, rows: Any, n: int, k: int) -> Any:
-    """The loop in groups of k steps, of which each keeps nothing but what it begins with; the last may be shorter."""
+    """The loop in groups of k steps, each of which keeps only its inputs; the last group may be shorter."""
     groups, rest = divmod(n, k)
     whole = groups * k
 

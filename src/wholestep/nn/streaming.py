@@ -142,13 +142,13 @@ def streaming_conv_transpose1d_init(
 def streaming_conv_transpose1d(
     x: Any, w: Any, b: Any = None, *, state: Any, stride: int = 1, dilation: int = 1, groups: int = 1
 ) -> tuple[NDArray, NDArray]:
-    """`conv_transpose1d` of one chunk: time * stride results, and what the next chunk is added to.
+    """`conv_transpose1d` of one chunk: time * stride results, and the overlap that the next chunk is added to.
 
     Results of the chunks, joined, are the first (whole time) * stride of `conv_transpose1d` of the whole.
 
     Shapes: x [n, c, time], w [c, o / groups, i], b [o], the state [n, o, dilation * (i - 1) + 1 - stride];
     [n, o, time * stride] and a state.
-    Raises: ShapeError for a state of another shape, and what `conv_transpose1d` raises.
+    Raises: ShapeError for a state of another shape, and as `conv_transpose1d` does.
 
     >>> import numpy as np, wholestep as ws
     >>> w = np.array([[[1.0, 10.0]]])

@@ -1,4 +1,4 @@
-"""summary: a table of a model's parts and arrays, with what they hold and what a call of them costs."""
+"""summary: a table of a model's parts and arrays, with their sizes and the arithmetic of a call."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TO_THE_LEFT = (True, True, True, False, False, False)
 
 
 Calls: TypeAlias = "dict[str, tuple[tuple[Type, ...], Size]]"
-"""By path what calls of a part returned, and their arithmetic."""
+"""The result types and the arithmetic of the calls of each part, by path."""
 
 
 class SummaryRow(NamedTuple):
@@ -117,16 +117,16 @@ class Summary(Shown):
 
 
 def summary(model: Any, *inputs: Any, **named: Any) -> Summary:
-    """A table of a model: the path, the shape, how many numbers and how many bytes, for each part and array.
+    """A table of a model: the path, the shape, the number of elements and the bytes of each part and array.
 
     With `inputs`, and `named` ones, arrays, `ShapeDtype`s or shapes (of the dtype of the first parameter), the model is
-    traced in evaluation mode, without computing anything: each part that was called then has the shape of what it
-    returned and the arithmetic that it took, loops multiplied out. What a part holds includes the parts in it; an array
-    at two places counts once. Sizes may be symbolic: shapes and arithmetic are then expressions of them.
+    traced in evaluation mode, without computing anything: each part that was called then has the shape of its result
+    and its arithmetic, loops multiplied out. The counts of a part include the parts in it; a shared array counts once.
+    Sizes may be symbolic: shapes and arithmetic are then expressions of them.
 
     Shapes: inputs of any shapes and dtypes; counts of numbers, bytes, and floating-point operations (`flops`).
-    Raises: ParameterError for inputs to what cannot be called, SymbolicError for an operation whose arithmetic is no
-    expression of the sizes, and whatever the model raises.
+    Raises: ParameterError for inputs to a model that cannot be called, SymbolicError for an operation whose arithmetic
+    is no expression of the sizes, and the exceptions of the model.
 
     >>> import numpy as np, wholestep as ws
     >>> class Linear(ws.nn.Module):
@@ -181,7 +181,7 @@ def trace_calls(model: Any, walk: ModelWalk, inputs: Sequence[Any], named: dict[
 
 
 def described_inputs(name: str, model: Any, walk: ModelWalk, inputs: Sequence[Any]) -> list[Any]:
-    """Inputs of a call, those that are shapes with the dtype of the first parameter; raises for what is not called."""
+    """Inputs of a call, shapes with the dtype of the first parameter; raises ParameterError without a `__call__`."""
     if not callable(model):
         raise ParameterError(f"{name}: a {type(model).__name__} cannot be called", hint="leave out the inputs")
     dtype = walk.parameters[0].value.dtype if walk.parameters else np.dtype(np.float64)
@@ -189,10 +189,10 @@ def described_inputs(name: str, model: Any, walk: ModelWalk, inputs: Sequence[An
 
 
 Note: TypeAlias = Callable[[str, Any, Sequence[Node]], None]
-"""(path of a part, what its call returned, the operations that the call made) -> nothing."""
+"""A callback (path of a part, result of its call, operations that the call traced) -> None."""
 
 WATCHED: ContextVar[tuple[dict[int, str], Note | None]] = ContextVar("watched")
-"""The modules whose calls are watched, by path, and what hears of each call."""
+"""The paths of the modules whose calls are watched, by id, and the callback for each call."""
 
 
 def watched_call(model: Any, note: Note, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

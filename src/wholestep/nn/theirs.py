@@ -1,4 +1,4 @@
-"""PyTorch's name and layout of each array of a model, from what each layer class states of its fields."""
+"""PyTorch's name and layout of each array of a model, from the `torch_names` and `torch_turned` of its layers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Theirs(NamedTuple):
 
 
 def theirs(model: Any) -> Iterator[tuple[ArrayPlace, list[Theirs]]]:
-    """Each array of a model, parameters first, and what PyTorch calls it: once for each of the places it stands at."""
+    """Each array of a model, parameters first, with its PyTorch names, one for each of its paths."""
     walk = ModelWalk(model)
     modules = dict(walk.modules)
     ties = {
@@ -92,7 +92,7 @@ def tensor_rows(path: str, modules: dict[str, Any]) -> slice | None:
 
 
 def layer_of(module: Any) -> Any:
-    """The class that says what the fields of a module are called: of a stack that of its layers."""
+    """The class whose `torch_names` apply to the fields of a module: for a stack the class of its layers."""
     return module._stack.levels()[-1].cls if hasattr(module, "_stack") else type(module)
 
 

@@ -25,8 +25,9 @@ NORMS = {"layer": LayerNorm, "rms": RMSNorm}
 class FeedForward(Module):
     """Two dense layers with `hidden` numbers and an activation between, applied to each place.
 
-    With `gated` the first makes twice as much, and one half is multiplied by the activation of the other: with silu
-    that is SwiGLU. `dropout`, a probability, acts on what is between. `key`, `bias` and `dtype` are those of `Linear`.
+    With `gated` the first layer has twice as many outputs, and one half is multiplied by the activation of the other:
+    with silu that is SwiGLU. `dropout`, a probability, acts on the input of the second layer. `key`, `bias` and `dtype`
+    are those of `Linear`.
 
     Shapes: x floats [..., width]; the same.
     Raises: as `Linear` does, and ParameterError in training for dropout without a key.
@@ -72,8 +73,8 @@ class TransformerBlock(Module):
 
     `hidden` is 4 * width if not given, `norm` "layer" or "rms". `heads`, `kv_heads`, `causal`, `rope`, `blocks`, `key`,
     `bias` and `dtype` are those of `MultiHeadAttention`; `activation` and `gated` those of `FeedForward`. `dropout`
-    acts on the weights of attention, between the dense layers, and on what is added to x; it needs a `key` in training.
-    `cache` and `position` decode step by step, as in `MultiHeadAttention`.
+    acts on the weights of attention, between the dense layers, and on both terms that are added to x; it needs a `key`
+    in training. `cache` and `position` decode step by step, as in `MultiHeadAttention`.
 
     Shapes: x floats [batch, time, width]; the same.
     Raises: ParameterError for another norm, and as `MultiHeadAttention` does.

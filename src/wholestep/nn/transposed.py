@@ -39,13 +39,13 @@ def conv_transpose(
 ) -> Any:
     """The transpose of `conv2d`.
 
-    The kernel is laid out as the convolution has it whose input gradient this is: axis 0 is what x has, as in PyTorch.
-    An axis of size m becomes (m - 1) * stride - before - after + dilation * (size - 1) + 1 + output_padding, where
-    padding (before, after) is cut off and `output_padding`, smaller than stride or dilation, is added after. `stride`,
-    `dilation` and `padding` are an integer or one for each axis, `padding` also a pair for each.
+    The kernel has the layout of the convolution whose input gradient this is: axis 0 is the channels of x, as in
+    PyTorch. An axis of size m becomes (m - 1) * stride - before - after + dilation * (size - 1) + 1 + output_padding,
+    where padding (before, after) is cut off and `output_padding`, smaller than stride or dilation, is added after.
+    `stride`, `dilation` and `padding` are an integer or one for each axis, `padding` also a pair for each.
 
     Shapes: x [n, c, height, width], w [c, o / groups, i, j] and b [o]; [n, o, ...].
-    Raises: ShapeError for arrays that do not fit, ParameterError for numbers that make no sense.
+    Raises: ShapeError for arrays that do not fit, ParameterError for invalid options.
     Source: Dumoulin and Visin, "A guide to convolution arithmetic for deep learning", 2016.
 
     >>> import numpy as np, wholestep as ws
@@ -106,7 +106,7 @@ def extra(name: str, output_padding: Ints, at: Slide) -> tuple[int, ...]:
 
 
 def by_phase(w: Any, at: Slide) -> tuple[Any, tuple[int, ...]]:
-    """A kernel [in, out, m, s, ...], element m s + r of each axis at [m, r], and what dilation is left for windows."""
+    """A kernel [in, out, m, s, ...], element m s + r of each axis at [m, r], and the windows' remaining dilation."""
     apart = tuple([d if s == 1 else 1 for s, d in zip(at.stride, at.dilation, strict=True)])
     wide = spaced(w, tuple([d // left for d, left in zip(at.dilation, apart, strict=True)]))
     full = pad_axes(wide, tuple([(0, -m % s) for m, s in zip(wide.shape[2:], at.stride, strict=True)]))

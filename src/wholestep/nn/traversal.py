@@ -1,4 +1,4 @@
-"""Traversal of models: a walk that names each array by its path, and the structure that is left without them."""
+"""Traversal of models: a walk that names each array by its path, and the structure of the model without its arrays."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SEGMENT = re.compile(r"\.?([^\W\d]\w*)|\[([^\]]+)\]")
 
 
 class ArrayPlace(NamedTuple):
-    """One array: its path, what it is, whether weight decay applies to it, and all its paths."""
+    """One array: its first path, its value, its kind, whether weight decay applies to it, and all its paths."""
 
     path: str
     value: Any
@@ -60,7 +60,7 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A container: its class, what its class says of it, and its items with their names."""
+    """A container: its class, the metadata that its class gives it, and its items with their keys."""
 
     cls: type[Any]
     metadata: Fixed
@@ -84,7 +84,7 @@ class ModuleBody:
 
 
 class Fixed:
-    """A plain value in a structure, compared by class and ==; what does not compare is equal to itself alone."""
+    """A plain value in a structure, compared by class and ==; a value that cannot be compared equals itself alone."""
 
     __slots__ = ("value",)
 
@@ -128,7 +128,7 @@ class KeyOrder:
 
 
 class ModelWalk:
-    """A model taken apart: its parameters, each once, what is kept beside them, its modules, and its structure.
+    """A model taken apart: its parameters, each once, its frozen arrays and buffers, its modules, and its structure.
 
     Modules that wait for their key are an error, or with `waiting` plain values, which have no arrays yet.
     """
@@ -168,7 +168,7 @@ class ModelWalk:
         return Group(type(x), Fixed(level.metadata), tuple(level.keys), tuple(items), order)
 
     def array(self, x: Any, path: str, mark: str | None, decayed: bool) -> Any:
-        """An array as what its mark says it is, a parameter where there is none."""
+        """The structure of an array: frozen or a buffer by its mark, else a parameter."""
         if mark in (FROZEN, BUFFER):
             return self.keep(x, path, mark)
         refuse_inexact(x, path)
@@ -264,7 +264,7 @@ EMPTY = Held(None)
 
 
 class Rebuilt:
-    """A structure put together around other arrays; parameters stay as many as they were, whatever is given."""
+    """A model rebuilt from its structure and other arrays; an array given twice still makes two parameters."""
 
     def __init__(self, structure: Any, leaves: Sequence[Any], kept: Sequence[Any] | None = None) -> None:
         self.leaves = distinct(leaves)
@@ -275,7 +275,7 @@ class Rebuilt:
         self.root = self.node(structure, {}, "")
 
     def node(self, node: Any, odd: dict[str, Any], path: str) -> Any:
-        """One value, made again; `odd` notes what no walk would take for a parameter."""
+        """One rebuilt value; `odd` collects the leaves that a walk would not take for parameters by themselves."""
         if isinstance(node, Leaf):
             if self.tokens[node.number] is not None:
                 odd[path] = self.tokens[node.number]
@@ -350,7 +350,7 @@ class Reread:
             self.same &= node == Fixed(x)
 
     def inside(self, nodes: Sequence[Any], values: Sequence[Any]) -> None:
-        """Read what is in a value."""
+        """Read the fields or items of a value."""
         for node, value in zip(nodes, values, strict=False):
             self.node(node, value)
 

@@ -89,7 +89,7 @@ def prepare(cls: Any) -> None:
 
 
 def construction(init: Callable[..., None]) -> Callable[..., None]:
-    """A constructor that waits where it needs a key and has none, and draws what waits in its fields where it has."""
+    """A constructor, deferred if it needs a key and has none; with one it draws the deferred modules in its fields."""
     signature = inspect.signature(init)
     keyed = "key" in signature.parameters
 
@@ -170,7 +170,7 @@ def found_waiting(x: Any, at: PathKey, met: set[int]) -> Iterator[tuple[PathKey,
 
 
 def draw_waiting(x: Any, key: PathKey) -> None:
-    """Construct what waits in a value, where it stands, with the key of each path."""
+    """Construct the deferred modules in a value, in place, each with the key of its path."""
     for at, module in waiting_in(x, key):
         if waits(module):  # and was not drawn as an argument of another
             complete(module, at)

@@ -111,11 +111,11 @@ def same_padding(length: int, span: int, stride: int) -> tuple[int, int]:
 
 
 PADDING_MODES = {"zeros": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
-"""Names of what a convolution reads beyond the edges of an image, and the names of `np.pad` for it."""
+"""The padding modes of convolutions, and the modes of `np.pad` for them."""
 
 
 def pad_axes(x: Any, pairs: Pairs, value: float = 0, mode: str = "constant") -> Any:
-    """x with a value around its last axes, or what another mode of `np.pad` puts there."""
+    """x with its last axes padded with a value, or in another mode of `np.pad`."""
     if not any(map(any, pairs)):
         return x
     around = (*[(0, 0)] * (x.ndim - len(pairs)), *pairs)

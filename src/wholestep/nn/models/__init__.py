@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from wholestep.lazy import names_of
 
 if TYPE_CHECKING:
-    from wholestep.nn.models.public import *  # noqa: F403  # what is found at run time, for type checkers
+    from wholestep.nn.models.public import *  # noqa: F403  # the names that are resolved at run time, for type checkers
 
 FOLDERS = "wholestep.train.checkpoint.pretrained"
 

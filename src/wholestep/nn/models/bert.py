@@ -104,7 +104,7 @@ class BERT(Encoder):
     """BERT by its sizes; the tensors of a published one have the names that `nn.from_torch` expects.
 
     `mask` is true, or not 0, at tokens that count. `kinds` are the numbers of the segments, 0 if not given. `pooled`
-    makes one row of each text of what the call returns, unless `pooler=False`. The row of the token `padding`, 0 or
+    reduces the result of the call to one row for each text, unless `pooler=False`. The row of the token `padding`, 0 or
     none, gets no gradient. Dropout needs a `key` in training; `key` draws the weights. `sizes` and `options` are
     arguments as those of `GPT2`.
 

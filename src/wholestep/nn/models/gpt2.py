@@ -43,12 +43,13 @@ class GPT2Block(AssembledBlock):
 class GPT2(Module):
     """GPT-2 by its sizes; the tensors of a published one have the names that `nn.from_torch` expects.
 
-    The call takes token numbers and returns scores of the token after each; with a `cache` of `init_cache` also that,
-    as `nn.generate` wants it. Dropout acts where GPT-2 has it and needs a `key` in training. `key` draws the weights.
+    The call takes token numbers and returns scores of the token after each; with a `cache` of `init_cache` it returns
+    (scores, cache), as `nn.generate` requires. Dropout acts where GPT-2 has it and needs a `key` in training. `key`
+    draws the weights.
 
     There are `vocabulary` tokens, a sequence has `places` at most, and `depth` blocks of `heads` heads are `width`
-    wide, with `hidden` numbers between their dense layers, 4 * width if not given. `activation` is the word of a
-    published configuration for what lies there, `eps` is that of `nn.LayerNorm`, and `dropout` a probability.
+    wide, with `hidden` numbers between their dense layers, 4 * width if not given. `activation`, the function between
+    these, has its name in published configurations, `eps` is that of `nn.LayerNorm`, and `dropout` a probability.
 
     Shapes: tokens integers [batch, time]; float32 [batch, time, vocabulary].
     Raises: ShapeError for more tokens than places, IndexError for a token that the vocabulary does not have,
@@ -122,7 +123,7 @@ class GPT2(Module):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, key: Any) -> GPT2:
-        """The model of a published configuration; raises ModelError for what is not built here."""
+        """The model of a published configuration; raises ModelError for unsupported options."""
         dropout = config.get("resid_pdrop", 0.1)
         parts = {
             "embd_pdrop": config.get("embd_pdrop", 0.1) != dropout,

@@ -1,4 +1,4 @@
-"""Llama and what is built alike: rotary positions, root-mean-square norms, gated layers, groups of heads."""
+"""Llama and models of its architecture: rotary positions, root-mean-square norms, gated layers, groups of heads."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class Llama(Module):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, key: Any) -> Llama:
-        """The model of a published configuration; raises ModelError for what is not built here."""
+        """The model of a published configuration; raises ModelError for unsupported options."""
         rotary = config.get("rope_parameters") or config.get("rope_scaling") or {}
         width, heads = config["hidden_size"], config["num_attention_heads"]
         parts = {

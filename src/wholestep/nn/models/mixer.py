@@ -102,7 +102,7 @@ class MLPMixer(Module):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, key: Any) -> MLPMixer:
-        """The model of a configuration of timm; raises ModelError for what is not built here."""
+        """The model of a configuration of timm; raises ModelError for unsupported options."""
         word, given = str(config["architecture"]), dict(config.get("model_args") or {})
         known = re.fullmatch(r"mixer_([sbl])(16|32)_224", word)
         if known is None:

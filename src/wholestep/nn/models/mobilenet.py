@@ -60,7 +60,7 @@ class ChannelGate(Module):
 
 
 class InvertedResidual(Module):
-    """A wider inside between two convolutions of one point, added to what came where both have one shape."""
+    """A depthwise convolution between two 1x1 convolutions, with a residual connection where the shapes are equal."""
 
     torch_names = {"layers": "block"}  # noqa: RUF012  # that of Module says that it is the class's
 
@@ -136,6 +136,6 @@ def normed(
 
 
 def by_eight(count: int) -> int:
-    """A number of channels that eight divides, at least nine tenths of what is asked."""
+    """`count` channels rounded to a multiple of eight, at least 8 and at least nine tenths of `count`."""
     rounded = max(8, (count + 4) // 8 * 8)
     return rounded + 8 if rounded < 0.9 * count else rounded

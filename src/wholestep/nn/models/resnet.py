@@ -30,7 +30,7 @@ PARTS = {"conv": "convolution", "bn": "normalization"}
 
 
 class ResidualBlock(Module):
-    """Two or three convolutions, each with a batch norm, and what they are added to."""
+    """Two or three convolutions, each with a batch norm, and the shortcut that their result is added to."""
 
     torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
         **{f"convolutions[{i}]": f"conv{i + 1}" for i in range(3)},
@@ -63,9 +63,9 @@ class ResNet(Module):
     """A residual network; with the names of torchvision's and timm's, which `nn.from_torch` reads.
 
     `blocks` are those of each stage: (2, 2, 2, 2) is ResNet-18 and (3, 4, 6, 3) ResNet-34, and with `bottleneck`
-    ResNet-50. `width` is that of the first stage; of 0 `classes` there is no head, and a call returns what it would
-    read. `load_folder` reads the folders of the libraries in `layout`, "timm" or "transformers", and `save_folder`
-    writes those of the one that it is. `key` draws the weights.
+    ResNet-50. `width` is that of the first stage; with 0 `classes` there is no head, and a call returns the features
+    before it. `load_folder` reads the folders of timm and of transformers, and `save_folder` writes those of `layout`,
+    "timm" or "transformers". `key` draws the weights.
 
     Shapes: x floats [n, channels, height, width]; [n, classes].
     Raises: ShapeError for images with another number of channels, ParameterError for stages without blocks.
@@ -94,7 +94,7 @@ class ResNet(Module):
             ("fc.", "classifier.1."),
         ),
     }
-    """Parts of torchvision's names, and what a library's folders have."""
+    """Parts of torchvision's names, and their counterparts in a library's folders."""
 
     _draws = True
 
@@ -133,7 +133,7 @@ class ResNet(Module):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, key: Any) -> ResNet:
-        """The model of a configuration of timm or transformers; raises ModelError for what is not built here."""
+        """The model of a configuration of timm or transformers; raises ModelError for unsupported options."""
         return cls(key=key, **(resnet_of_timm(config) if "architecture" in config else resnet_of_transformers(config)))
 
     def config(self) -> dict[str, Any]:

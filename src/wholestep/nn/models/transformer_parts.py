@@ -31,7 +31,7 @@ def dense(inputs: int, outputs: int, key: Any, *, bias: bool = True) -> Linear:
 
 
 def table(count: int, width: int, key: Any, padding: int | None = None) -> Embedding:
-    """An embedding drawn from a normal distribution of small spread; the row `padding` is 0 and stays what it is."""
+    """An embedding drawn from a normal distribution of small spread; the row `padding` is 0 and stays 0."""
     made = Embedding(count, width, key=key, padding_idx=padding)
     weight = init.normal(key, (count, width), std=SPREAD)
     if padding is not None:

@@ -60,11 +60,11 @@ class ViTBlock(TransformerBlock):
 class ViT(Module):
     """A vision transformer; with the names of torchvision's, which `nn.from_torch` reads.
 
-    Images have `size` by `size` points, patches `patch` by `patch`. The sizes that are preset are those of ViT-B/16.
-    The head reads the row of the class token, or of it, with `pooler`, that many tanh of a dense layer; of 0 `classes`
-    there is no head, and a call returns what it would read. `encoded` returns the rows of all tokens, the class token
-    first. `load_folder` reads the folders of the libraries in `layout`, "timm" or "transformers", and `save_folder`
-    writes those of the one that it is; with the second dropout leaves out what is between dense layers, as there.
+    Images have `size` by `size` points, patches `patch` by `patch`. The default sizes are those of ViT-B/16. The head
+    reads the row of the class token, or, with `pooler`, the tanh of a dense layer of that width over it; with 0
+    `classes` there is no head, and a call returns the features before it. `encoded` returns the rows of all tokens, the
+    class token first. `load_folder` reads the folders of timm and of transformers, and `save_folder` writes those of
+    `layout`, "timm" or "transformers"; with the second no dropout acts between dense layers, as in that library.
     Dropout needs a `key` in training; `key` draws the weights. `width`, `heads`, `depth`, `hidden`, `activation`, `eps`
     and `dropout` are as in `GPT2`.
 
@@ -119,7 +119,7 @@ class ViT(Module):
             ("heads.head.", "classifier."),
         ),
     }
-    """Parts of torchvision's names, and what a library's folders have: a list where a tensor lies there in pieces."""
+    """Parts of torchvision's names, and their counterparts in a library's folders: a list for a tensor in pieces."""
 
     optional_parts = ("pooler",)
     """The fields that are None where a folder has no tensors for them."""
@@ -191,11 +191,11 @@ class ViT(Module):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, key: Any) -> ViT:
-        """The model of a configuration of timm or transformers; raises ModelError for what is not built here."""
+        """The model of a configuration of timm or transformers; raises ModelError for unsupported options."""
         return cls(key=key, **(vit_of_timm(config) if "architecture" in config else vit_of_transformers(config)))
 
     def config(self) -> dict[str, Any]:
-        """The configuration that the library in `layout` reads; raises ModelError for what it has no words for."""
+        """The configuration that the library in `layout` reads; raises ModelError for options that it lacks."""
         width, channels, patch, _ = self.patches.weight.shape
         net = self.blocks[0].feed_forward
         classes = 0 if self.head is None else self.head.weight.shape[1]

@@ -117,7 +117,7 @@ class WhisperEncoder(Module):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, key: Any) -> WhisperEncoder:
-        """The encoder of a published configuration; raises ModelError for what is not built here."""
+        """The encoder of a published configuration; raises ModelError for unsupported options."""
         dropout = config.get("dropout", 0.0)
         parts = {
             "attention_dropout": config.get("attention_dropout", 0.0) != dropout,
