@@ -1,1 +1,1 @@
-"""Programs as files of other systems: what they have no word for becomes what they have, and each prints it."""
+"""Programs as files of other systems: operations that a system lacks are rewritten in its own, and then printed."""

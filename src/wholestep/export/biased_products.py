@@ -60,7 +60,7 @@ def biased_convolutions_in(graph: Graph, known: Mapping[Node, ConvolvedProduct])
 
 
 def sums_with_bias(graph: Graph) -> Iterator[tuple[Node, BiasedProduct]]:
-    """The sums of a product that nothing else reads with what is repeated along one axis, in float32 or float64."""
+    """The sums of a product without other users and a vector broadcast from one axis, in float32 or float64."""
     count = Counter([v for node in graph.nodes for v in node.inputs] + list(graph.outputs))
     for node in graph.nodes:
         for product, repeated in (node.inputs, reversed(node.inputs)) if node.op.name == "add" else ():

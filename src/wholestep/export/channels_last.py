@@ -21,9 +21,9 @@ Ints = tuple[int, ...]
 
 
 def channels_last(graph: Graph, holds: Callable[[ConvolvedProduct], bool]) -> Graph:
-    """The graph, and those inside it, whose convolutions that a target has put channels behind places.
+    """The graph and its nested graphs, with channels last in the results of convolutions that a target has.
 
-    The permutes that undo it sink below what does not depend on the order of axes, mostly to nowhere.
+    The permutes that restore the order of axes sink below operations that do not depend on it, and mostly cancel.
     """
     inside = map_nested_graphs(graph, lambda inner: channels_last(inner, holds))
     return rewrite(inside, ChannelsLast(holds).rules)
@@ -46,12 +46,12 @@ class ChannelsLast:
         return found
 
     def order(self, v: Value) -> Ints:
-        """For each axis of what a moved permute is of the axis of the permute."""
+        """The axis of a moved permute's result for each axis of its operand."""
         assert v.node is not None
         return inverse_permutation(v.node.params["axes"])
 
     def contraction(self, node: Node) -> Value | None:
-        """A product of what is moved by other labels, and a convolution with its channels last."""
+        """A product with a moved operand, its axes relabeled instead, and a convolution with its channels last."""
         for i, v in enumerate(node.inputs):
             if v in self.moved:
                 return reads_permuted(parse_contraction(node), i, v.node)

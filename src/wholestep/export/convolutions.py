@@ -19,7 +19,7 @@ Letters = tuple[str, ...]
 
 
 class ConvolvedProduct(NamedTuple):
-    """A product with windows: the arrays, what each letter of it is in a convolution, and how windows lie."""
+    """A product with windows: its arrays, the role of each of its letters in a convolution, and the window sizes."""
 
     source: Value
     """The array under the windows, without the zeros around it."""

@@ -1,4 +1,4 @@
-"""Export core: a graph in the words of a target, by rules where it has none, or one error for all that is missing.
+"""Export core: a graph rewritten in the operations of a target, or one error that lists all unsupported ones.
 
 bodies in the place of their calls, marks dropped -> exact passes -> for each operation the target's own word,
 else a rule in graph words, else it is missing; loops and branches are gone into.
@@ -52,7 +52,7 @@ class Vocabulary(Protocol):
         """The rule that replaces an operation which the target has no word for."""
 
     def outlines(self, node: Node) -> bool:
-        """True if what a rule makes of an operation is to stay together, as the body of a `composite`."""
+        """True if the operations that a rule puts in the place of one stay together, as the body of a `composite`."""
 
 
 def export_core(graph: Graph, target: Vocabulary) -> Graph:
@@ -156,7 +156,7 @@ class Legalizer:
 
 
 def same_value(node: Node, inputs: Sequence[Value]) -> Value | None:
-    """The value that an operation returns as it is: what a mark marks, and a part of a complex number made of parts."""
+    """The operand that an operation returns unchanged: that of a mark, or a part of a complex number made of parts."""
     if node.op.name in MARKS:
         return inputs[0]
     made = inputs[0].node if node.op.name in PARTS else None

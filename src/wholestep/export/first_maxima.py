@@ -1,4 +1,4 @@
-"""Largest elements of which the first one is taken, and hands back the whole gradient, as `nn.max_pool2d` has them.
+"""Maxima of which the first of equal elements gets the whole gradient, as in `nn.max_pool2d`.
 
 hit = equal(x, broadcast(max(x, axes))) | isnan(x)
 first = equal(places, broadcast(min(select(hit, places, n), axes)))
@@ -54,9 +54,9 @@ class FirstGradient(NamedTuple):
     gy: Value
     axes: tuple[int, ...]
     rectified: bool
-    """True where it is the gradient of what x is the rectifier of."""
+    """True if it is the gradient of u where x is the rectifier of u."""
     inner: frozenset[Node]
-    """The operations that nothing needs where the gradient is one."""
+    """The operations that have no other users once the gradient is one operation."""
 
     @property
     def operands(self) -> tuple[Value, ...]:

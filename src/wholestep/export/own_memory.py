@@ -1,4 +1,4 @@
-"""Memory of values in libraries that return views: which surely have their own, and what lies where."""
+"""Memory of values in libraries that return views: the values that surely own theirs, and the aliases of others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def has_own_memory(node: Node) -> bool:
 
 
 def lying_in(values: Sequence[Value]) -> set[Value]:
-    """The values whose memory some values may lie in."""
+    """The values whose memory some values may share, and these themselves."""
     left, found = list(values), set[Value]()
     while left:
         v = left.pop()

@@ -29,7 +29,7 @@ class ExportedProgram:
     state: Mapping[str, NDArray] = field(default_factory=dict)
     """The values, by name, of the inputs that a checkpoint holds: the state, and the hyper-parameters."""
     winograd: bool = False
-    """True where native code of its convolutions may go by tiles; other targets say what they compute, not how."""
+    """True if native code may compute its convolutions by Winograd tiles; other targets do not fix an algorithm."""
 
     def __post_init__(self) -> None:
         assert len(self.inputs) == len(self.graph.inputs) and len(self.outputs) == len(self.graph.outputs)

@@ -1,4 +1,4 @@
-"""Targets of exports by name: the suffixes of their files, and what writes them, imported when it is asked for."""
+"""Targets of exports by name: the suffixes of their files, and the functions that write these, imported on demand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from wholestep.errors import ParameterError
 
 Files = Mapping[Path, bytes]
-"""The contents of files by their paths; whoever asked for them writes them."""
+"""The contents of files by their paths; the caller writes them."""
 Writer = Callable[..., Files]
 """(programs on one state, the step first; a path) -> files at or beside it."""
 
@@ -62,7 +62,7 @@ NATIVE: dict[str, tuple[str, ...]] = {
     "module": (".mjs",),
     "npm": (),
 }
-"""The suffixes of targets that a step's own plan is written for, which is lowered by whoever has the step."""
+"""The suffixes of targets for which a step's own plan is written, lowered by the caller, which has the step."""
 IN_BROWSERS = ("page", "module", "npm")
 """Those of them that train by WebGPU in a browser, and hold the state themselves."""
 

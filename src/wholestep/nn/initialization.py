@@ -36,7 +36,7 @@ def initialized(model: T, key: Any) -> T:
 
 
 def undrawn(model: T) -> tuple[T, list[str]]:
-    """A copy of a model with zeros for undrawn parameters, and their modules' paths; the same model if all are drawn."""
+    """A copy of a model with zeros for undrawn arrays, and their modules' paths; the model itself if all are drawn."""
     waiting = [at.path() for at, _ in waiting_in(model)]
     if not waiting:
         return model, waiting

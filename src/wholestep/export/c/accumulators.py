@@ -119,7 +119,7 @@ class FoldLoop:
         return [*[a for a in self.folded if a.width or a.blocked], *[a for a in self.carried if a.blocked]]
 
     def begin(self) -> None:
-        """Declare the accumulators; inside the loop they stand for what the loop hands on."""
+        """Declare the accumulators; inside the loop they hold the loop-carried values."""
         w = self.w
         self.variables = [w.names[v] for v in self.results]
         for a in self.own:
@@ -129,7 +129,7 @@ class FoldLoop:
                 w.names[c.inside] = a.name
 
     def take(self, place: str) -> None:
-        """Write the end of a step: what it folds, in the accumulators of a lane."""
+        """Write the end of a step: its folds into the accumulators of a lane, and its loop-carried values."""
         w = self.w
         for f, a, variable in zip(self.loop.folds, self.folded, self.variables, strict=False):
             name = (f"{a.name}[{place}]" if a.width else a.name) if a in self.own else variable
@@ -145,7 +145,7 @@ class FoldLoop:
                 w.put(f"{w.names[c.inside]} = {name};")
 
     def end(self) -> None:
-        """Add what the accumulators have to what the loop began with."""
+        """Combine the accumulators with the initial values of the loop."""
         w = self.w
         for a, variable in zip([*self.folded, *self.carried], self.variables, strict=True):
             if a in self.own:

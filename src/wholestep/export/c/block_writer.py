@@ -62,7 +62,7 @@ class NestWriter:
         self.cells: dict[Var, dict[Cell, str]] = {}
 
     def write(self) -> None:
-        """All rows, all columns, in blocks and what is left of them."""
+        """Write the sums of all rows and columns: whole blocks, then the remainder."""
         w, rows = self.w, self.nest.rows
         if rows is None:
             self.middle("0", 1)
@@ -113,7 +113,7 @@ class NestWriter:
     # -- one block ---------------------------------------------------------------------------------------------------
 
     def block(self, at: Copies) -> None:
-        """The sums of some rows and columns, and what follows them."""
+        """Write the sums of some rows and columns, and the statements after them."""
         w, outside = self.w, dict(self.w.names)
         self.cells = {}
         for v in self.before:
@@ -203,7 +203,7 @@ class NestWriter:
         w.close()
 
     def accumulators(self, v: Var, first: Var, at: Copies) -> dict[Cell, str]:
-        """A variable for each row and vector, with what its sum begins with."""
+        """A variable for each row and vector, set to the initial value of its sum."""
         w, names = self.w, {}
         for a in range(at.rows):
             for c, width in enumerate(at.widths):
@@ -287,7 +287,7 @@ class NestWriter:
         operands = (*given, held) if op == "fma" else (held, *given)
         return f"{held} = {self.kind.applied(op, *operands)};"
 
-    # -- what follows ------------------------------------------------------------------------------------------------
+    # -- statements after the sums -----------------------------------------------------------------------------------
 
     def follow(self, sums: Sequence[dict[Cell, str]], at: Copies) -> None:
         """The statements after the sums, for each row and column."""

@@ -14,7 +14,7 @@ MOST_LANES = 64
 
 
 class SumNest(NamedTuple):
-    """Independent loops around sums: rows that are worked on side by side, columns in vectors, and what is summed."""
+    """Independent loops around sums: rows in register tiles, columns in vectors, and the loops that are summed over."""
 
     rows: Loop | None
     between: tuple[Loop, ...]
@@ -23,7 +23,7 @@ class SumNest(NamedTuple):
     before: tuple[Var, ...]
     """The values in front of the sums, in all these loops."""
     sums: tuple[Loop, ...]
-    """The loops that are summed over, the outermost first; the others carry on what the last one folds."""
+    """The loops that are summed over, the outermost first; all but the last carry the sums that the last one folds."""
     after: tuple[Statement, ...]
 
     @property
@@ -88,7 +88,7 @@ def nest_of(
 
 
 def summed_loops(loop: Loop) -> Iterator[Loop]:
-    """The loops of a sum, where each but the last only hands on what the next one makes; nothing for another loop."""
+    """The loops of a sum, where each but the last only carries the results of the next one; none for another loop."""
     found = [loop]
     while found[-1].carries:
         own = found[-1]
@@ -103,7 +103,7 @@ def summed_loops(loop: Loop) -> Iterator[Loop]:
 
 
 def handed_on(own: Loop, inner: Loop) -> bool:
-    """True if the sums of an inner loop go on from what an outer one carries, in the same order."""
+    """True if an inner loop's sums start from the values that an outer one carries and become its next ones."""
     first = [c.init for c in inner.carries] or [f.init for f in inner.folds]
     left = [c.after for c in inner.carries] or [f.result for f in inner.folds]
     return first == [c.inside for c in own.carries] and left == [c.next for c in own.carries]

@@ -94,7 +94,7 @@ class CKernelWriter(BlockText):
         self.put(text if s.guard is None else f"if ({self.names[s.guard]}) {text}")
 
     def loop(self, loop: Loop) -> None:
-        """A loop, with what it folds and what it carries."""
+        """A loop, with its folds and its loop-carried values."""
         for f in loop.folds:
             self.variable(f.result, f.init)
         for c in loop.carries:
@@ -117,7 +117,7 @@ class CKernelWriter(BlockText):
         FoldLoop(self, loop).write()
 
     def variable(self, v: Var, first: Var) -> None:
-        """A variable that a loop changes, and what it is before."""
+        """A variable that a loop changes, with its initial value."""
         self.names[v] = name = self.fresh()
         self.put(f"{scalars.value_type(v.dtype)} {name} = {self.names[first]};")
 
@@ -149,7 +149,7 @@ class CKernelWriter(BlockText):
         folds.end()
 
     def one_pass(self, loop: Loop, stage: Sequence[Statement], arrays: dict[Var, str], folds: FoldLoop | None) -> None:
-        """One pass: what later ones read is stored in the row's arrays."""
+        """One pass; the values that later passes read are stored in the row's arrays."""
         i = self.names[loop.axis]
         self.steps(Loop(loop.axis, tuple(stage)))
         for s in stage:

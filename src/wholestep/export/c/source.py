@@ -1,4 +1,4 @@
-"""The C file of a model: what its kernels use, the programs, and the code of memory and state file behind them."""
+"""The C file of a model: the functions that its kernels call, the programs, and the code of memory and state file."""
 
 from __future__ import annotations
 

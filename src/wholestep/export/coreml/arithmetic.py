@@ -93,7 +93,7 @@ def mil_chosen(w: MilWriter, node: Node, xs: list[Var]) -> Var:
 
 
 def mil_cast(w: MilWriter, node: Node, xs: list[Var]) -> Var:
-    """Another dtype: fractions are cut off, integers wrap, and what is not 0 is true."""
+    """A cast: fractions are truncated, integers wrap, and numbers other than 0 are true."""
     x, source, wanted = xs[0], node.types[0].dtype, np.dtype(node.params["dtype"])
     if dtypes.is_bool(wanted):
         return x if dtypes.is_bool(source) else w.op("not_equal", x=x, y=w.number(0, source))

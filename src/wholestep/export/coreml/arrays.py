@@ -1,4 +1,4 @@
-"""Arrays made, moved, multiplied and reduced in MIL, by views of at most five axes of what has more."""
+"""Arrays made, moved, multiplied and reduced in MIL, larger ones in views of at most five axes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def runs(marks: Sequence[Any]) -> list[tuple[int, int]]:
 
 
 def three_axes(shape: Sequence[int], first: int, last: int) -> tuple[int, int, int]:
-    """A shape as three axes: what lies before some, these as one, and what lies behind."""
+    """The numbers of elements of the axes before `first`, from `first` to `last`, and from `last` on."""
     return math.prod(shape[:first]), math.prod(shape[first:last]), math.prod(shape[last:])
 
 

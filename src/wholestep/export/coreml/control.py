@@ -1,4 +1,4 @@
-"""Branches and loops in MIL: `cond` and `while_loop` over blocks that see what lies around them."""
+"""Branches and loops in MIL: `cond` and `while_loop` over blocks that read the values of the blocks around them."""
 
 from __future__ import annotations
 

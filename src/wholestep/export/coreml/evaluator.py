@@ -27,13 +27,13 @@ BLOB_SENTINEL = 0xDEADBEEF
 MOST_ELEMENTS, MOST_OPERATIONS = 1 << 28, 1 << 30
 """An array of more elements, and a call of more operations, are refused: files may say anything."""
 FAULTS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError, MemoryError)
-"""The errors that Python and NumPy raise for what makes no sense."""
+"""The errors that Python and NumPy raise while they evaluate a malformed package."""
 
 
 class MilPackage:
     """A package from its files: its inputs and outputs, its tables of names, and its program.
 
-    Raises ExportError for whatever in the files makes no sense, when they are read or when the program is run.
+    Raises ExportError for malformed files, when they are read or when the program is run.
     """
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
@@ -99,7 +99,7 @@ class MilPackage:
             raise ExportError(f"a package of Core ML has an array of {count:,} elements, or does not end")
 
     def run(self, block: Any, env: dict[str, Any]) -> list[Any]:
-        """The operations of a block; what it returns."""
+        """Run the operations of a block; its results."""
         for op in block.operations:
             names = [out.name for out in op.outputs]
             if op.type == "const":
@@ -177,7 +177,7 @@ def one_error() -> Iterator[None]:
 
 
 def most_elements(kind: str, given: Mapping[str, Any]) -> int:
-    """The elements that an operation may make of what it is given: known before it is run."""
+    """The maximum number of elements of an operation's results, known from its arguments before it is run."""
     arrays = [x for x in given.values() if isinstance(x, np.ndarray)]
     if kind == "fill":
         return math.prod([int(n) for n in given["shape"]])
@@ -208,7 +208,7 @@ def as_held(x: Any) -> NDArray:
 
 
 def from_held(x: NDArray, shape: Sequence[int], dtype: Any) -> NDArray:
-    """An array of a model as what it stands for."""
+    """An array of a package as the value that it represents, of a shape and dtype; complex numbers are pairs."""
     z = x[..., 0] + 1j * x[..., 1] if np.dtype(dtype).kind == "c" else x
     return z.reshape(shape).astype(dtype)
 
@@ -222,7 +222,7 @@ def scipy_function(name: str) -> Callable[..., Any]:
 
 
 def of_number(f: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of one number, in the dtype of what it is given."""
+    """A function of one number, in the dtype of its argument."""
     return lambda x: np.asarray(f(x)).astype(x.dtype)
 
 

@@ -44,7 +44,7 @@ def coreml_files(
 
 
 def coreml_package(program: ExportedProgram, narrow: bool = False, model_state: bool = False) -> dict[str, bytes]:
-    """The files of a package by their paths in it; raises UnsupportedError for what MIL has no words for."""
+    """The files of a package by their paths in it; raises UnsupportedError for operations that MIL lacks."""
     if program.sizes:
         raise UnsupportedError(
             f"export to coreml: {program.name} has sizes without numbers: {', '.join(program.sizes)}",
@@ -89,7 +89,7 @@ def held_pairs(program: ExportedProgram, graph: Graph) -> dict[int, int]:
 
 
 def is_learned(program: ExportedProgram, i: int) -> bool:
-    """True for parameters, buffers and what an optimizer keeps, which counters, and the scale of a loss, are not."""
+    """True for parameters, buffers and the optimizer state; False for counters and the scale of a loss."""
     return not program.inputs[i].startswith("counters.")
 
 

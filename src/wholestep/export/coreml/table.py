@@ -1,4 +1,4 @@
-"""Core ML as a target: what writes each operation, and the dtypes and shapes that its programs have."""
+"""Core ML as a target: the function that writes each operation, and the dtypes and shapes that its programs have."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class CoremlTarget:
         return not dtypes.is_bool(dtype) or op not in FOR_NUMBERS
 
     def rule(self, node: Node) -> Rule | None:
-        """A rule for what has no word; half precisions are computed in float32 there."""
+        """The rule for an operation that MIL lacks; half precisions are computed in float32 there."""
         if has_complex(node) and node.op.name in COMPLEX_RULES:
             return COMPLEX_RULES[node.op.name]
         if node.op.kind in ("elementwise", "order") and any([is_half(t.dtype) for t in node.types]):

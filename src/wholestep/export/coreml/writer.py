@@ -26,7 +26,7 @@ INT32 = np.dtype(np.int32)
 HELD = {"float32": "fp32", "float16": "fp16", "bool": "bool"} | dict.fromkeys(
     ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"), "int32"
 )
-"""The types of MIL in which arrays of a dtype are held: of uint32 the bits, of int64 what 32 bits can hold."""
+"""The types of MIL in which arrays of a dtype are held: uint32 as its bits, int64 in the range of int32."""
 Var = Any
 """A value of MIL."""
 Word = Callable[["MilWriter", Node, list[Var]], "Var | Sequence[Var]"]

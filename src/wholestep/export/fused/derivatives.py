@@ -1,6 +1,6 @@
-"""Derivatives in a step of a function that it writes out: found by the graph that differentiating the function makes.
+"""Derivatives of functions that a step writes out, found as matches of the graphs of the functions' derivatives.
 
-y = f(x); gx = vjp(f)(x, gy); total = rest + gx        rest: what other uses of x hand back, added before or between
+y = f(x); gx = vjp(f)(x, gy); total = rest + gx        rest: cotangents from other uses of x, added before or between
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class FoundDerivative(NamedTuple):
 
 
 class GraphIndex:
-    """The nodes of a graph by operation and type of result, and by what they read."""
+    """The nodes of a graph by operation and type of result, and by their operands."""
 
     def __init__(self, graph: Graph) -> None:
         self.made: dict[tuple[object, ...], list[Node]] = {}
@@ -127,7 +127,7 @@ class GraphIndex:
         return FoundDerivative(found[formula.inputs[-1]], known) if len(known) == len(gradients) else None
 
     def keeps_apart(self, function: WrittenFunction, found: Bindings, terms: set[Value]) -> bool:
-        """True where nothing else reads what is as large as the private values of a function and its derivative."""
+        """True if nothing else reads intermediates, as large as the private values, of a function and its derivative."""
         inside = {v for formula, v in found.items() if formula.node is not None}
         inside |= {v for node in function.body.nodes for v in node.outputs}
         ends = {found[v] for v in terms} | {*function.body.outputs}
@@ -136,7 +136,7 @@ class GraphIndex:
         return all([inside.issuperset(node.outputs) for v in inner for node in self.readers(v)])
 
     def readers(self, v: Value) -> Iterator[Node]:
-        """The operations that read a value, or what it is in another shape."""
+        """The operations that read a value or a reshape of it."""
         for node in self.users.get(v, ()):
             if node.op.name == "reshape":
                 yield from self.readers(node.outputs[0])

@@ -1,4 +1,4 @@
-"""Formulas as graphs: whether a value of a program is what a formula says, and what stands for its inputs there."""
+"""Formulas as graphs, matched against values of a program: a match binds the inputs of the formula to values."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def is_same_number(x: Any, y: Any, dtype: np.dtype[Any]) -> bool:
 
 
 def operand_orders(node: Node, other: Node) -> Sequence[Sequence[Value]]:
-    """The orders of the operands of another node in which it computes what a node of its kind does; none for none."""
+    """The orders of another node's operands in which it computes the same as a node; empty if it cannot."""
     straight, turned = other.inputs, other.inputs[::-1]
     if node.op.name == "contract":
         orders = {order: axis_order(node, other, order) for order in (straight, turned)}

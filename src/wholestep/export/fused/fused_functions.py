@@ -74,7 +74,7 @@ def fused_values(function: WrittenFunction, derivative: FoundDerivative) -> dict
 def without_unread(
     label: str, operands: tuple[Value, ...], outputs: tuple[Value, ...], like: Node
 ) -> tuple[Value, ...]:
-    """The operands and results of a function, a number in the place of what its derivative does not read."""
+    """The operands and results of a function, a constant in the place of the one that its derivative does not read."""
     unread = 0 if label in RESULT_SLOPES else None if label in READ_RESULT else len(operands)
     found = [*operands, *outputs]
     if unread is not None:

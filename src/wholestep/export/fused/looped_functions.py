@@ -1,8 +1,8 @@
-"""Functions in the bodies of loops, whose derivatives are in the loops that run back over what they keep.
+"""Functions in the bodies of loops, whose derivatives are in backward loops over the residuals of the first ones.
 
-carry, kept = scan(x, body); …; g = scan(gy, kept, back)      kept: what a step hands to the same step of the other
+carry, kept = scan(x, body); …; g = scan(gy, kept, back)      kept: residuals, which the same step of the other reads
 -->
-one body of both, searched as any program, and cut again where what the second loop alone knows comes in
+one body of both, searched as any program, and cut again where the inputs of the second loop alone come in
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class LoopPair(NamedTuple):
         """The graph with functions of the one whose derivatives are in the other; itself where there are none."""
         shared, constants = self.shared(graph), self.first.params["sizes"][0]
         whole = run_passes(shared.graph, CONVOLVING)
-        # a loop that makes again what the first was not to keep stays as it is
+        # a second loop that recomputes values which the first one was not to keep stays as it is
         if costly(whole, constants) < costly(shared.graph, constants):
             return graph
         made = fuse(whole)

@@ -1,4 +1,4 @@
-"""Functions as operations of a library: what each gives, its result first, then what its derivative reads besides."""
+"""Functions as operations of a library: the results of each, first its value, then the residuals of its derivative."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """LiteRT models: one file with a signature for each program, whose inputs and outputs have the paths of a checkpoint.
 
-The source of TensorFlow that a program is printed as runs here once, and TensorFlow converts what it recorded.
+A program is printed as TensorFlow source, which runs here once, and TensorFlow converts the recorded graph.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HELD |= {"uint32": np.dtype(np.int32), "uint16": np.dtype(np.int16)}
 ALONE = "program"
 """The signature of a function whose name is none."""
 REFUSED = re.compile(r"^\s*(tf\.\w+\(.*?\)) ->|error: (.*)", re.MULTILINE)
-"""An operation, or what is said of one, in a message of the converter."""
+"""An operation, or an error about one, in a message of the converter."""
 
 
 def litert_files(programs: Sequence[ExportedProgram], path: Path, narrow: bool = False) -> Mapping[Path, bytes]:
@@ -42,7 +42,7 @@ def litert_files(programs: Sequence[ExportedProgram], path: Path, narrow: bool =
 
 
 def litert_model(programs: Sequence[ExportedProgram], narrow: bool = False) -> bytes:
-    """The bytes of a model; raises UnsupportedError for what LiteRT has no operations for."""
+    """The bytes of a model; raises UnsupportedError for operations that LiteRT lacks."""
     signatures: dict[str, Signature] = {}
     for program in programs:
         name = signature_of(program)
@@ -66,7 +66,7 @@ def signature_of(program: ExportedProgram) -> str:
 
 
 class Signature(NamedTuple):
-    """A program as a model has it: a graph of float32, and the names of what goes in and out."""
+    """A program as a model has it: a graph of float32, and the names of its inputs and outputs."""
 
     graph: Graph
     inputs: tuple[str, ...]
@@ -112,7 +112,7 @@ def check_litert_array(name: str, t: Type) -> None:
 
 
 def give_names(path: Path, signatures: Mapping[str, Signature]) -> None:
-    """Give what goes in and out of a SavedModel the paths of a checkpoint, which are no names of parameters."""
+    """Name the inputs and outputs of a SavedModel by the paths of a checkpoint, which are no names of parameters."""
     model = tensorflow_module(".core.protobuf.saved_model_pb2").SavedModel()
     model.ParseFromString(path.read_bytes())
     for name, each in signatures.items():

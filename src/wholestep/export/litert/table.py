@@ -1,4 +1,4 @@
-"""LiteRT's words: those of TensorFlow that its converter has operations of LiteRT for, and what is made of these."""
+"""LiteRT's vocabulary: the operations of TensorFlow that its converter supports, and expressions of these."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ class LitertTarget(PythonTarget):
         return litert_holds(node) and super().has(node)
 
     def rule(self, node: Node) -> Rule | None:
-        """A rule for what has no word; integers of other sizes are computed in those that LiteRT has."""
+        """The rule for an operation that LiteRT lacks; integers of other sizes are computed in sizes that it has."""
         name, values = node.op.name, (*node.inputs, *node.outputs)
         if any([0 in v.shape for v in values]):
             return None

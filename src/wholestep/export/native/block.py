@@ -16,7 +16,7 @@ from wholestep.lower.program.program import FIRST_INPUT, LoweredProgram
 
 ALIGNMENT = 64
 CONTEXT_BYTES = 128
-"""The head of the block, where a program notes what failed."""
+"""The bytes of the head of the block, where a program notes the operation that failed."""
 
 
 class PlacedArray(NamedTuple):

@@ -1,7 +1,7 @@
-"""Formulas in native programs: what the code of this process calls a library for is written out in other operations.
+"""Formulas in native programs: library calls of the code of this process, written out in other operations.
 
-All are computed in float64 whatever the dtype, as the library computes them, so that what is float32 or shorter at the
-end nearly always has the library's bits. What LAPACK reports as an error is one here.
+All are computed in float64 for every dtype, as the library computes them, so that results rounded to float32 or less
+nearly always have the library's bits. An error that LAPACK reports is an error here too.
 """
 
 from __future__ import annotations

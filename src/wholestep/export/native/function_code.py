@@ -66,7 +66,7 @@ def parameters(block: MemoryBlock) -> list[tuple[str, PlacedArray]]:
 
 
 def prototype(prefix: str, block: MemoryBlock, remarks: bool = False) -> str:
-    """The head of the function, a line for each array, with remarks on what they are."""
+    """The prototype of the function, a line for each array; with `remarks`, comments give their paths and types."""
     given, rows = len(block.functions[0].inputs), ["void *memory"]
     for k, (name, array) in enumerate(parameters(block)):
         kind = "const " * (k < given) + scalars.memory_type(array.stored)
@@ -75,7 +75,7 @@ def prototype(prefix: str, block: MemoryBlock, remarks: bool = False) -> str:
 
 
 def call_lines(prefix: str, block: MemoryBlock) -> Iterator[str]:
-    """The lines of a call: copies of what it is given, the program, and copies of its results."""
+    """The lines of a call: copies of its arguments, the program, and copies of its results."""
     given = len(block.functions[0].inputs)
     rows = [(name, a.offset, int(a.type.nbytes)) for name, a in parameters(block)]
     yield from [f"(void){name};" for name, _, nbytes in rows if not nbytes]

@@ -80,7 +80,7 @@ def step_header(prefix: str, title: str, block: MemoryBlock, state_bytes: int) -
 
 
 def header_text(prefix: str, title: str, block: MemoryBlock, about: str, own: str, body: Iterable[str]) -> str:
-    """A header: what the program is about, what is its own, and its arrays and functions."""
+    """A header: the description `about`, the declarations `own`, and the lines `body` for arrays and functions."""
     halves = half_functions(prefix, block)
     return HEADER.format(
         include="#include <string.h>\n" if halves else "",
@@ -125,7 +125,7 @@ def half_functions(prefix: str, block: MemoryBlock) -> str:
 
 
 def remark_on_formulas(block: MemoryBlock) -> str:
-    """A remark on what this program computes by formulas; none where it has the bits of the program in Python."""
+    """A comment that lists the functions computed by formulas; empty if the bits are those of the program in Python."""
     names = dict.fromkeys([symbol.partition(":")[0] for f in block.functions for symbol in f.formulas])
     said = "Computed by formulas, close to the library that Python calls and not to the bit: "
     return f"\n/* {said}{', '.join(names)}. */\n" if names else ""
@@ -151,7 +151,7 @@ def declarations(prefix: str, block: MemoryBlock, names: CNames) -> Iterator[str
 
 
 def accessor(owner: str, name: str, array: PlacedArray) -> str:
-    """The function of a type of programs that says where an array lies, behind a remark on what it is."""
+    """The function of a type of programs that returns the address of an array, with the array's path as a comment."""
     kind = scalars.memory_type(array.stored)
     where = f"(void *)((unsigned char *)m + {array.offset})"
     return f"static inline {kind} *{name}({owner} *m) {{ return ({kind} *){where}; }} {remark_on(array)}"

@@ -1,4 +1,4 @@
-"""Limits of native programs: what only this process can run is found before anything is written."""
+"""Limits of native programs: operations that only this process can run are refused before a file is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names in C for what users have named: plain letters and digits, each once."""
+"""C identifiers for the names that users give: ASCII letters, digits and underscores, each used once."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def prefix_of(stem: str, target: str = "c") -> str:
 
 
 def parameter_name(path: str) -> str:
-    """A path as the name of a parameter: an underscore follows what is a word or a macro of C.
+    """A path as the name of a parameter: an underscore follows a keyword or a macro of C.
 
     >>> parameter_name("params.w"), parameter_name("double"), parameter_name("0")
     ('params_w', 'double_', 'x0')

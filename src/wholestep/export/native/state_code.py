@@ -92,7 +92,7 @@ def state_code(prefix: str, block: MemoryBlock, file: StateFile) -> str:
 
 
 def program_texts(prefix: str, block: MemoryBlock) -> dict[str, str]:
-    """The words of a C file that any program has: its names, what runs it, and its failures."""
+    """The texts that fill a C file of any program: its names, the functions that run it, and its failures."""
     sites = [site for f in block.functions for site in f.program.plan.sites]
     said = [f"        {c_string(text)}," for text in ["nothing failed", *map(failure_text, sites)]]
     texts = {
@@ -138,7 +138,7 @@ def filled_in(file: Path, texts: Mapping[str, str]) -> str:
 
 
 def c_string(text: str) -> str:
-    """A string of ASCII characters: everything else, and what C would take for a sign, by its number."""
+    """A C string of ASCII characters; other bytes, quotes, backslashes and question marks are octal escapes."""
     plain = [chr(b) if 32 <= b < 127 and chr(b) not in '"\\?' else f"\\{b:03o}" for b in text.encode()]
     return f'"{"".join(plain)}"'
 

@@ -1,7 +1,7 @@
 """WebAssembly without a linker: an object of LLVM becomes a module that can be instantiated.
 
-An object is a module already: its code calls its own functions by number, and its data lies from address 0 on. What it
-has too much are the sections for a linker; what it lacks is a section of exports.
+An object is a module already: its code calls its own functions by number, and its data lies from address 0 on. The
+sections for a linker are dropped, and a section of exports is added.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Branches and loops in ONNX: If, Scan and Loop over graphs that see what lies around them."""
+"""Branches and loops in ONNX: If, Scan and Loop over graphs that read the values of the graphs around them."""
 
 from __future__ import annotations
 

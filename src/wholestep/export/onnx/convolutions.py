@@ -18,7 +18,7 @@ PATCHES = 1 << 24
 
 
 def onnx_convolved(w: OnnxWriter, node: Node, c: ConvolvedProduct, *bias: str) -> str:
-    """Conv of what windows were taken from with the other operand, whose axes are brought into Conv's order."""
+    """Conv of the array under the windows with the other operand, the axes of both in Conv's order."""
     if is_by_patches(c) and not bias:
         return onnx_gradient_by_patches(w, c)
     kernel = flipped_kernel(c)
@@ -69,7 +69,7 @@ def is_by_patches(c: ConvolvedProduct) -> bool:
 
 
 def onnx_gradient_by_patches(w: OnnxWriter, c: ConvolvedProduct) -> str:
-    """The gradient of a kernel: windows of each image as a matrix, times the gradient of what was convolved.
+    """The gradient of a kernel: windows of each image as a matrix, times the gradient of the convolution's result.
 
     contract(window(x), g, spec="nchwij,nohw->ocij"): the windows are a Conv of each channel alone with kernels of which
     each has one 1. A Conv of all, with images for channels, has few places, and takes ONNX Runtime twice as long.
@@ -100,7 +100,7 @@ def onnx_patches(w: OnnxWriter, c: ConvolvedProduct, x: str) -> str:
 
 
 def onnx_windows(w: OnnxWriter, node: Node, xs: Sequence[str]) -> str:
-    """Windows axis by axis, as a read at `place * stride + offset * dilation`, for what is no product of them."""
+    """Windows axis by axis, gathered at `place * stride + offset * dilation`, where no product reads them."""
     x, p, out = xs[0], node.params, node.outputs[0].shape
     k, ndim = len(p["size"]), node.types[0].ndim
     for i, (m, s, d) in enumerate(zip(p["size"], p["stride"], p["dilation"], strict=True)):

@@ -34,7 +34,7 @@ def onnx_files(programs: Sequence[ExportedProgram], path: Path) -> Mapping[Path,
 
 
 def onnx_model(program: ExportedProgram) -> bytes:
-    """The bytes of a model; raises UnsupportedError for what ONNX has no operators for."""
+    """The bytes of a model; raises UnsupportedError for operations that ONNX lacks."""
     graph = run_passes(export_core(with_last_axis(program.graph), ONNX), TIDYING)
     names = program.outputs_apart
     shared = SharedNames(WORDS, SEARCHES, taken=frozenset((*program.inputs, *names)))

@@ -39,7 +39,7 @@ class StoredMatrices(NamedTuple):
 
 
 def onnx_product(w: OnnxWriter, node: Node) -> str:
-    """A product summed over shared axes; what is first in the result is on the left."""
+    """A product summed over shared axes; the operand whose axes are first in the result is on the left."""
     a, b, out = parts(node.params["spec"])
     sizes = dict(zip(a + b, node.types[0].shape + node.types[1].shape, strict=True))
     (a, x), (b, y) = operands_in_order(out, (a, node.inputs[0]), (b, node.inputs[1]))

@@ -19,7 +19,7 @@ PACKED = {"int": VARINT, "float": FIXED32, "double": FIXED64}
 
 
 class WireError(Exception):
-    """A fault of the bytes; whoever reads them says of which file."""
+    """A fault of the bytes; the caller adds the name of the file."""
 
 
 class Proto:
@@ -53,7 +53,7 @@ class Proto:
 
 
 class WireReader:
-    """The messages in some bytes; counts them, and refuses what is too much."""
+    """A reader of messages that limits their number and the depth of their nesting."""
 
     def __init__(self) -> None:
         self.left = MOST_MESSAGES
@@ -163,7 +163,7 @@ def field_dtype(field: Field) -> Any:
 
 
 def one_array(dtype: Any, items: list[Any]) -> Any:
-    """One array of what was read: packed arrays, or single numbers."""
+    """One array of the items of a repeated field: packed arrays, or single numbers."""
     if len(items) == 1 and isinstance(items[0], np.ndarray):
         return items[0]
     if any(isinstance(item, np.ndarray) for item in items):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class Field(NamedTuple):
-    """One field of a message: its number, its name, what it holds, and whether it may stand several times."""
+    """One field of a message: its number, its name, the kind of its value, and whether it is repeated."""
 
     number: int
     name: str

@@ -1,4 +1,4 @@
-"""ONNX as a target: what writes each operation, and the types for which ONNX Runtime's CPU has the kernels."""
+"""ONNX as a target: the function that writes each operation, and the types for which ONNX Runtime has CPU kernels."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ class OnnxTarget:
         return op not in OPERATORS or op in DERIVED or wider(OPERATORS[op], dtype) is not None
 
     def rule(self, node: Node) -> Rule | None:
-        """A rule for what has no operator; half precisions are computed in float32."""
+        """The rule for an operation that ONNX lacks; half precisions are computed in float32."""
         if has_complex(node) and node.op.name in COMPLEX_RULES:
             return COMPLEX_RULES[node.op.name]
         if node.op.kind in ("elementwise", "order") and node.op.name != "cast":

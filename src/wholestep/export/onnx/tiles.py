@@ -53,7 +53,7 @@ def tiles_of(shape: Sequence[Any], dtype: Any, axes: Sequence[int]) -> Tiles | N
 
 
 def onnx_pooled(w: OnnxWriter, kind: str, x: str, tiles: Tiles) -> str:
-    """A small image: what a pool makes of each tile of a large one."""
+    """A small image: the result of a pool for each tile of a large one."""
     sizes = [tiles.a, tiles.b]
     return w.op(kind, x, kernel_shape=sizes, strides=sizes)
 

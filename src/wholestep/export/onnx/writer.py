@@ -81,7 +81,7 @@ class OnnxWriter:
         self.biased: dict[Node, BiasedProduct] = {}
         """The sums that are convolutions with a bias."""
         self.patterns: dict[Node, tuple[OnnxPattern, Callable[..., str]]] = {}
-        """For a node what is written in its place, and how."""
+        """The pattern that is written in the place of a node, and the function that writes it, by node."""
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
         """A node with one result; its name."""
@@ -171,7 +171,7 @@ class OnnxWriter:
             self.write_node(node)
 
     def write_on_pairs(self, node: Node) -> None:
-        """Write an operation on complex numbers: a call of a function, what makes them, or what takes a part."""
+        """Write an operation on complex numbers: their construction, one of their parts, or a call of a function."""
         out = node.outputs[0]
         if node.op.name == "make_complex":
             self.pairs[out] = tuple([self.get(v) for v in node.inputs])
@@ -221,7 +221,7 @@ class OnnxWriter:
         return inner.closed([inner.get(v) for v in graph.outputs], graph.out_types, inputs)
 
     def closed(self, names: Sequence[str], types: Sequence[Type], inputs: Sequence[tuple[str, Type]]) -> Proto:
-        """The graph that was written; what it makes goes out once, and all else as a copy of another name."""
+        """The graph that was written; outputs from outside it, and repeated ones, are copies under new names."""
         made = {name for node in self.nodes for name in node.output}
         outputs = [
             name if name in made and name not in names[:i] else self.op("Identity", name)

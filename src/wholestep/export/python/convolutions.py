@@ -10,7 +10,7 @@ from wholestep.export.python.vocabulary import Call, PythonTarget
 
 
 class MovedText(NamedTuple):
-    """An expression and the shape of what it is, moved without what would change nothing."""
+    """An expression and the shape of its value; a permute or a reshape that changes nothing is not written."""
 
     target: PythonTarget
     text: str
@@ -78,7 +78,7 @@ def named_axes(call: Call, c: ConvolvedProduct) -> tuple[str, str, tuple[str, st
     """Both operands with their channels last, as XLA's convolution of a CPU has them, the names of their axes and of
     the result's, and the order that brings the result's back; None where one of them is several axes.
 
-    The gradient of a kernel sums over what are rows otherwise, which come first.
+    The gradient of a kernel sums over the axes that are rows otherwise, which come first.
     """
     if not c.is_plain:
         return None

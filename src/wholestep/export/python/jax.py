@@ -53,7 +53,7 @@ def jax_reduced(function: str) -> Spelling:
 
 
 def jax_by_slices(function: str, whole: Spelling) -> Spelling:
-    """A reduction over short axes by a function of pairs, which XLA joins with what goes before and after."""
+    """A reduction over short axes by a binary function, which XLA fuses with the operations before and after it."""
 
     def spelling(c: Call) -> str:
         if has_short_axes(c.types[0], c.p["axes"]):
@@ -88,7 +88,7 @@ def jax_read(c: Call) -> str:
 
 
 def jax_written(kind: str) -> Spelling:
-    """A scatter; `kind` is what is done with what is there."""
+    """A scatter; `kind` is the method of `x.at` that combines the updates with the elements of x."""
 
     def spelling(c: Call) -> str:
         x, back = jax_in_front(c)

@@ -125,7 +125,7 @@ class FunctionPrinter:
         for node in nodes:
             with symbolic_sizes_refused(self.target.name, node.op.name, node.where):
                 lines += self.lines(node)
-        lines += [self.update(*each) for each in self.updates]  # last, since they write what others read
+        lines += [self.update(*each) for each in self.updates]  # last, since they overwrite the operands of other lines
         head = f"def {name}({', '.join([self.env[v].text for v in self.graph.inputs])}):"
         outputs = listed([self.whole(v) for v in self.graph.outputs])
         if self.target.frees:
@@ -193,7 +193,7 @@ class FunctionPrinter:
         return found
 
     def convolution(self, node: Node, c: ConvolvedProduct, *bias: Value) -> list[str]:
-        """A product with windows as a convolution, with what is added to its channels."""
+        """A product with windows as a convolution, with an optional bias of its channels."""
         assert self.target.convolved is not None
         call = Call(self.printer, self.target, node, [self.whole(v) for v in (*c.operands, *bias)])
         text = self.target.convolved(call, c)
@@ -210,7 +210,7 @@ class FunctionPrinter:
         return [line]
 
     def before_updates(self) -> Graph:
-        """The graph whose outputs are what updates read in the place of what they make."""
+        """The graph with the operands of updates as outputs, in the place of their results."""
         made = {v for each, _ in self.updates for v in each.outputs}
         outputs = [v for v in self.graph.outputs if v not in made]
         outputs += [v for each, _ in self.updates for v in each.operands]

@@ -14,7 +14,7 @@ def torch_layer_norm(c: Call) -> str:
 
 
 def torch_layer_norm_gradients(c: Call) -> str:
-    """The gradients of a layer norm, and of what there is of a gain and a bias."""
+    """The gradients of a layer norm, and of its gain and its bias if it has them."""
     x, *parts, _, _, mean, deviation, g = c.a
     rest = f"{mean}, {deviation}, {norm_parts(parts)}, {wanted_gradients(parts)}"
     return f"torch.ops.aten.native_layer_norm_backward({g}, {x}, {row_size(c)}, {rest}){kept_gradients(parts)}"
@@ -27,7 +27,7 @@ def torch_batch_norm(c: Call) -> str:
 
 
 def torch_batch_norm_gradients(c: Call) -> str:
-    """The gradients of a norm of a batch, and of what there is of a gain and a bias."""
+    """The gradients of a norm of a batch, and of its gain and its bias if it has them."""
     x, *parts, _, _, mean, deviation, g = c.a
     eps, gain = c.numbers[1 + len(parts)], parts[0] if parts else "None"
     rest = f"{gain}, None, None, {mean}, {deviation}, True, {eps}, {wanted_gradients(parts)}"
@@ -40,7 +40,7 @@ def torch_group_norm(c: Call) -> str:
 
 
 def torch_group_norm_gradients(c: Call) -> str:
-    """The gradients of a norm of groups, and of what there is of a gain and a bias."""
+    """The gradients of a norm of groups, and of its gain and its bias if it has them."""
     x, *parts, _, _, mean, deviation, g = c.a
     rest = f"{mean}, {deviation}, {parts[0] if parts else None}, {group_count(c, 1 + len(parts))}"
     return f"normed_groups_gradients({g}, {x}, {rest}, {wanted_gradients(parts)}){kept_gradients(parts)}"
@@ -52,7 +52,7 @@ def group_count(c: Call, eps: int) -> int:
 
 
 def row_size(c: Call) -> str:
-    """The last axis as the shape of what is normed."""
+    """The size of the last axis, as the shape that a layer norm takes."""
     return f"({c.types[0].shape[-1]},)"
 
 

@@ -68,7 +68,7 @@ def torch_images(c: ConvolvedProduct, text: str) -> str:
 
 
 def torch_transposed(c: ConvolvedProduct) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The padding of a transposed convolution, which is cut off, and what it has more at the end."""
+    """The padding of a transposed convolution, which is cut off, and its output padding at the end."""
     spans = [(c.sizes[q] - 1) * d for q, d in zip(c.kernel, c.dilations, strict=True)]
     around = [span - n for span, n in zip(spans, c.before, strict=True)]
     return tuple(around), tuple([a - b for a, b in zip(c.exact_after, c.before, strict=True)])

@@ -29,7 +29,7 @@ INFIX |= {"less_equal": "<=", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xo
 
 
 class Role(Enum):
-    """The role of a function of dictionaries in a file: it decides what a library keeps of the arrays it is given."""
+    """The role of a function of dictionaries in a file: it decides on the donation of arguments and on gradients."""
 
     STEP = "returns the state that it was given, changed"
     BESIDE = "reads the state of a step"
@@ -49,7 +49,7 @@ class PrintedNames(Protocol):
 class Call:
     """One operation to be spelled: the expressions of its operands, its parameters and its types.
 
-    `in_step` is True where nothing differentiates or batches what is printed.
+    `in_step` is True if the printed function is neither differentiated nor batched.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class PythonTarget:
     adds_bias: bool = False
     """True where a convolution adds a third operand to its channels."""
     channels_last: bool = False
-    """True where convolutions, and what is between them, are fastest with the channels of images last."""
+    """True if convolutions, and the operations between them, are fastest with the channels of images last."""
     holds: Callable[[Node], bool] = anywhere
     """False for an operation whose word does not take its dtypes or parameters."""
     rules: Mapping[str, Rule] = field(default_factory=lambda: RULES)
@@ -323,7 +323,7 @@ def while_it_holds(c: Call) -> str:
 
 
 def thin_shape(shape: Sequence[int], axes: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...]:
-    """A shape of ones but for axes that have sizes: what broadcasts to the shape."""
+    """A shape of ones but for the axes that have sizes, which broadcasts to `shape`."""
     found = [1] * len(shape)
     for axis, size in zip(axes, sizes, strict=True):
         found[axis] = size

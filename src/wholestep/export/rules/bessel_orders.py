@@ -223,7 +223,7 @@ def oscillating_pair(v: Value, x: Value) -> tuple[Value, Value]:
 
 
 def share_of(share: Value, found: Value) -> Value:
-    """A product that is 0 where a share is, whatever it is a share of."""
+    """The product share * found, which is 0 where `share` is 0, even if `found` is infinite or NaN."""
     return where_else(equal(share, like(share, 0.0)), like(share, 0.0), share * found)
 
 

@@ -11,7 +11,7 @@ from wholestep.primitives.logic import select
 from wholestep.primitives.movement import broadcast
 
 HARMLESS = frozenset(("elementwise", "movement", "reduction", "contraction", "creation", "mark"))
-"""Kinds of operations that cannot fail, whatever their operands hold."""
+"""Kinds of operations that cannot fail for any values of their operands."""
 MAY_FAIL = frozenset(("floor_divide", "remainder", "fmod", "pow"))
 """Operations of those kinds that fail on integers: division by 0, and negative exponents."""
 
@@ -39,8 +39,8 @@ def is_selectable(node: Node) -> bool:
 def is_skipped_update(node: Node) -> bool:
     """True for a branch that cannot fail and multiplies no matrices, beside one that leaves everything as it is.
 
-    Both are cheap to have, and a compiler that joins elementwise operations then writes no array twice. Others stay
-    branches, since the derivative of a choice is NaN where that of what is not chosen is infinite.
+    Both are cheap to compute, and a compiler that fuses elementwise operations then writes no array twice. Others stay
+    branches, since the derivative of a select is NaN where that of the value not selected is infinite.
     """
     branches = node.params["branches"]
     empty = [not graph.nodes for graph in branches]
@@ -69,14 +69,14 @@ def all_branches(index: Value, *operands: Value, branches: tuple[Graph, ...]) ->
 
 
 def kept_or_updated(index: Value, *operands: Value, branches: tuple[Graph, ...]) -> Sequence[Value] | None:
-    """A skipped update: each result is chosen where it is made, and what follows from it reads the choice.
+    """A skipped update: each result is selected where it is computed, and its users read the selected value.
 
     m1 = f(m); p1 = g(p, m1); y = cond(i, m, p, branches=(keep, update))
     -->
     m1 = select(i <= 0, m, f(m)); p1 = select(i <= 0, p, g(p, m1))
 
-    Where the update is not taken p1 is not read, so it may be made of anything; and no compiler then needs the old m
-    for p1, beside the new one, and copies it.
+    Where the update is not taken g(p, m1) is not read, so its operands may be any values; no compiler then needs the
+    old m for p1 beside the new one, and copies it.
     """
     update = next(graph for graph in branches if graph.nodes)
     keep = branches[1 - branches.index(update)]

@@ -1,4 +1,4 @@
-"""Elementwise operations in graph words: comparisons, signs, remainders and shares by what nearly every target has."""
+"""Elementwise operations in graph words: comparisons, signs, remainders and shares by nearly universal operations."""
 
 from __future__ import annotations
 

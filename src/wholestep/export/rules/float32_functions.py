@@ -159,7 +159,7 @@ def inverse_sinh(x: Value) -> Value:
 
 
 def inverse_cosh(x: Value) -> Value:
-    """log(x + sqrt(x * x - 1)), by what x has above 1."""
+    """log(x + sqrt(x * x - 1)), computed from x - 1 where x is not large."""
     large = less(like(x, 1e3), x)
     above = select(large, ones(x.type), x) - 1
     near = log1p(above + sqrt(above * (above + 2)))
@@ -173,7 +173,7 @@ def binary_logarithm_of_sum(x: Value, y: Value) -> Value:
 
 
 def floats_only(f: Rule) -> Rule:
-    """A rule for real floats, in which half precision is no narrower than what is computed."""
+    """A rule for real floats of any precision; it does not hold for other dtypes."""
 
     def rule(*xs: Value) -> Value | None:
         made = f(*xs) if dtypes.is_float(xs[0].dtype) else None

@@ -35,7 +35,7 @@ from wholestep.primitives.order import sort
 from wholestep.primitives.reduction import max_, sum_
 
 SWEEPS = 12
-"""The times that each pair of columns is rotated: once what is left of their products is small, each squares it."""
+"""The number of sweeps over all pairs of columns: each squares the products of the columns once these are small."""
 ORTHOGONAL = 1e-15
 """The share of their lengths at which the product of two columns counts as 0."""
 NEGLIGIBLE = 1e-15
@@ -133,7 +133,7 @@ def descending(x: Columns) -> Columns:
 
 
 def at_unit_size(a: Value) -> tuple[Value, Value]:
-    """Matrices whose largest element is 1, so that no square overflows, and what they are to be multiplied by."""
+    """Matrices whose largest element is 1, so that no square overflows, and the factors that restore their size."""
     most = largest(modulus(a), 2)
     most = select(most > 0, most, ones(most.type))
     return a / as_dtype(for_each_matrix(most, a.shape), a.dtype), most
@@ -150,7 +150,7 @@ def singular_values(a: Value) -> Value:
 
 
 def singular_vectors(a: Value, *, full_matrices: bool) -> Sequence[Value]:
-    """u, s and v^H; columns of u whose direction is noise, or that are missing, are a basis of what is left."""
+    """u, s and v^H; columns of u that are noise or missing are a basis of the orthogonal complement of the others."""
     lead, (m, n) = a.shape[:-2], a.shape[-2:]
     if a.type.size == 0:
         rows, columns = (m, n) if full_matrices else (0, 0)

@@ -1,6 +1,6 @@
 """Factorizations in graph words, column by column as scans over whole matrices: for targets that have no LAPACK.
 
-What LAPACK reports as an error is NaN or infinity here, as in other libraries that compile.
+An error that LAPACK reports is NaN or infinity here, as in other libraries that compile.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ INTEGER = np.dtype(np.int64)
 def for_each_place(
     step: Callable[..., Sequence[Value]], fixed: Sequence[Value], carry: Sequence[Value], count: int, reverse: bool
 ) -> Sequence[Value]:
-    """step(*fixed, *carry, k) for each k below a count: the last carry, and what else it gives in rows."""
+    """step(*fixed, *carry, k) for each k below a count: the last carry, and the other results stacked."""
     number = array_type((), INTEGER)
     types: list[Type] = [*[v.type for v in (*fixed, *carry)], number]
     graph, _ = build(step, types, name="columns")
@@ -102,7 +102,7 @@ def products_of_all(x: Value, y: Value, shape: tuple[int, ...]) -> Value:
 
 
 def lower_factor(a: Value) -> Value:
-    """Cholesky's factor: column k is that of what is left, over the root of its diagonal.
+    """The Cholesky factor: column k is that of the Schur complement, over the root of its diagonal element.
 
     l = cholesky(a)
     -->
@@ -120,7 +120,7 @@ def lower_factor(a: Value) -> Value:
         found = keep_where(here / as_dtype(along_columns(root, here.shape), here.dtype), below)
         return [left - products_of_all(found, conj(found), left.shape), found]
 
-    # What LAPACK reads of a complex matrix: the real parts of its diagonal, and what is below it.
+    # LAPACK reads of a complex matrix the real parts of its diagonal, and the elements below it.
     start = hermitian(a, lower=True) if is_complex_value(a) else a
     _, columns = for_each_place(step, (), (start,), n, False)
     factor: Value = permute(columns, axes=(*range(1, lead + 2), 0))
@@ -239,7 +239,7 @@ SWEEPS = 12
 """The number of times that each pair of axes is turned: errors are squared by each sweep once they are small."""
 
 NEGLIGIBLE = 1e-18
-"""The share of what lies on the diagonal that is taken for 0: squares of quotients stay finite in float32."""
+"""The size of an element, relative to the diagonal's, that counts as 0: squares of quotients stay finite in float32."""
 
 
 def turned_columns(a: Value, p: Value, q: Value, c: Value, s: Value, phase: Value) -> Value:
@@ -265,7 +265,7 @@ def plane_rotation(pp: Value, qq: Value, pq: Value, size: Value, nothing: Value)
 
 
 def diagonalized(a: Value, *, lower: bool) -> Sequence[Value]:
-    """Jacobi's rotations: each pair of axes is turned until what they share is 0, several times."""
+    """Jacobi's rotations: each pair of axes is rotated, several times, so that its off-diagonal element becomes 0."""
     n, depth = a.shape[-1], a.ndim - 2
     if a.type.size == 0:
         return zeros(array_type(a.shape[:-1], dtypes.real_of(a.dtype))), a

@@ -62,7 +62,7 @@ def added_along(y: Value, axis: int, inside: int, size: int, stride: int, dilati
 
 
 def slice_written(x: Value, u: Value, *, start: Ints, step: Ints) -> Value | None:
-    """A written slice between what it leaves, where it takes whole axes but one; else a scatter at its places."""
+    """A written slice joined with the slices before and after it, where only one axis is partial; else a scatter."""
     if u.type.size == 0:
         return x
     partial = [a for a, (m, n) in enumerate(zip(u.shape, x.shape, strict=True)) if m != n]

@@ -1,7 +1,7 @@
 """The complex Schur form a = z t z^H by the QR algorithm, for targets that have no LAPACK.
 
 Francis, "The QR transformation" (1961), with Wilkinson's shifts: sweeps of plane rotations over Hessenberg matrices, of
-all matrices of a stack at a time, until what is below the diagonals is 0 to rounding.
+all matrices of a stack at a time, until the elements below the diagonals are 0 to rounding.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def on_subdiagonal(shape: Shape) -> Value:
 
 
 def deflated(t: Value) -> tuple[Value, Value, Value]:
-    """Hessenberg matrices with 0 for what is negligible, and the rows between which each is not triangular yet.
+    """Hessenberg matrices with 0 for negligible subdiagonals, and the rows between which each is not triangular yet.
 
     The rows are those of the last such block; they are the same where there is none.
     """

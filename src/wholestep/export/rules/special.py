@@ -312,7 +312,7 @@ def near_zero(size: Value, x: Value) -> Value:
 
 
 def inverse_erfc(q: Value) -> Value:
-    """The inverse of erfc; above 1 the negative of what it is as far below."""
+    """The inverse of erfc; its value at q above 1 is the negative of that at 2 - q."""
     above = q > 1
     found = near_zero(absolute(1 - q), inverse_tail(where_else(above, 2 - q, q)))
     return where_else(above, -found, found)

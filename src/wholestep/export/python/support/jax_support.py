@@ -1,4 +1,4 @@
-"""Functions of JAX arrays that printed sources use: loops, orders, and what NumPy defines otherwise."""
+"""Functions of JAX arrays that printed sources use: loops, orders, and NumPy's own definitions."""
 
 import functools
 

@@ -104,7 +104,7 @@ def pair_moved_down(x, count, signed):
 
 
 def signed_remainders(x, y):
-    """Remainders of integers of the sign of what is divided; 0 where the divisor is."""
+    """Remainders of integers with the sign of the dividend; 0 where the divisor is 0."""
     found = integer_remainders(x, y)
     return tf.where((found != 0) & ((x < 0) != (y < 0)), found - y, found)
 

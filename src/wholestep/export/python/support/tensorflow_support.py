@@ -1,4 +1,4 @@
-"""Functions of TensorFlow's tensors that printed sources use: loops, orders, and what NumPy defines otherwise."""
+"""Functions of TensorFlow's tensors that printed sources use: loops, orders, and NumPy's own definitions."""
 
 import numpy as np
 import tensorflow as tf
@@ -71,7 +71,7 @@ def integer_remainders(x, y):
 
 
 def truncated_remainders(x, y):
-    """Remainders of integers of the sign of what is divided; 0 where the divisor is."""
+    """Remainders of integers with the sign of the dividend; 0 where the divisor is 0."""
     if x.dtype.is_unsigned:
         return integer_remainders(x, y)
     wide = tf.truncatemod(tf.cast(x, tf.int64), tf.cast(plain_divisors(y)[0], tf.int64))
@@ -137,7 +137,7 @@ def read_at(x, indices):
 
 
 def in_rows(at, u):
-    """Places and what goes there, both with a first axis."""
+    """Indices and their updates, both with a first axis."""
     return (at, u) if len(at.shape) > 1 else (at[None], u[None])
 
 

@@ -1,4 +1,4 @@
-"""Functions of tensors that printed sources use: loops, orders, unsigned words, and what NumPy defines otherwise."""
+"""Functions of tensors that printed sources use: loops, orders, unsigned words, and NumPy's own definitions."""
 
 import functools
 
@@ -97,7 +97,7 @@ def write_slices(x, u, at):
 
 
 def extreme_at(x, u, indices, kind):
-    """A copy with the larger or the smaller of what is there and other values at indices of the first axes."""
+    """A copy of x with the larger or the smaller of its elements and updates at indices of the first axes."""
     at = 0
     for index, n in zip(indices, x.shape):
         at = at * n + torch.where(index.long() < 0, index.long() + n, index.long())
@@ -300,7 +300,7 @@ def added_to_scores(mask, q):
 
 def all_finite(*xs):
     """True where all elements of arrays are finite: the least and the largest are NaN where one of them is."""
-    if torch.compiler.is_compiling():  # a reduction beside what makes each array
+    if torch.compiler.is_compiling():  # one reduction for each array, beside the operation that makes it
         return functools.reduce(torch.logical_and, [torch.isfinite(x).all() for x in xs])
     small = [x.reshape(-1) for x in xs if x.numel() <= 1024]
     joined = [torch.cat(small)] if small else []
