@@ -127,7 +127,7 @@ class GraphIndex:
         return FoundDerivative(found[formula.inputs[-1]], known) if len(known) == len(gradients) else None
 
     def keeps_apart(self, function: WrittenFunction, found: Bindings, terms: set[Value]) -> bool:
-        """True if nothing else reads intermediates, as large as the private values, of a function and its derivative."""
+        """True if only a function and its derivative read their intermediates of the types of private values."""
         inside = {v for formula, v in found.items() if formula.node is not None}
         inside |= {v for node in function.body.nodes for v in node.outputs}
         ends = {found[v] for v in terms} | {*function.body.outputs}

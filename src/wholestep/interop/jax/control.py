@@ -56,7 +56,7 @@ def loop(
     begin = tuple(xs[cond_nconsts + body_nconsts :])
 
     def advanced(c: Any) -> Any:
-        # Each element of a batch keeps what it has once its own test says so, while others go on.
+        # Each element of a batch keeps its value once its own test is false, while others go on.
         goes, made = cond_jaxpr(*test, *c)[0], tuple(body_jaxpr(*body, *c))
         if not wnp.ndim(goes):
             return made

@@ -17,7 +17,7 @@ def from_jax(f: Callable[..., Any], *examples: Any) -> JaxFunction:
     """A function of JAX as a function here: `g = ws.from_jax(f, *examples)`, and then `g(*args)`.
 
     JAX traces `f` once, for arrays like the examples, which are trees of arrays, of shapes or of numbers; without
-    examples it is traced at the first call for each kind of arguments. What it gives then is a function like any other:
+    examples it is traced at the first call for each kind of arguments. The result is a function like any other:
     `ws.grad`, `ws.vmap`, `ws.jit` and `ws.compile` take it. Derivatives that `f` states for itself are kept, and
     `jax.random` inside of it gives the same numbers. Classes that the examples hold and JAX knows as trees, modules of
     Equinox among them, are trees here from then on.
@@ -46,7 +46,7 @@ class JaxFunction:
         self.programs: dict[Any, tuple[JaxProgram, Any]] = {}
 
     def traced(self, args: tuple[Any, ...]) -> tuple[JaxProgram, Any]:
-        """The program for arguments like these, and the structure of what it returns."""
+        """The program for arguments like these, and the tree structure of its results."""
         jax = jax_needed()
         adopt_classes(args)
         leaves, structure = jax.tree_util.tree_flatten(args)
@@ -118,7 +118,7 @@ def jax_node(x: Any) -> tuple[Any, Any]:
 
 
 def flattened_by_jax(x: Any) -> tuple[list[Any], Any, tuple[Any, ...]]:
-    """The children of a node that JAX knows, what makes it again of them, and their names."""
+    """The children of a node that JAX knows, the structure that rebuilds it from them, and their names."""
     keyed, structure = jax_node(x)
     return [child for _, child in keyed], structure, tuple(key_name(path[0]) for path, _ in keyed)
 

@@ -112,7 +112,7 @@ def arranged(x: Any, lead: int, axes: list[int], offsets: Sequence[int]) -> Any:
 
 
 def scattered(write: Callable[[Any, Any, Any], None]) -> Callable[..., Any]:
-    """The handler of a scatter, given what writes updates at an index."""
+    """The handler of a scatter, given the function that writes updates at an index."""
 
     def run(x: Any, starts: Any, updates: Any, *, dimension_numbers: Any, mode: Any = None, **params: Any) -> Any:
         d = dimension_numbers
@@ -143,7 +143,7 @@ def scattered(write: Callable[[Any, Any, Any], None]) -> Callable[..., Any]:
             indexed, index, whole = [whole[0]], [np.arange(x.shape[whole[0]])], whole[1:]
             rows = rows.reshape(rows.shape[len(batch) :]) if not starts.size or starts.ndim == 1 else rows
         made = wnp.array(wnp.transpose(x, (*indexed, *whole)))
-        if valid is not None:  # one more row takes what lies outside
+        if valid is not None:  # one more row takes the updates whose index is out of bounds
             made = wnp.array(wnp.pad(made, [(0, 1 if i == 0 else 0) for i in range(made.ndim)]))
             index[0] = wnp.where(valid.reshape(*valid.shape, *[1] * len(own)), index[0], x.shape[indexed[0]])
         shape = rows.shape[: rows.ndim - len(whole)]
@@ -155,7 +155,7 @@ def scattered(write: Callable[[Any, Any, Any], None]) -> Callable[..., Any]:
 
 
 def put(x: Any, index: Any, rows: Any) -> None:
-    """Write rows in the place of what is there."""
+    """Replace elements of x by rows."""
     x[index] = rows
 
 

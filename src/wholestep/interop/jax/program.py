@@ -39,7 +39,7 @@ class Known(NamedTuple):
 
 
 class JaxProgram(NamedTuple):
-    """A jaxpr: how many values it has, its inputs' and constants' numbers, its equations, and what it returns."""
+    """A jaxpr: the number of its values, its inputs' and constants' numbers, its equations, and its results."""
 
     size: int
     inputs: tuple[int, ...]
@@ -102,7 +102,7 @@ def plain_array(x: Any) -> Any:
 
 
 class JaxprReader:
-    """A jaxpr being read: the numbers of its variables, and what had no handler."""
+    """A jaxpr being read: the numbers of its variables, and the primitives without a handler."""
 
     def __init__(self, jaxpr: Any, constants: Sequence[Any], missing: dict[str, str]) -> None:
         self.jaxpr, self.constants, self.missing = jaxpr, constants, missing
@@ -155,7 +155,7 @@ class JaxprReader:
         return x
 
     def drawn(self, eqn: Any) -> Callable[..., Any]:
-        """A primitive on keys as what its kind of keys does with their words."""
+        """The handler of a primitive on keys: the operation of their implementation on the words of the keys."""
         import jax
 
         out = is_key(eqn.outvars[0])

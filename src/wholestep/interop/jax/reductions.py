@@ -27,7 +27,7 @@ def over_axes(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def kept(f: Callable[..., Any]) -> Callable[..., Any]:
-    """A reduction that keeps the dtype of what it reduces, where NumPy's makes integers wider."""
+    """A reduction that keeps the dtype of its operand, where NumPy's makes integers wider."""
     return lambda x, axis: f(x, axis=axis).astype(x.dtype)
 
 

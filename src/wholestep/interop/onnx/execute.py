@@ -16,7 +16,7 @@ from wholestep.interop.onnx.operators.running import no_key
 from wholestep.interop.onnx.operators.tables import PLAIN, WITH_RUN
 
 FAULTS = (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError, MemoryError, AssertionError)
-"""Errors of a handler that is given what its operator does not take."""
+"""The errors of a handler whose arguments its operator does not take."""
 
 
 @dataclass(slots=True, eq=False)
@@ -54,7 +54,7 @@ class ModelRun:
         return names[name]
 
     def step(self, node: OnnxNode, function: OnnxBody | None, given: list[Any]) -> tuple[Any, ...]:
-        """The outputs of a node; raises ModelError that names it where it cannot do what it says."""
+        """The outputs of a node; raises ModelError that names the node if its handler fails."""
         try:
             if function is not None:
                 return self.call(function, given)
@@ -79,7 +79,7 @@ class ModelRun:
             self.around = before
 
     def inside(self, body: OnnxBody, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The outputs of a graph inside, which may read what lies around it."""
+        """The outputs of a nested graph, which may read values of the graphs around it."""
         if len(values) != len(body.inputs):
             raise ModelError(f"a graph inside reads {len(body.inputs)} values and is given {len(values)}")
         return self.of(body, dict(zip(body.inputs, values, strict=True)))
@@ -92,7 +92,7 @@ class ModelRun:
         return random.fold_in(self.key, self.drawn)
 
     def move(self, old: Any, new: Any) -> None:
-        """A buffer's new value, found by the old one, whatever it is called where a node reads it."""
+        """Record a buffer's new value; the old value identifies the buffer, which nodes may read under other names."""
         name = next((name for name, x in self.buffers.items() if x is old), None)
         if name is None:
             raise ModelError("its statistics are computed, and in training they must be initializers")

@@ -26,7 +26,7 @@ TYPE = 13
 
 @dataclass(slots=True, eq=False)
 class OnnxBody:
-    """A graph that can be run: what it reads and gives, its constants by name, and its nodes in order.
+    """A graph that can be run: the names of its inputs and outputs, its constants by name, and its nodes in order.
 
     A node that calls a function of the model has that function's body in place of a handler.
     """
@@ -66,7 +66,7 @@ class OnnxGraphReader:
         versions: Mapping[str, int],
         depth: int,
     ) -> OnnxBody:
-        """A body with its nodes: each reads what is known before it, and gives what is not."""
+        """A body with its nodes, each checked to read only names defined before it and to define only new ones."""
         if depth > DEEPEST:
             raise ModelError(f"from_onnx: graphs lie more than {DEEPEST} deep in each other")
         self.left -= len(nodes)
@@ -185,7 +185,7 @@ def check_kind(kind: Proto | None, what: str) -> None:
 
 
 def graph_of(model: Proto, folder: Path | None) -> tuple[OnnxBody, int]:
-    """The graph of a model and the version of its operator set; raises UnsupportedError that lists what is missing."""
+    """The graph of a model and its opset; raises UnsupportedError that lists all operators that are not covered."""
     if model.graph is None:
         raise ModelError("from_onnx: the file holds no graph", hint="is it an ONNX model?")
     versions = {("" if o.domain in OWN_DOMAINS else o.domain): o.version for o in model.opset_import}

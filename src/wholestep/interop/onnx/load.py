@@ -37,7 +37,7 @@ KNOWN_INPUTS: Mapping[str, tuple[int, ...]] = {
     "RotaryEmbedding": (1, 2),
     "STFT": (2,),
 }
-"""Inputs of operators that are no weights: what must be known, bounds, scales of quantized numbers, and tables."""
+"""Inputs of operators that are not weights: known shapes and numbers, bounds, scales of quantization, and tables."""
 STATISTICS: Mapping[str, tuple[int, ...]] = {"BatchNormalization": (3, 4)}
 """Inputs that follow the data instead of a gradient."""
 MOST_BYTES = 1 << 40
@@ -89,7 +89,7 @@ class OnnxFunction:
 
 
 def checked_input(name: str, x: Any, kind: Proto | None) -> Any:
-    """An input as an array; raises DtypeError or ShapeError where it is not what the model says."""
+    """An input as an array; raises DtypeError or ShapeError if it differs from the type that the model declares."""
     if x is None or kind is None:
         return x
     if isinstance(x, list | tuple):
@@ -136,16 +136,16 @@ def from_onnx(
     that it is differentiated, mapped, compiled and trained like one that was written here. `params` is a dictionary of
     initializers by their names: those of floating numbers and at least one axis that a node reads as a weight. The
     others are constants: integers, numbers without axes, statistics of batch norms, bounds, scales of quantized
-    numbers, and what must be known while the program is being written. `trainable` chooses them instead: patterns of
-    names, or a function of the name.
+    numbers, and values that must be known while the program is being traced. `trainable` chooses them instead: patterns
+    of names, or a function of the name.
 
     With `training=True` it is `f, params, buffers`, and `f(params, buffers, *inputs, key=...)` gives outputs and new
     buffers: batch norms take the statistics of the batch and move the running ones, which are the buffers, and dropout
     is on and draws from the key.
 
     Opsets 13 to 28 are read (older ones where nothing hinders), standard operators and functions that the model brings.
-    Nothing in the file is run or believed: tensors in other files must lie in the model's own folder with the size that
-    is said, and graphs are bounded in number and depth.
+    Nothing in the file is run or believed: tensors in other files must lie in the model's own folder with the declared
+    size, and graphs are bounded in number and depth.
 
     Shapes: inputs and outputs as the model says; parameters any floating arrays.
     Raises: ModelError for a file that is damaged or does not fit together, UnsupportedError that lists all operators
@@ -211,7 +211,7 @@ def parsed_model(data: bytes) -> Proto:
 
 
 def roles(body: OnnxBody, outer: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Each use of an initializer, under whatever name a graph or a function inside reads it: its name and what for."""
+    """Each use of an initializer, by its own name and kind, also under the names of nested graphs and functions."""
     for node, function in body.nodes:
         if function is not None:
             inner = {own: outer[name] for own, name in zip(function.inputs, node.inputs, strict=False) if name in outer}

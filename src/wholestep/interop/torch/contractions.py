@@ -231,7 +231,7 @@ def kron(x: Any, y: Any) -> Any:
 
 
 def transformed(f: Callable[..., Any], x: Any, axes: Sequence[int], norm: int, forward: bool, sizes: Any = None) -> Any:
-    """A Fourier transform of NumPy with PyTorch's number for what it is divided by: nothing, a square root, or all."""
+    """A Fourier transform of NumPy with PyTorch's number for its divisor: 1, or n or its square root."""
     name = ("backward", "ortho", "forward")[norm] if forward else ("forward", "ortho", "backward")[norm]
     made = f(x, sizes, tuple(axes), norm=name)
     single = x.dtype in (np.float32, np.complex64)

@@ -40,12 +40,12 @@ def from_torch_export(program: Any, *examples: Any) -> tuple[TorchFunction, dict
 
     `params` and `buffers` are dictionaries by PyTorch's names. Tied parameters are one, under their first name;
     parameters that do not require a gradient are among the buffers. Buffers that the program assigns, such as running
-    statistics, are new in what it returns.
+    statistics, have their new values in `new_buffers`.
 
     Shapes: inputs of the shapes that were exported, any where a size was exported as dynamic; dtypes of the same kind.
-    Raises: UnsupportedError that lists all operators which are not covered, ParameterError for what is no program, and
-    MissingExtraError where PyTorch is not installed; from the function ShapeError, DtypeError and TreeError for inputs
-    that do not fit.
+    Raises: UnsupportedError that lists all operators which are not covered, ParameterError for an argument that is not
+    a program, and MissingExtraError where PyTorch is not installed; from the function ShapeError, DtypeError and
+    TreeError for inputs that do not fit.
 
     >>> f, params, buffers = ws.from_torch_export(net.train(), images)  # doctest: +SKIP
     >>> scores, buffers = f(params, buffers, images, key=0)  # doctest: +SKIP
@@ -194,7 +194,7 @@ def plain(x: Any) -> Any:
 
 
 def match(pattern: Any, given: Any, path: str, found: dict[int, Any]) -> None:
-    """Enter what was given by the numbers of a pattern; raises TreeError where they differ."""
+    """Enter the leaves of an argument by the numbers of a pattern; raises TreeError if their structures differ."""
     if type(pattern) is int:
         found[pattern] = given
         return

@@ -34,7 +34,7 @@ def on_channels(x: Any, part: Any) -> Any:
 
 
 def normalized(x: Any, mean: Any, var: Any, eps: float) -> tuple[Any, Any]:
-    """x with a mean of 0 and a variance of 1, and what it was divided by, inverted."""
+    """x with a mean of 0 and a variance of 1, and the reciprocal of the standard deviation."""
     scale = 1 / wnp.sqrt(var + cast(eps, var.dtype))
     return (x - mean) * scale, scale
 

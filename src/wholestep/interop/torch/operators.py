@@ -72,7 +72,7 @@ CHECKS = (
     "_functional_assert_async",
     "_check_is_size",
 )
-"""Operators that only check what PyTorch knows already."""
+"""Operators that only check facts that PyTorch has established already."""
 
 CONTROL.update(dict.fromkeys(CHECKS, lambda *given, **options: None))
 

@@ -16,7 +16,7 @@ from wholestep.interop.torch.operators import KEEP, OPERATORS, SIZES
 MANY = 12
 """The most operators that an error lists."""
 CHECK = "aten._linalg_check_errors.default"
-"""The operator that raises what a factorization has reported."""
+"""The operator that raises the error that a factorization has reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class OperatorCall(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TorchProgram:
-    """A program as a list of calls: what its inputs are, and which results it returns.
+    """A program as a list of calls, with the kinds of its inputs and the results that it returns.
 
     An input has a kind and a name: "parameter", "buffer", "constant" or "given", or "fixed" with a value. `outputs` has
     for each result the buffer that it becomes, or None for one that is returned.
@@ -114,7 +114,7 @@ def decomposed(program: Any) -> Any:
 
 
 def to_numpy(x: Any) -> Any:
-    """A tensor as an array of its own; what is no tensor stays as it is."""
+    """A tensor as an array of its own; other values are returned unchanged."""
     if not hasattr(x, "detach"):
         return x
     torch, tensor = torch_needed(), x.detach().cpu()
@@ -124,13 +124,13 @@ def to_numpy(x: Any) -> Any:
 
 
 def dtype_of(dtype: Any) -> np.dtype[Any]:
-    """Our dtype for one of PyTorch; raises DtypeError for what the language does not have."""
+    """Our dtype for one of PyTorch; raises DtypeError for a dtype that the language does not have."""
     name = str(dtype).removeprefix("torch.")
     return dtypes.check({"complex32": "complex64"}.get(name, name))
 
 
 def read_program(program: Any) -> TorchProgram:
-    """A program in core operators as plain data; raises UnsupportedError that lists what has no handler."""
+    """A program in core operators as plain data; raises UnsupportedError that lists all operators without a handler."""
     signature = program.graph_signature
     specs = {spec.arg.name: spec for spec in signature.input_specs}
     outputs = []
@@ -165,7 +165,7 @@ def refuse_missing(missing: Mapping[str, str]) -> None:
 
 
 class GraphReader:
-    """A graph of torch.fx being read: the numbers of its results, and what had no handler."""
+    """A graph of torch.fx being read: the numbers of its results, and the operators without a handler."""
 
     def __init__(self, module: Any, specs: Mapping[str, Any], missing: dict[str, str]) -> None:
         self.module, self.specs, self.missing = module, specs, missing
@@ -209,7 +209,7 @@ class GraphReader:
         return takes_first(node) and node.args[0] in self.tokens
 
     def input(self, node: Any) -> ProgramInput:
-        """An input as what the signature says it is."""
+        """An input of the kind that the signature states."""
         spec = self.specs.get(node.name)
         kind = spec.kind.name if spec is not None else "USER_INPUT"
         if kind == "USER_INPUT":
@@ -280,7 +280,7 @@ def alone(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def effect_of(node: Any) -> Any:
-    """The operator that a node calls for what it does, and not for its result; None elsewhere."""
+    """The operator that a node calls for its side effect; None for other nodes."""
     return node.args[1] if getattr(node.target, "__name__", "") == "with_effects" else None
 
 

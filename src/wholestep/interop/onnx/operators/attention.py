@@ -85,7 +85,7 @@ def biased_scores(node: OnnxNode, scores: Any, mask: Any, past_key: Any, lengths
 
 
 def softmax_where(scores: Any, allowed: Any, dtype: Any) -> Any:
-    """The softmax over the last axis of what is allowed; zeros where nothing is."""
+    """The softmax of the allowed scores over the last axis; zeros in a row without any."""
     wide = wnp.where(allowed, scores, 0).astype(dtype)
     top = wnp.max(wnp.where(allowed, wide, -np.inf), axis=-1, keepdims=True)
     top = wnp.where(wnp.isfinite(top), top, 0)
@@ -150,7 +150,7 @@ def linear_attention(
 
 
 def causal_conv_with_state(node: OnnxNode, x: Any, w: Any, bias: Any = None, past: Any = None) -> Any:
-    """A convolution of each channel with what came before, and the last elements as a state."""
+    """A causal convolution of each channel after its `past` elements, and the last elements as a state."""
     size = w.shape[-1]
     before = wnp.zeros((*x.shape[:2], size - 1), x.dtype) if past is None else past
     whole = wnp.concatenate([before, x], axis=-1)

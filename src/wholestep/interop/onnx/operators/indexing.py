@@ -1,4 +1,4 @@
-"""Operators of ONNX that read and write at positions: gather, scatter, one-hot, sorting, and what depends on data."""
+"""Operators of ONNX that read and write at positions: gather, scatter, one-hot, sorting, and data-dependent shapes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def gather_nd(node: OnnxNode, x: Any, index: Any) -> Any:
 
 
 def scattered(x: Any, at: Any, updates: Any, how: str) -> Any:
-    """A copy of x with updates at places, put there or combined with what is there."""
+    """A copy of x with elements at places replaced by updates or combined with them."""
     made = wnp.array(x)
     if how == "none":
         made[at] = updates
@@ -119,7 +119,7 @@ def compress(node: OnnxNode, x: Any, condition: Any) -> Any:
 
 
 def nonzero(node: OnnxNode, x: Any) -> Any:
-    """The positions of what is not 0, of known numbers."""
+    """The positions of the elements other than 0 of an array of known numbers."""
     return np.array(np.nonzero(known(x, "what is counted")), np.int64)
 
 

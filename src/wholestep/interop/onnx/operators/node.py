@@ -20,7 +20,7 @@ LARGEST = 1 << 31
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OnnxNode:
-    """One node: its operator, the version of the operator set, attributes, and the names of what it reads and gives."""
+    """One node: its operator, the version of the operator set, attributes, and the names of its inputs and outputs."""
 
     op: str
     opset: int
@@ -79,7 +79,7 @@ def is_known(x: Any) -> bool:
 
 
 def known(x: Any, what: str) -> NDArray:
-    """The elements of what must be known: shapes, axes and counts; raises ValueDependentError where they are not."""
+    """The elements of an input that must be known, such as axes; raises ValueDependentError if they are traced."""
     if not isinstance(x, Array):
         return np.asarray(x)
     if not is_known(x):
@@ -110,7 +110,7 @@ def number(x: Any, what: str) -> float:
 
 
 def one_only(what: str) -> Any:
-    """Raise ModelError for what must be one number."""
+    """Raise ModelError for an input that must be one number."""
     raise ModelError(f"{what} must be one number")
 
 

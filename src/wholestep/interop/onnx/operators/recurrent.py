@@ -20,7 +20,7 @@ PARAMETERS: Mapping[str, tuple[float | None, float | None]] = {
     "hardsigmoid": (0.2, 0.5),
     "elu": (1.0, None),
 }
-"""Activations with an alpha and a beta, and what these are where nothing is given."""
+"""Activations with an alpha and a beta, and the default values of these."""
 NAMED = {name.lower(): f for table in (ACTIVATIONS, FUNCTIONS) for name, f in table.items()}
 
 
@@ -55,7 +55,7 @@ def activations(node: OnnxNode, usual: list[str], ways: int) -> list[list[Callab
 
 
 def clipper(node: OnnxNode) -> Callable[[Any], Any]:
-    """A bound on what goes into activations."""
+    """The bound on the arguments of activations."""
     bound = node.get("clip")
     return (lambda x: x) if bound is None else lambda x: wnp.clip(x, -float(bound), float(bound))
 

@@ -33,7 +33,7 @@ class Run(Protocol):
     training: bool
 
     def inside(self, body: Any, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The outputs of a graph inside, which may read what lies around it."""
+        """The outputs of a nested graph, which may read values of the graphs around it."""
 
     def draw_key(self, what: str) -> Any:
         """A fresh key; raises ParameterError where the call has none."""

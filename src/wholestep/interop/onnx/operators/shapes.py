@@ -65,7 +65,7 @@ def eye_like(node: OnnxNode, x: Any) -> Any:
 
 
 def reshape(node: OnnxNode, x: Any, sizes: Any = None) -> Any:
-    """The same elements in another shape; 0 keeps a size, -1 is what is left."""
+    """The same elements in another shape; 0 keeps a size, -1 is inferred from the number of elements."""
     wanted = integers(sizes, "the shape") if sizes is not None else node.ints("shape") or []
     if not node.get("allowzero", 0):
         if any(not n and i >= x.ndim for i, n in enumerate(wanted)):

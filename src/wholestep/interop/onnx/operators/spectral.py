@@ -25,7 +25,7 @@ def as_parts(x: Any, dtype: Any) -> Any:
 
 
 def dft(node: OnnxNode, x: Any, length: Any = None, axis: Any = None) -> Any:
-    """The discrete Fourier transform of an axis, or its inverse; with `onesided` what is not repeated."""
+    """The discrete Fourier transform of an axis, or its inverse; `onesided` keeps one of each pair of conjugates."""
     along = integer(axis, "the axis") if axis is not None else node.get("axis", 1 if node.opset < 20 else -2)
     place = axis_within(along, x.ndim)
     size = None if length is None else within_limits([integer(length, "the length")])[0]

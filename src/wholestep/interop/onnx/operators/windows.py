@@ -87,7 +87,7 @@ def conv(node: OnnxNode, x: Any, w: Any, b: Any = None) -> Any:
 
 
 def conv_transpose(node: OnnxNode, x: Any, w: Any, b: Any = None) -> Any:
-    """The transpose of a convolution: windows added to what they would have been taken from."""
+    """The transpose of a convolution: windows added to the image at the places that a convolution reads them from."""
     size = [int(k) for k in w.shape[2:]]
     n = len(size)
     if n not in CONVOLUTIONS or x.ndim != n + 2:
