@@ -37,11 +37,11 @@ class Numbers(NamedTuple):
     eps: Value
     decay: Value | None = None
     skipped: Value | None = None
-    """True where the step leaves its state as it is."""
+    """True if the step leaves its state unchanged."""
 
 
 class MovedLeaf(NamedTuple):
-    """One parameter of an update: its gradient, the arrays before it, and those after it in the same order."""
+    """One parameter of an update: its gradient, its old arrays, and its new arrays in the same order."""
 
     g: Value
     old: tuple[Value, ...]
@@ -73,12 +73,12 @@ class AdamUpdate(NamedTuple):
 
     @property
     def inner(self) -> frozenset[Node]:
-        """The operations that nothing needs where the update is one operation."""
+        """The operations that become unused when the update is one operation."""
         return nodes_between(self.outputs, self.operands)
 
 
 def adam_updates_in(graph: Graph, resident: Sequence[tuple[int, int]]) -> list[AdamUpdate]:
-    """The updates of a step that may take the memory of the state which they replace."""
+    """The updates of a step that may overwrite the memory of the state that they replace."""
     new_of = {graph.inputs[i]: graph.outputs[o] for i, o in resident}
     tried = [leaf_of(p, p1, new_of) for p, p1 in new_of.items()]
     made = [each for each in tried if each is not None and is_alone(graph, *each)]

@@ -22,11 +22,11 @@ class BiasedProduct(NamedTuple):
     product: Node
     bias: Value
     axis: int
-    """The axis of the product that the bias lies along."""
+    """The axis of the product along which the bias varies."""
     x: Value
     w: Value
     inner: frozenset[Node]
-    """The operations that nothing needs where both are one."""
+    """The operations that become unused when both are one operation."""
 
     @property
     def operands(self) -> tuple[Value, ...]:
@@ -35,7 +35,7 @@ class BiasedProduct(NamedTuple):
 
 
 def biased_products_in(graph: Graph) -> dict[Node, BiasedProduct]:
-    """The sums of a graph that add a row to the rows of a product of two matrices, as it is without a transpose."""
+    """The sums of a graph that add a row to the rows of a product of two matrices, neither of them transposed."""
     found = {}
     for node, each in sums_with_bias(graph):
         a, b, out = parts(each.product.params["spec"])

@@ -1,4 +1,4 @@
-"""Largest elements along short axes of an array with a lower bound, which is cheaper to apply to those that are left.
+"""Maxima along short axes of an array with a lower bound, which is cheaper to apply to the maxima.
 
 max(reshape(maximum(x, c)), axes) = maximum(max(reshape(x), axes), c)
 """
@@ -23,7 +23,7 @@ class BoundedMaximum(NamedTuple):
     axes: tuple[int, ...]
     shape: Shape
     inner: frozenset[Node]
-    """The operation that nothing needs where the bound comes last."""
+    """The operation that becomes unused when the bound comes last."""
 
     @property
     def operands(self) -> tuple[Value, ...]:

@@ -30,7 +30,7 @@ def channels_last(graph: Graph, holds: Callable[[ConvolvedProduct], bool]) -> Gr
 
 
 class ChannelsLast:
-    """The rules of the rewrite; `moved` are its permutes, since those of a program stay where they are."""
+    """The rules of the rewrite; `moved` are its own permutes, since the program's permutes stay in place."""
 
     def __init__(self, holds: Callable[[ConvolvedProduct], bool]) -> None:
         self.holds = holds
@@ -86,7 +86,7 @@ class ChannelsLast:
         return None if blocks is None else self.rearranged(node, blocks, "reshape")
 
     def broadcast(self, node: Node) -> Value | None:
-        """New axes behind those that they follow."""
+        """Move a permute below a broadcast: new axes stay behind the axes that they follow."""
         (v,), axes, ndim = node.inputs, node.params["axes"], node.outputs[0].ndim
         if v not in self.moved:
             return None
@@ -95,7 +95,7 @@ class ChannelsLast:
         return self.rearranged(node, blocks, "broadcast")
 
     def rearranged(self, node: Node, blocks: Sequence[tuple[Ints, Ints]], name: str) -> Value | None:
-        """The operation on the moved operand, whose axes become others block by block; None where a block is torn."""
+        """The operation on the moved operand, whose axes change by blocks; None if the permute separates a block."""
         v, out = node.inputs[0], node.outputs[0]
         order = self.order(v)
         assert v.node is not None

@@ -25,15 +25,15 @@ class ConvolvedProduct(NamedTuple):
     """The array under the windows, without the zeros around it."""
     other: Value
     axes: Ints
-    """The axes of the source: those before the windowed ones, then these."""
+    """The axes of the source: the leading axes, then the windowed ones."""
     lead: Letters
     """The letters of the axes before the windowed ones; several may be one axis of the source."""
     rows: Letters
-    """Those of them that are in the result alone."""
+    """The leading letters that are in the result alone."""
     groups: Letters
-    """Those of them that are in the other operand and in the result."""
+    """The leading letters that are in the other operand and in the result."""
     channels: Letters
-    """Those of them that are summed."""
+    """The leading letters that are summed."""
     kernel: Letters
     """Summed axes along which the kernel lies: inside windows, or from window to window."""
     places: Letters
@@ -49,7 +49,7 @@ class ConvolvedProduct(NamedTuple):
     """The zeros in front of the source along each windowed axis."""
     after: Ints
     gaps: Ints
-    """The steps from one element of the source to the next, with zeros between: 1 where they lie side by side."""
+    """The steps from one element of the source to the next, with zeros between: 1 without zeros."""
     of_kernel: bool
     """True where windows are summed and their insides stay: the gradient of a kernel."""
 
@@ -104,7 +104,7 @@ class LetteredWindows(NamedTuple):
 
 
 def behind_permutations(v: Value) -> tuple[Value, Ints]:
-    """The value that others are permutations of, and for each axis of the last one its axis there."""
+    """The operand below a chain of permutes, and the operand's axis for each axis of v."""
     axes = tuple(range(v.ndim))
     while v.node is not None and v.node.op.name == "permute":
         order = v.node.params["axes"]
@@ -113,7 +113,7 @@ def behind_permutations(v: Value) -> tuple[Value, Ints]:
 
 
 def windows_of(v: Value, labels: str) -> LetteredWindows | None:
-    """The windows that a value with these letters is made of; None where it is no windows."""
+    """The window operation below a value with these letters; None for other values."""
     source, axes = behind_permutations(v)
     letters = tuple([labels[axes.index(j)] for j in range(source.ndim)])
     if source.node is None:

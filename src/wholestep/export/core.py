@@ -29,7 +29,7 @@ PARTS = ("real", "imag")
 CONVOLVING = (*EXACT_PASSES, "absorb_transposes", "convolution_gradients")
 """The passes before words are looked up, for a target that has convolutions."""
 CLEANING = ("fold", "cse", "dce")
-"""The passes after rules: they bring in no operation but constants."""
+"""The passes after rules: they add no operations except constants."""
 SHOWN = 12
 """Missing operations that a message lists."""
 
@@ -86,22 +86,22 @@ def symbolic_sizes_refused(target: str, what: str, where: Where = None) -> Itera
 
 
 def inline_everywhere(graph: Graph) -> Graph:
-    """The graph without bodies, those in loops and branches included."""
+    """The graph with all bodies inlined, also in loops and branches."""
     return map_nested_graphs(inline_bodies(graph), inline_everywhere)
 
 
 class Legalizer:
-    """The walk that replaces operations by rules; `missing` collects those that have none."""
+    """The walk that replaces operations by rules; `missing` collects the operations without a rule."""
 
     def __init__(self, target: Vocabulary) -> None:
         self.target = target
         self.missing: list[Node] = []
         self.done: dict[Graph, Graph] = {}
         self.outlined: dict[Any, Graph] = {}
-        """Graphs that rules make of operations and that are called, by operation, types and parameters."""
+        """Graphs that replace operations by calls, by operation, types and parameters."""
 
     def graph(self, graph: Graph) -> Graph:
-        """The graph, and those inside it, in the target's words; each is made once."""
+        """The graph and its nested graphs in the target's operations; each is rewritten once."""
         found = self.done.get(graph)
         if found is None:
             nodes: list[Node] = []
@@ -113,7 +113,7 @@ class Legalizer:
     def run(self, graph: Graph, env: dict[Value, Value], nodes: list[Node], whole: bool = False) -> list[Value]:
         """Append the nodes of a graph whose inputs `env` replaces; the values of its outputs.
 
-        Those of a body are copies, since it may be called twice; those of the `whole` may stay.
+        The nodes of a body are copied, since it may be called twice; those of a whole graph may stay.
         """
         for node in graph.nodes:
             inputs = tuple([env.get(v, v) for v in node.inputs])
@@ -139,14 +139,14 @@ class Legalizer:
         return [env.get(v, v) for v in graph.outputs]
 
     def outline(self, node: Node, body: Graph) -> Graph:
-        """The graph that a rule makes of an operation, in the target's words: one graph for equal operations."""
+        """The graph that replaces an operation, in the target's operations: one graph for equal operations."""
         key = (node.op.name, node.types, repr(sorted(node.params.items())))
         if key not in self.outlined:
             self.outlined[key] = run_passes(self.graph(body), CLEANING)
         return self.outlined[key]
 
     def replacement(self, node: Node) -> Graph | None:
-        """The graph in the place of an operation; None where it stays, since the target has it or nothing does."""
+        """The graph that replaces an operation; None if the target has the operation, or if no rule holds for it."""
         if self.target.has(node):
             return None
         found = replaced_by(node, self.target.rule(node))
@@ -171,7 +171,7 @@ def call_of(graph: Graph, inputs: tuple[Value, ...], like: Node) -> Node:
 
 
 def replaced_by(node: Node, rule: Rule | None) -> Graph | None:
-    """The graph that a rule makes of an operation; None where there is no rule, or it does not hold here."""
+    """The graph by which a rule replaces an operation; None without a rule, or if the rule does not hold."""
     if rule is None:
         return None
     stays = False

@@ -14,13 +14,13 @@ class FiniteArrays(NamedTuple):
     operands: tuple[Value, ...]
     """The arrays that it reads."""
     inner: frozenset[Node]
-    """The operations that nothing needs where the test is one."""
+    """The operations that become unused when the test is one operation."""
 
 
 def finite_arrays_in(graph: Graph, mixed: bool = False) -> dict[Node, FiniteArrays]:
-    """The tests of whole arrays in a graph, of float32 or float64 and not empty, those that `&` joins as one.
+    """The tests of whole arrays in a graph, float32 or float64 and not empty; tests joined by `&` are one.
 
-    Arrays of one dtype are joined, and with `mixed` those of both.
+    Tests are joined for arrays of one dtype, and with `mixed` of both dtypes.
     """
     found: dict[Node, FiniteArrays] = {}
     for node in graph.nodes:

@@ -34,11 +34,11 @@ class FirstPlaces(NamedTuple):
 
 
 class FirstMaximum(NamedTuple):
-    """The first largest elements, which are the largest ones."""
+    """The first largest elements, whose values are the maxima."""
 
     y: Value
     inner: frozenset[Node]
-    """The operations that nothing needs where they are."""
+    """The operations that become unused when the maxima take the place of the sum."""
 
     @property
     def operands(self) -> tuple[Value, ...]:
@@ -56,7 +56,7 @@ class FirstGradient(NamedTuple):
     rectified: bool
     """True if it is the gradient of u where x is the rectifier of u."""
     inner: frozenset[Node]
-    """The operations that have no other users once the gradient is one operation."""
+    """The operations that become unused when the gradient is one operation."""
 
     @property
     def operands(self) -> tuple[Value, ...]:
@@ -142,7 +142,7 @@ def first_places(condition: Value) -> FirstPlaces | None:
 
 
 def are_counted(places: Value, axes: tuple[int, ...], count: int) -> bool:
-    """True where numbers count the elements along some axes, and are the same along the others."""
+    """True if `places` numbers the elements along some axes, and is constant along the others."""
     spread = defining_node(places, "broadcast")
     made = None if spread is None else defining_node(behind_reshape(spread.inputs[0]), "constant")
     if spread is None or made is None:
@@ -153,7 +153,7 @@ def are_counted(places: Value, axes: tuple[int, ...], count: int) -> bool:
 
 
 def largest_hit(hit: Value, axes: tuple[int, ...]) -> FirstPlaces | None:
-    """The array, and its largest elements along axes, where a condition says which are those, or are NaN."""
+    """The array and its maxima along axes, if `hit` is the condition that an element is a maximum or NaN."""
     either = defining_node(hit, "bitwise_or")
     for largest, spoilt in () if either is None else (either.inputs, either.inputs[::-1]):
         equal, unequal = defining_node(largest, "equal"), defining_node(behind_reshape(spoilt), "not_equal")

@@ -24,13 +24,13 @@ class AdaptiveLogSoftmax(Module):
     """The logarithms of the probabilities of labels whose classes are sorted by frequency, the most frequent first.
 
     Classes below the first of `cutoffs` are scored by the head, and so is each cluster between one cutoff and the next;
-    within its cluster a class is scored behind a projection to `inputs / shrink` numbers, to those over `shrink` again
-    for the next cluster, and so on. The loss of a batch is `-np.mean(layer(x, labels))`. `log_probs` gives those of all
-    classes, `predict` the likeliest class. `key` is a seed or a key; `head_bias` gives the head a bias, and `dtype` is
-    that of the parameters.
+    the classes of the first cluster are scored after a projection to `inputs / shrink` numbers, those of the next after
+    one to `inputs / shrink**2`, and so on. The loss of a batch is `-np.mean(layer(x, labels))`. `log_probs` returns the
+    logarithms for all classes, `predict` the likeliest class. `key` is a seed or a key; `head_bias` gives the head a
+    bias, and `dtype` is that of the parameters.
 
-    Parameters are those of torch.nn.AdaptiveLogSoftmaxWithLoss. Every row goes through every cluster, since how many
-    rows have labels of one is not known when the program is made.
+    Parameters are those of torch.nn.AdaptiveLogSoftmaxWithLoss. Every row goes through every cluster, since the number
+    of rows with labels in a cluster is not known at compile time.
 
     Shapes: x [..., inputs] and labels integers [...]; [...]. `log_probs` takes x alone and gives [..., classes],
     `predict` gives integers [...].

@@ -1,4 +1,4 @@
-"""Attention: values mixed by how well keys fit queries; a query that may look at nothing gets 0."""
+"""Attention: values mixed by how well keys fit queries; a fully masked query gets 0."""
 
 from __future__ import annotations
 

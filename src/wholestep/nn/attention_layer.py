@@ -57,7 +57,7 @@ class MultiHeadAttention(Module):
     True
     """
 
-    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+    torch_names = {  # noqa: RUF012  # a ClassVar by its annotation in Module
         **{f"{own}.{field}": f"in_proj_{field}" for own in ("qkv", "query", "kv") for field in ("weight", "bias")},
         "out": "out_proj",
     }
@@ -174,7 +174,7 @@ class MultiHeadAttention(Module):
         return seen & mask if dtypes.is_bool(mask.dtype) else wnp.where(seen, mask, -math.inf)
 
     def init_cache(self, batch: int, length: int, dtype: Any = np.float32) -> dict[str, Any]:
-        """A cache for so many sequences of at most so many places: zeros."""
+        """A cache of zeros for `batch` sequences of at most `length` positions."""
         shape = (batch, self.kv_heads, length, self.width // self.heads)
         return {name: np.zeros(shape, dtypes.check(dtype)) for name in ("k", "v")}
 

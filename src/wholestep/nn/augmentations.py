@@ -39,12 +39,12 @@ def random_flip(x: Any, key: Any, p: float = 0.5, *, axis: int = -1) -> NDArray:
 
 
 def random_crop(x: Any, key: Any, size: Ints, *, padding: Ints = 0) -> NDArray:
-    """A part of `size` of each image, at a place of its own, after `padding` zeros were put around the image.
+    """A random part of `size` of each image, after padding the image with `padding` zeros.
 
     `key` is a seed or a key.
 
     Shapes: x [n, c, height, width] of any dtype; [n, c, *size].
-    Raises: ParameterError for numbers that make no sense and a missing key, ShapeError for images smaller than that.
+    Raises: ParameterError for invalid options and a missing key, ShapeError for padded images smaller than `size`.
     Source: Krizhevsky, "Convolutional deep belief networks on CIFAR-10", 2010.
 
     >>> import numpy as np, wholestep as ws
@@ -74,13 +74,13 @@ def random_resized_crop(
     scale: tuple[float, float] = (0.08, 1.0),
     ratio: tuple[float, float] = (3 / 4, 4 / 3),
 ) -> NDArray:
-    """A part of each image at a place of its own, made `size` large by interpolation of four elements.
+    """A random part of each image, resized to `size` by bilinear interpolation.
 
     The part is between the `scale` of the image's area, and its width over its height between the `ratio`, uniformly in
     the logarithm; a side is the whole side of the image at most. `key` is a seed or a key.
 
     Shapes: x floats [n, c, height, width]; [n, c, *size].
-    Raises: ParameterError for numbers that make no sense and a missing key, ShapeError and DtypeError for other images.
+    Raises: ParameterError for invalid options and a missing key, ShapeError and DtypeError for other images.
     Source: Szegedy et al., "Going deeper with convolutions", 2015.
 
     >>> import numpy as np, wholestep as ws

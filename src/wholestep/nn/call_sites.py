@@ -19,7 +19,7 @@ def noted(call: Callable[..., Any]) -> Callable[..., Any]:
     def called(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return ordinary(call)(self, *args, **kwargs)
-        except Exception as error:  # of any kind: it passes on as it is, with a note
+        except Exception as error:  # any exception is raised again, with a note
             note(error, self)
             cut_frames(error)
             raise

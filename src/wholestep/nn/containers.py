@@ -40,7 +40,7 @@ class Sequential(Module):
     ((5, 2), 'layers[0].weight', 3)
     """
 
-    torch_names = {"layers[*]": "{}"}  # noqa: RUF012  # that of Module says that it is the class's
+    torch_names = {"layers[*]": "{}"}  # noqa: RUF012  # a ClassVar by its annotation in Module
 
     def __init__(self, *layers: Any, key: Any = None) -> None:
         for layer in layers:

@@ -191,7 +191,7 @@ class Labels(NamedTuple):
 
 
 def check_labels(name: str, labels: Any, x: Any, axis: int, ignore_index: int | None) -> Labels:
-    """Labels checked against the scores they belong to; those to ignore stand for class 0 and do not count."""
+    """Labels checked against the shape of their scores; ignored labels become class 0 and are masked."""
     if ignore_index is None:
         return Labels(labels_of(name, labels, x, axis), None, name)
     given = wnp.asarray(labels)
@@ -200,9 +200,9 @@ def check_labels(name: str, labels: Any, x: Any, axis: int, ignore_index: int | 
 
 
 def labels_of(name: str, labels: Any, x: Any, axis: int) -> Any:
-    """Integer labels shaped like x without an axis; raises BoundsError for one outside it.
+    """Integer labels shaped like x without an axis; raises BoundsError for a label outside this axis.
 
-    Where the values are not known yet the program itself raises it.
+    For traced labels the program raises it as it runs.
     """
     index = wnp.asarray(labels)
     if index.dtype.kind not in "iu":
@@ -296,5 +296,5 @@ def along_classes(name: str, class_weights: Any, x: Any, axis: int) -> Any:
 
 
 def without(axis: int, ndim: int, size: int) -> tuple[int, ...]:
-    """A shape of ones but for one axis."""
+    """A shape of ones except `size` at one axis."""
     return tuple([size if i == axis % ndim else 1 for i in range(ndim)])

@@ -80,7 +80,7 @@ def check_shapes(x: Any, labels: Any, input_lengths: Any, target_lengths: Any) -
 
 
 def length_of(what: str, lengths: Any, most: int) -> Any:
-    """Lengths in int64; raises BoundsError for one beyond the array, in a compiled program by reading a table."""
+    """Lengths in int64; raises BoundsError for a length beyond the array, in a compiled program by a gather."""
     checked = checked_index("ctc_loss", wnp.asarray(lengths), most + 1, what=f"{what} length")
     return wnp.take(wnp.arange(most + 1), checked)
 
@@ -96,7 +96,7 @@ def extended(labels: Any, blank: int) -> Any:
 def forward(x: Any, states: Any, inputs: Any, blank: int) -> Any:
     """f[N, S]: the logarithm of the chance to be in each state at the end of the input.
 
-    In a state one stays, comes from the one before, or skips the blank between two labels that differ.
+    A path stays in a state, comes from the state before, or skips the blank between two labels that differ.
     """
     times, rows, _ = x.shape
     count = states.shape[1]
@@ -132,7 +132,7 @@ def at_end(alpha: Any, lengths: Any) -> Any:
 
 
 def log_sum(x: Any) -> Any:
-    """log(sum(exp(x))) along the first axis, with no gradient where nothing is possible."""
+    """log(sum(exp(x))) along the first axis; -inf without a gradient where all of x is -inf."""
     top = finite_maximum(x, 0)
     total = wnp.sum(wnp.exp(x - top), axis=0)
     possible = total > 0

@@ -122,7 +122,7 @@ def embedding_bag(
 
 
 def pool_bag(rows: Any, inside: Any, mode: str) -> Any:
-    """Rows [..., n, width] joined along n where they are inside, zeros where none is."""
+    """Rows [..., n, width] reduced along n where `inside` is True; zeros for a bag without rows."""
     if mode == "max":
         empty = ~wnp.any(inside, axis=-2)
         largest = wnp.max(wnp.where(inside, rows, -wnp.inf), axis=-2)

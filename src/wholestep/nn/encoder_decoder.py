@@ -36,7 +36,7 @@ class Transformer(Module):
     (2, 5, 16)
     """
 
-    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+    torch_names = {  # noqa: RUF012  # a ClassVar by its annotation in Module
         "encoder": "encoder.layers",
         "encoder_norm": "encoder.norm",
         "decoder": "decoder.layers",

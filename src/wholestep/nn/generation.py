@@ -1,4 +1,4 @@
-"""Generation: a model that decodes step by step goes on from its prompts, in one compiled loop."""
+"""Generation: a model that decodes step by step continues prompts, in one compiled loop."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def generate(
     `model(tokens, cache=cache, position=position)` returns (scores of the token after each position, cache), and
     `model.init_cache(batch, length, dtype)` makes a cache, as `MultiHeadAttention`, `TransformerBlock` and `Stack` do;
     for a function give `init_cache`. Modules run in evaluation mode. Without a `key` the token of the highest score is
-    taken; with one it is drawn by `softmax(scores / temperature)`, with `top_k` among so many of the highest scores,
+    taken; with one it is drawn by `softmax(scores / temperature)`, with `top_k` among this number of highest scores,
     with `top_p` among the fewest tokens that together have this probability. The token at a place depends on the key
     and on the place, not on the way it is computed. A row ends with a token of `stop`, and is `pad` from there on: the
     first of `stop` if not given, else 0.
@@ -157,7 +157,7 @@ def checked_writing(
 
 
 def check_choice(key: Any, temperature: Any, top_k: Any, top_p: Any) -> None:
-    """Raise ParameterError for a choice by chance without a key, or among nothing."""
+    """Raise ParameterError for a random choice without a key, and for a temperature or a `top_p` out of range."""
     plain = isinstance(temperature, int | float)
     if key is None and (top_k is not None or top_p is not None or not plain or temperature != 1):
         raise ParameterError(
@@ -183,7 +183,7 @@ def program_of(model: Module, how: Writing) -> Any:
 
 
 def evaluated(model: Any) -> Any:
-    """A module in evaluation mode; a function as it is."""
+    """A module in evaluation mode; a function unchanged."""
     return model.eval() if isinstance(model, Module) and model.training else model
 
 

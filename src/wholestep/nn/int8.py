@@ -60,7 +60,7 @@ class Int8Linear(Module):
         self.scale: Any = frozen(scale)
         held = layer.bias is not None and layer._marks.get("bias") == FROZEN
         self.bias: Any = frozen(layer.bias) if held else layer.bias
-        # Some classes, such as that of GPT-2, differ in how a weight lies in files: `dense` gives the same again.
+        # Subclasses of Linear, such as GPT-2's, differ in the layout of files: `dense` returns the same class.
         self.of = type(layer) if type(layer).__init__ is Linear.__init__ else Linear
 
     def __call__(self, x: Any) -> NDArray:
@@ -82,7 +82,7 @@ class Int8Linear(Module):
 
 
 def by_blocks(x: Any, weight: Any) -> Any:
-    """x @ weight.T, of which so many outputs at a time are computed as `BLOCK` elements of the weight give."""
+    """x @ weight.T, computed in blocks of outputs whose weights have at most `BLOCK` elements."""
     outputs, inputs = weight.shape
     rows = max(1, BLOCK // inputs)
     count = outputs // rows
@@ -155,7 +155,7 @@ def refuse_second_names(walk: ModelWalk, weights: Sequence[Any]) -> None:
 
 
 def with_narrow_layers(value: Any, new: dict[int, Int8Linear]) -> Any:
-    """A field with other layers in the place of those that have a new one, inside of containers too."""
+    """A field with its layers replaced by those that `new` has for their ids, inside of containers too."""
     if id(value) in new:
         return new[id(value)]
     level = None if value is None or isinstance(value, np.ndarray | Module) else tree.one_level(value)

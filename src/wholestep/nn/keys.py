@@ -1,4 +1,4 @@
-"""Random keys of models: a seed or a key becomes one, and composites give each of their parts one of its own."""
+"""Random keys of models: a seed or a key as a key, and keys for the parts of composites."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wholestep import random
 from wholestep.errors import ParameterError
 
 drawn_as_zeros: ContextVar[bool] = ContextVar("drawn_as_zeros", default=False)
-"""True in a context whose initial values are zeros, because others are put in their place."""
+"""True in a context whose initial values are zeros, because they are replaced later."""
 
 
 @contextmanager

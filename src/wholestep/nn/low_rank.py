@@ -31,7 +31,7 @@ class LoRA(Module):
     (['down', 'up'], True)
     """
 
-    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+    torch_names = {  # noqa: RUF012  # a ClassVar by its annotation in Module
         "layer": "base_layer",
         "down": "lora_A.default.weight",
         "up": "lora_B.default.weight",

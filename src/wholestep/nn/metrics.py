@@ -159,18 +159,18 @@ class Averaging:
     """The common part of running means."""
 
     def init(self) -> dict[str, Any]:
-        """A total and a count of nothing."""
+        """The initial state: a total and a count of 0."""
         return {"total": np.zeros(()), "count": np.zeros(())}
 
     def compute(self, state: dict[str, Any]) -> NDArray:
-        """The mean, a float64 scalar; nan before there was anything."""
+        """The mean, a float64 scalar; nan before the first value."""
         none = state["count"] == 0
         return wnp.where(none, np.nan, state["total"] / wnp.where(none, 1, state["count"]))
 
 
 @dataclass(frozen=True)
 class Mean(Averaging):
-    """The mean of everything seen so far, by weight; nan before anything was.
+    """The weighted mean of all values so far; nan before the first one.
 
     Shapes: values of any shape, weights of that or of its first axes; f64, of sums in float64.
     Raises: ShapeError, in `update`, for weights that do not fit.
@@ -268,7 +268,7 @@ class R2:
     shape: tuple[int, ...] = ()
 
     def init(self) -> dict[str, Any]:
-        """A weight of nothing, and for each target a mean, squares about it, and squared errors."""
+        """The initial state: a total weight, and each target's mean, squares about it, and squared errors, all 0."""
         return {"weight": np.zeros(()), **{name: np.zeros(self.shape) for name in ("mean", "squares", "errors")}}
 
     def update(self, state: dict[str, Any], predictions: Any, targets: Any, *, weights: Any = None) -> dict[str, Any]:
@@ -357,5 +357,5 @@ def averaged(name: str, matrix: Any, average: Average, score: Callable[..., Any]
 
 
 def ratio(part: Any, whole: Any) -> Any:
-    """part / whole, 0 where there is nothing."""
+    """part / whole, 0 where `whole` is 0."""
     return wnp.where(whole == 0, 0, part / wnp.where(whole == 0, 1, whole))

@@ -198,12 +198,12 @@ class Module:
         return printable(value_text(self, {}) + note_of(self))
 
     def _torch_rows(self, path: str) -> tuple[int, int] | None:
-        """The rows of PyTorch's tensor that the array at a path below is, where it is not all of them."""
+        """The rows of PyTorch's tensor that correspond to the array at a path below; None for all of them."""
         return None
 
     @classmethod
     def _waits(cls, given: Mapping[str, Any]) -> bool:
-        """Test whether a constructor that may be called without a key waits for one, with these arguments."""
+        """Test whether a constructor call with these arguments and without a key is deferred until a key is known."""
         return cls._draws
 
     def _parts(self) -> list[Module]:
@@ -260,7 +260,7 @@ def check_open(module: Module, path: str, kind: str | None) -> None:
 
 
 def check_value(module: Module, path: str, kind: str | None, value: Any) -> None:
-    """Raise where a value cannot stand in a field."""
+    """Raise for a value that a field cannot hold."""
     if isinstance(value, Array) and not module._inside:
         raise EscapedError(
             f"nn: a traced array is assigned to {path}, and this module was made outside of the traced function",
@@ -296,7 +296,7 @@ def path_of(module: Module, target: Any, path: str) -> str:
 
 
 def at_path(root: Any, path: str) -> Any:
-    """The value at a path such as `layers[0].weight`; raises TreeError where there is nothing."""
+    """The value at a path such as `layers[0].weight`; raises TreeError for a path that does not exist."""
     at = root
     for attribute, item in SEGMENT.findall(path):
         try:

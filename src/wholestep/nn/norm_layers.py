@@ -45,7 +45,7 @@ class Normalization(Module):
         self.bias = init.zeros(shape, dtype) if bias else None
 
     def last_axes(self, size: int | Sequence[int]) -> tuple[int, ...]:
-        """The sizes of the last axes; raises ParameterError for one that is no positive integer."""
+        """The sizes of the last axes; raises ParameterError for a size that is not a positive integer."""
         shape = tuple(size) if isinstance(size, Sequence) else (size,)
         sized(type(self).__name__, **{f"size {i}": n for i, n in enumerate(shape)})
         return shape
@@ -100,8 +100,8 @@ class RMSNorm(Normalization):
 class BatchNorm(Normalization):
     """Batch normalisation of channels: by the batch in training, by running statistics in evaluation.
 
-    In training `mean` and `var` move towards those of the batch by `momentum` of the way, the variance being the
-    unbiased one there, and the biased one in the forward; of a single number per channel both are 0. `eps` is added to
+    In training `mean` and `var` move towards the batch's mean and unbiased variance by `momentum` of the way, and the
+    result is normalized by the biased variance; of a single number per channel both variances are 0. `eps` is added to
     the variance, `affine=False` leaves gain and bias out, and `dtype` is that of all arrays.
 
     `axis_name` names an axis of `vmap` or of a mesh: the batch is then that of all its elements or processes together,
@@ -157,7 +157,7 @@ class BatchNorm(Normalization):
         return batch_norm(x, self.gain, self.bias, mean=mean, var=var, eps=self.eps)
 
     def follow(self, mean: Any, var: Any, count: Any) -> None:
-        """Move the running statistics towards those of so many numbers of each channel."""
+        """Move the running statistics towards those of a batch with `count` numbers for each channel."""
         found_mean, found_var = [stop_gradient(m).reshape(-1) for m in (mean, var)]
         self.mean = self.toward(self.mean, found_mean)
         self.var = self.toward(self.var, unbiased(found_var, count))
@@ -168,14 +168,14 @@ class BatchNorm(Normalization):
 
 
 def unbiased(var: Any, count: Any) -> Any:
-    """The estimate of a variance from that of so many numbers, which may be a symbolic size."""
+    """The unbiased estimate of a variance from that of `count` numbers; `count` may be a symbolic size."""
     if isinstance(count, int):
         return var * (count / max(count - 1, 1))
     return var * count / wnp.maximum(traced_count(count) - 1, 1)
 
 
 class GroupNorm(Normalization):
-    """`group_norm` of so many groups of channels, with a gain and a bias [channels] of its own.
+    """`group_norm` of `groups` groups of channels, with a gain and a bias [channels] of its own.
 
     `eps` is that of `group_norm`. `affine=False` leaves gain and bias out, and `dtype` is that of both.
 

@@ -35,7 +35,7 @@ def layer_norm(x: Any, gain: Any = None, bias: Any = None, eps: float = 1e-5) ->
 
 
 def rms_norm(x: Any, gain: Any = None, eps: float = 1e-5) -> NDArray:
-    """Mean square 1 over the last axes, with nothing subtracted, then a gain.
+    """x divided by its root mean square over the last axes, without subtracting a mean, then times a gain.
 
     `eps` is added to the mean square.
 
@@ -193,7 +193,7 @@ def in_wide(x: Any) -> Any:
 
 
 def check_operand(name: str, x: Any, eps: float, least: int) -> Any:
-    """A floating array of so many axes; raises DtypeError, ShapeError or ParameterError."""
+    """A floating array of `least` axes or more; raises DtypeError, ShapeError or ParameterError."""
     a = floating(name, x)
     if a.ndim < least:
         raise ShapeError(f"{name}: x is {type_text(a)}; it must have {least} axes or more")
@@ -227,7 +227,7 @@ def on_channels(name: str, what: str, x: Any, part: Any) -> Any:
 def local_response_norm(x: Any, size: int, *, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> NDArray:
     """x / (k + alpha * m)**beta, with m the mean of squares over `size` neighbouring channels, zeros beyond the ends.
 
-    Of an even size one more channel lies before than after.
+    For an even size the window has one more channel before than after.
 
     Shapes: x floats [n, channels, ...]; the same.
     Raises: ParameterError for a size that is no positive integer, ShapeError and DtypeError for another x.

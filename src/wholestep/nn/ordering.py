@@ -14,7 +14,7 @@ from wholestep.nn.reduction import check_axis
 
 
 def stable_order(x: Any, axis: int, descending: bool = False) -> Any:
-    """The places of elements along an axis in their order, equal ones as they stand; nan is larger than anything."""
+    """The indices that sort an axis, equal elements in their order; nan is larger than all numbers."""
     x = stop_gradient(x)
     if not descending:
         return wnp.argsort(x, axis=axis, kind="stable")

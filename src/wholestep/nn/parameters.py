@@ -124,12 +124,12 @@ def decay_flags(model: Any) -> dict[str, bool]:
 
 
 def matching(model: Any, pattern: str) -> list[str]:
-    """The paths of the parameters of `model` that a pattern means, in which `*` stands for any characters.
+    """The paths of the parameters of `model` that match a pattern, in which `*` matches any characters.
 
     A pattern that names a part means all in it.
 
     Shapes: a list of paths.
-    Raises: ParameterError where nothing matches.
+    Raises: ParameterError for a pattern without a match.
 
     >>> import numpy as np, wholestep as ws
     >>> model = {"layers": [{"w": np.ones(1), "b": np.ones(1)} for _ in range(2)]}
@@ -147,12 +147,12 @@ def matching(model: Any, pattern: str) -> list[str]:
 
 
 def by_path(places: list[ArrayPlace]) -> dict[str, Any]:
-    """Arrays under their paths, which other paths go through as they are: `params.layers[0].weight`."""
+    """Arrays by their paths, which are inserted unchanged into longer paths: `params.layers[0].weight`."""
     return {tree.Path(place.path): place.value for place in places}
 
 
 def ordered(places: list[ArrayPlace], given: Mapping[str, Any], what: str) -> list[Any]:
-    """The given arrays in the order of their places; raises TreeError where the names are others."""
+    """The given arrays in the order of their places; raises TreeError for missing and for unexpected names."""
     if len(given) == len(places) and all([place.path in given for place in places]):
         return [given[place.path] for place in places]
     wanted = [place.path for place in places]

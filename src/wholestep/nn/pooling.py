@@ -230,7 +230,7 @@ def global_avg_pool(x: Any) -> NDArray:
 
 
 def adaptive_max_pool(x: Any, size: Ints) -> NDArray:
-    """The largest elements of so many parts of each axis after the first two.
+    """The largest elements of `size` parts of each axis after the first two.
 
     Part i of m of an axis of n elements runs from floor(i n / m) to ceil((i + 1) n / m), as in PyTorch; parts may
     overlap. `size` is an integer, or one for each axis.
@@ -249,7 +249,7 @@ def adaptive_max_pool(x: Any, size: Ints) -> NDArray:
 
 
 def adaptive_avg_pool(x: Any, size: Ints) -> NDArray:
-    """The means of so many parts of each axis after the first two; parts as in `adaptive_max_pool`.
+    """The means of `size` parts of each axis after the first two; parts as in `adaptive_max_pool`.
 
     Shapes: x floats [n, c, ...]; [n, c, *size].
     Raises: as `adaptive_max_pool` does.

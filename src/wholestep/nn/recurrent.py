@@ -141,7 +141,7 @@ class Recurrent(Module):
 
     cell: ClassVar[type[Cell]]
 
-    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+    torch_names = {  # noqa: RUF012  # a ClassVar by its annotation in Module
         f"{cells}[*].{array}": f"{array}_l{{}}{end}"
         for cells, end in (("cells", ""), ("backward_cells", "_reverse"))
         for array in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")

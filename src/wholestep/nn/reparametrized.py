@@ -146,7 +146,7 @@ class Orthogonal(Reparametrized):
     """
 
     undecayed = ("raw",)
-    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+    torch_names = {  # noqa: RUF012  # a ClassVar by its annotation in Module
         "raw": "parametrizations.weight.original",
         "base": "parametrizations.weight.0.base",
         "layer": "",

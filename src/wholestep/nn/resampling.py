@@ -36,12 +36,12 @@ def upsample(
     The `mode` "nearest" takes element floor(i / scale), "linear", "bilinear" and "trilinear" interpolate between the
     centres of elements over one, two or three axes, "bicubic" by cubic convolution with a = -0.75, as PyTorch does with
     align_corners=False; "area" is the mean of the elements that a new one covers. "lanczos3" and "lanczos5" weigh the
-    elements up to three and five away by sinc(d) sinc(d / 3) and sinc(d) sinc(d / 5), as JAX does; where the new
-    elements are fewer, they count the distance d. `scale` and `size` are one number or one for each axis.
+    elements up to three and five away by sinc(d) sinc(d / 3) and sinc(d) sinc(d / 5), as JAX does; when an axis becomes
+    shorter, d is the distance in new elements. `scale` and `size` are one number or one for each axis.
 
     Shapes: x [n, c, ...]; [n, c, ...], interpolated in the dtype of x.
-    Raises: ParameterError for both or none of scale and size, or numbers that make no sense, ShapeError where the mode
-    does not fit x.
+    Raises: ParameterError for both or none of scale and size, or for invalid numbers, ShapeError where the mode does
+    not fit x.
     Source: PyTorch's interpolate; Keys, "Cubic convolution interpolation for digital image processing", 1981; Duchon,
     "Lanczos filtering in one and two dimensions", 1979, and jax.image.resize.
 
@@ -64,7 +64,7 @@ def upsample(
 
 
 def targets(lengths: Sequence[int], scale: Any, size: Any) -> tuple[list[int], list[float]]:
-    """The new lengths, and how far apart the new elements lie in the old ones."""
+    """The new lengths, and the distances of neighboring new elements in old elements."""
     n = len(lengths)
     if (scale is None) == (size is None):
         raise ParameterError("upsample: give one of scale and size")
@@ -167,10 +167,10 @@ KINDS: dict[str, Callable[..., Any]] = {
 
 
 def in_phases(x: Any, axis: int, factor: int) -> Any:
-    """One axis made longer by a whole factor: each of so many phases blends the axis with itself moved by one.
+    """One axis made longer by a whole factor: each of `factor` phases blends the axis with itself shifted by one.
 
-    New element i * factor + r lies at i + (r + 1/2) / factor - 1/2. Slices and their sums, there and back, are loops
-    through memory, which a product with a matrix of mostly zeros is not.
+    New element i * factor + r lies at i + (r + 1/2) / factor - 1/2. Slices and their sums, forward and backward, are
+    loops over contiguous memory, unlike a product with a sparse matrix.
     """
     n = x.shape[axis]
 
@@ -233,7 +233,7 @@ def pixel_unshuffle(x: Any, factor: int) -> NDArray:
 
 
 def channel_shuffle(x: Any, groups: int) -> NDArray:
-    """Channels dealt out from so many groups, one from each in turn.
+    """Channels interleaved from `groups` groups, one from each in turn.
 
     Shapes: x [n, c, ...] of any dtype; the same.
     Raises: ShapeError for channels that `groups` does not divide, ParameterError for no positive integer.

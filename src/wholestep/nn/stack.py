@@ -37,7 +37,7 @@ class Spec:
     """The description of a layer that is a stack itself."""
 
     def levels(self) -> list[Spec]:
-        """This one, and those of the stacks inside, the innermost last."""
+        """This description, and those of the stacks inside, the innermost last."""
         return [self, *(self.inner.levels() if self.inner else [])]
 
 
@@ -94,7 +94,7 @@ class Stack(Module):
 
     @classmethod
     def from_layers(cls, layers: Sequence[Any], keep: Any = "all") -> Self:
-        """A stack of layers that are there already; their arrays are copied.
+        """A stack of existing layers; their arrays are copied.
 
         Raises TreeError where their structures differ or two of them share an array, else as `Stack` does.
 
@@ -176,7 +176,7 @@ class Stack(Module):
         return ModuleBody(spec.cls, own.marks, own.ties, tuple(fields), tuple(fields.values()))
 
     def _fill(self, layers: Iterable[Any], depth: int, keep: Any) -> None:
-        """Stack the arrays of layers, one layer after another, so that no more than one is there beside them."""
+        """Stack the arrays of layers, one layer after another, so that memory holds only one layer beside the stack."""
         first: ModelWalk | None = None
         stacked: list[Any] = []
         for i, layer in enumerate(layers):
@@ -319,7 +319,7 @@ def refuse_shared(walk: ModelWalk, other: ModelWalk, i: int) -> None:
 
 
 def room(x: Any, depth: int) -> Any:
-    """An array for so many like this one."""
+    """An empty array [depth, ...] for `depth` arrays like x."""
     return (wnp if isinstance(x, Array) else np).empty((depth, *x.shape), x.dtype)
 
 

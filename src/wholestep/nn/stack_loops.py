@@ -15,7 +15,7 @@ from wholestep.frontend.control import scan
 
 
 def checked_keep(keep: Any) -> Any:
-    """The mode of `keep`; raises ParameterError for one that there is not."""
+    """The mode of `keep`; raises ParameterError for an unknown mode."""
     if isinstance(keep, str) and keep in ("all", "inputs", "sqrt"):
         return keep
     if isinstance(keep, int | np.integer):

@@ -83,7 +83,7 @@ class Summary(Shown):
         return self.rows[0].flops
 
     def at(self, **sizes: int) -> Summary:
-        """The same with numbers for symbolic sizes; those that are left out stay.
+        """The summary with numbers for symbolic sizes; sizes that are not given stay symbolic.
 
         Raises ValueError for a size below 1.
 
@@ -154,7 +154,7 @@ def summary(model: Any, *inputs: Any, **named: Any) -> Summary:
 
 
 def rows_in_order(model: Any, walk: ModelWalk, arrays: Sequence[ArrayPlace], calls: Calls) -> Iterator[SummaryRow]:
-    """Parts and arrays as they lie: a part, its own arrays, then the parts in it."""
+    """The rows of parts and arrays in order: a part, its own arrays, then the parts in it."""
     parts = {path: module._title() for path, module in walk.modules}
     for path in parts if "" in parts else ["", *parts]:
         count, nbytes = total_size(p for p in arrays if lies_in_part(p.path, path))

@@ -17,11 +17,11 @@ from wholestep.nn.traversal import SEGMENT, ArrayPlace, ModelWalk, holder, lies_
 
 
 class Theirs(NamedTuple):
-    """An array of ours beside those of PyTorch's: the names of the tensors, more than one where layers are stacked.
+    """The correspondence of an array to PyTorch's tensors: their names, several where layers are stacked.
 
-    `depths` are the axes along which tensors are stacked, `turned` says that a matrix is transposed, and `rows` which
-    rows of the tensor are ours, None for all. Where a tensor lies in equal `pieces`, as queries, keys and values may,
-    each piece has a name.
+    `depths` are the axes along which tensors are stacked, `turned` is True for a transposed matrix, and `rows` are the
+    rows of the tensor that the array holds, None for all. A tensor in equal `pieces`, as queries, keys and values may
+    be, has a name for each piece.
     """
 
     path: str

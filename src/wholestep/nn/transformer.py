@@ -87,7 +87,7 @@ class TransformerBlock(Module):
     (2, 5, 16)
     """
 
-    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+    torch_names = {  # noqa: RUF012  # a ClassVar by its annotation in Module
         "attention": "self_attn",
         "attention_norm": "norm1",
         "feed_forward_norm": "norm2",
@@ -152,7 +152,7 @@ class TransformerBlock(Module):
         return x if cache is None else (x, cache)
 
     def init_cache(self, batch: int, length: int, dtype: Any = np.float32) -> dict[str, Any]:
-        """A cache for so many sequences of at most so many places."""
+        """A cache for `batch` sequences of at most `length` positions."""
         return self.attention.init_cache(batch, length, dtype)
 
 
@@ -175,7 +175,7 @@ class TransformerDecoderBlock(Module):
     (2, 5, 16)
     """
 
-    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+    torch_names = {  # noqa: RUF012  # a ClassVar by its annotation in Module
         "attention": "self_attn",
         "cross_attention": "multihead_attn",
         "attention_norm": "norm1",

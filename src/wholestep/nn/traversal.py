@@ -43,7 +43,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A frozen array or a buffer, with its number among those; `wrapped` where a container holds it as `Frozen`."""
+    """A frozen array or a buffer, and its number in their list; `wrapped` if a container holds it as `Frozen`."""
 
     kind: str
     number: int
@@ -240,7 +240,7 @@ class ModelWalk:
 
 
 def lies_in_part(path: str, part: str) -> bool:
-    """Test whether a path lies in a part of the model."""
+    """Test whether a path is in a part of the model."""
     return not part or path.startswith((f"{part}.", f"{part}["))
 
 
@@ -250,7 +250,7 @@ def holder(path: str, parts: Iterable[str]) -> str:
 
 
 def without_arrays(node: Any) -> Any:
-    """A structure that keeps nothing but the places of its arrays."""
+    """A structure with only the places of its arrays, not the arrays."""
     if isinstance(node, Kept):
         return replace(node, array=EMPTY)
     if isinstance(node, Group):
@@ -322,7 +322,7 @@ class Rebuilt:
 
 
 class Reread:
-    """The values now at the places of a structure, by number, and whether all else is the `same`."""
+    """The current values at the places of a structure, by number; `same` is True if the rest of it is unchanged."""
 
     def __init__(self, structure: Any, root: Any) -> None:
         self.parameters: dict[int, Any] = {}

@@ -26,13 +26,13 @@ def max_unpool(
 ) -> Any:
     """Images with the elements of x at the places that `max_pool2d` gave as indices, and zeros elsewhere.
 
-    `size`, `stride` and `padding` are those of the pool. They leave open how many elements stood behind the last
-    window: `output_size` says how large the images were, and is the least size that there can have been if it is not
-    given. Where two windows had the same largest element it is written once, and where they differ the last is kept.
+    `size`, `stride` and `padding` are those of the pool. They do not determine the number of elements after the last
+    window: `output_size` is the size of the images, by default the smallest possible one. If two windows have the same
+    index, the last of their elements is written.
 
     Shapes: x floats [n, c, height, width], indices integers of that shape; [n, c, *output_size].
     Raises: ShapeError for arrays that do not fit, DtypeError for an x that is not real floats and indices that are not
-    integers, ParameterError for numbers that make no sense, BoundsError for an index outside of the images.
+    integers, ParameterError for invalid options, BoundsError for an index outside of the images.
     Source: Zeiler and Fergus, "Visualizing and understanding convolutional networks", 2014.
 
     >>> import numpy as np, wholestep as ws

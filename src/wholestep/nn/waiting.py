@@ -1,4 +1,4 @@
-"""Modules that were made without a key: they wait, and are constructed with that of the path at which they stand."""
+"""Modules that were made without a key: their construction is deferred until the key of their path is known."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def construction(init: Callable[..., None]) -> Callable[..., None]:
 
 
 def arguments_of(signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments by name, without a key perhaps; none where they do not fit, of which the call itself will tell."""
+    """Arguments by name, possibly without a key; empty if they do not fit, for which the call itself raises."""
     try:
         given = signature.bind_partial(*args, **kwargs).arguments
     except TypeError:
@@ -177,7 +177,7 @@ def draw_waiting(x: Any, key: PathKey) -> None:
 
 
 def complete(module: Any, key: PathKey) -> None:
-    """Construct a module that waits; where that fails it goes on waiting, and the error names the line that made it."""
+    """Construct a deferred module; if that fails it stays deferred, and the error names the line that made it."""
     waiting = module._pending
     for name in module._drawn_first:
         draw_waiting(waiting.given.get(name), key.at(name))
@@ -195,7 +195,7 @@ def complete(module: Any, key: PathKey) -> None:
 
 
 def apart(x: Any, made: dict[int, Any]) -> Any:
-    """A value with other modules and containers around the same arrays; `made` knows them by those that they copy."""
+    """A value with new modules and containers around the same arrays; `made` maps ids of modules to their copies."""
     if getattr(type(x), "_is_module", False):
         if id(x) not in made:
             made[id(x)] = new = bare(x)

@@ -115,7 +115,7 @@ class FoldLoop:
 
     @property
     def own(self) -> list[CAccumulator]:
-        """The accumulators beside the variables of the results: all but those of one chain in order."""
+        """The accumulators other than the variables of the results: those with lanes or blocks."""
         return [*[a for a in self.folded if a.width or a.blocked], *[a for a in self.carried if a.blocked]]
 
     def begin(self) -> None:
@@ -197,7 +197,7 @@ class FoldLoop:
         w.close()
 
     def lanes(self, first: str, count: int) -> None:
-        """Write so many lanes of a tile."""
+        """Write a loop over `count` lanes of a tile."""
         w, loop = self.w, self.loop
         lane, i = w.fresh("l"), w.fresh("i")
         w.names[loop.axis] = i

@@ -89,7 +89,7 @@ class NestWriter:
             w.close()
 
     def columns(self, row: str, rows: int) -> None:
-        """Whole blocks of columns, whole vectors of those that are left, and the last ones by themselves."""
+        """Write whole blocks of columns, whole vectors of the remainder, and the last columns one by one."""
         w, axis, lanes = self.w, self.nest.columns.axis, self.kind.lanes
         count = max(axis.block // lanes, 1)
         whole = axis.extent // (count * lanes) * count * lanes
@@ -235,7 +235,7 @@ class NestWriter:
         w.names[v] = own[0, 0]
 
     def stand_at(self, at: Copies, a: int, c: int) -> None:
-        """Let the loops' variables be those of a row and a vector."""
+        """Set the names of the loops' variables to those of a row and a vector."""
         if self.nest.rows is not None:
             self.w.names[self.nest.rows.axis] = at.row_at(a)
         self.w.names[self.nest.columns.axis] = at.column_at(c)

@@ -18,7 +18,7 @@ class SumNest(NamedTuple):
 
     rows: Loop | None
     between: tuple[Loop, ...]
-    """Loops between rows and columns, without anything beside the next one in their bodies but values."""
+    """Loops between rows and columns, whose bodies contain only values and the next loop."""
     columns: Loop
     before: tuple[Var, ...]
     """The values in front of the sums, in all these loops."""
@@ -167,14 +167,14 @@ def in_vectors(nest: SumNest, needed: Sequence[Var], found: Dependence) -> Vecto
 
 
 def widened_load(v: Var) -> bool:
-    """True for a number of half precision as it is loaded, in float32."""
+    """True for a load of a half-precision number, converted to float32."""
     return (
         v.op == "convert" and v.dtype == scalars.FLOAT and v.args[0].op == "load" and scalars.is_word(v.args[0].dtype)
     )
 
 
 def needed_for_sums(nest: SumNest, used: set[Var]) -> list[Var]:
-    """The values that the sums are made of, in their order: first those in front of the loops, then those inside."""
+    """The values that the sums depend on, in order: first those before the loops, then those inside."""
     inside = [s for s in nest.sums[-1].body if isinstance(s, Var) and s in used]
     wanted = {v for f in nest.folds for v in f.values} | set(nest.first)
     for v in reversed(inside):
@@ -188,7 +188,7 @@ def needed_for_sums(nest: SumNest, used: set[Var]) -> list[Var]:
 
 
 def store_of_sum(nest: SumNest, used: set[Var]) -> Store | None:
-    """The one store of a nest that does nothing else with its sum."""
+    """The store of a nest whose only use of its sum is this store; None for other nests."""
     rest = [s for s in nest.after if not isinstance(s, Var) or s in used]
     if len(rest) != 1 or not isinstance(rest[0], Store) or len(nest.folds) != 1:
         return None

@@ -174,7 +174,7 @@ class CKernelWriter(BlockText):
 
 
 def made_by(s: Statement) -> tuple[Var, ...]:
-    """The values that are there after a statement."""
+    """The values that a statement defines."""
     if isinstance(s, Var):
         return (s,)
     return (*[f.result for f in s.folds], *[c.after for c in s.carries]) if isinstance(s, Loop) else ()
@@ -194,7 +194,7 @@ Stage = tuple[list[Statement], Var | None]
 
 
 def row_stages(loop: Loop, used: set[Var]) -> list[Stage]:
-    """The statements of a loop up to each reduction across it, with that reduction, and those after the last."""
+    """The statements of a loop before each reduction across it, with the reduction, and those after the last one."""
     stages: list[Stage] = []
     own: list[Statement] = []
     for s in loop.body:

@@ -47,7 +47,7 @@ class VectorType(NamedTuple):
 
 VECTORS = {"float32": VectorType("ws_f8", "float", 8), "float64": VectorType("ws_d4", "double", 4)}
 WIDE = {"float32": VectorType("ws_f16", "float", 16), "float64": VectorType("ws_d8", "double", 8)}
-"""The vectors of processors whose registers have 64 bytes: a block of sums fits these, and no others."""
+"""The vectors of processors whose registers have 64 bytes: only a block of sums uses them."""
 IN_VECTORS = {"add": "(a) + (b)", "sub": "(a) - (b)", "mul": "(a) * (b)", "div": "(a) / (b)", "neg": "-(a)"}
 """Operations on vectors, as GCC and clang spell them; there is a multiply-add besides."""
 FUSED = """\
@@ -76,7 +76,7 @@ INSTRUCTIONS = {
     "ws_f8": ("__F16C__", "_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p)))"),
     "ws_f16": ("__AVX512F__", "_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(p)))"),
 }
-"""The macro of compilers that says that float16 is widened by an instruction, and that instruction."""
+"""The compiler macro for an instruction that widens float16, and the instruction."""
 
 
 def used_declarations(text: str) -> str:
@@ -121,7 +121,7 @@ def vector_types(kind: VectorType, text: str) -> str:
 
 
 def array_types(kind: VectorType, text: str) -> str:
-    """The same for compilers without vectors: an array stands for one."""
+    """The declarations for compilers without vectors, with an array in the place of a vector."""
     name, element, n = kind.name, kind.element, kind.lanes
     fused = f"ws_fma{'f' if element == 'float' else ''}((a), (b), (c))"
     filled = f"{name} a; for (int i = 0; i < {n}; i++) a.x[i] = x; return a;"
@@ -190,6 +190,6 @@ def wide_multiply_adds() -> str:
 
 
 def vector_of(dtype: DType, lanes: int) -> VectorType | None:
-    """The vector type for so many elements side by side; None for a dtype whose folds are not worked on in vectors."""
+    """The vector type of `lanes` elements; None for a dtype whose folds are not vectorized."""
     wide = WIDE.get(dtype.name)
     return wide if wide is not None and wide.lanes == lanes else VECTORS.get(dtype.name)

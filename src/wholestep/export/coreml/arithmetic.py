@@ -27,7 +27,7 @@ MIL_LOGIC = {"add": "logical_or", "mul": "logical_and", "maximum": "logical_or",
 
 
 def mil_wrapped(w: MilWriter, x: Var, dtype: Any) -> Var:
-    """Integers beyond a size as they wrap around there; those of 32 and more bits are let be."""
+    """Integers wrapped to the range of a dtype; dtypes of 32 bits or more are left unchanged."""
     dtype = np.dtype(dtype)
     if not dtypes.is_integer(dtype) or dtype.itemsize >= 4:
         return x

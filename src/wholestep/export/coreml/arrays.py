@@ -77,7 +77,7 @@ def mil_reshape(w: MilWriter, node: Node, xs: list[Var]) -> Var:
 
 
 def mil_permuted(w: MilWriter, x: Var, shape: Sequence[int], order: Sequence[int]) -> Var:
-    """Axes in another order; those that stay beside each other move as one."""
+    """A permutation of axes; axes that stay adjacent move as one."""
     sizes, groups = [shape[i] for i in order], [[i] for i in order[:1]]
     for i in order[1:]:
         if groups[-1][-1] + 1 == i:
@@ -91,7 +91,7 @@ def mil_permuted(w: MilWriter, x: Var, shape: Sequence[int], order: Sequence[int
         x = w.view(x, [math.prod([shape[i] for i in group]) for group in ranked])
         return w.held(w.op("transpose", x=x, perm=[ranked.index(group) for group in groups]), sizes)
     left, done = list(range(len(shape))), 1
-    for i in order:  # one axis after the other behind those that are in their places
+    for i in order:  # move one axis after the other behind the axes in place
         at = left.index(i)
         before, here, after = (math.prod([shape[j] for j in part]) for part in (left[:at], [i], left[at + 1 :]))
         x = w.op("transpose", x=w.view(x, (done, before, here, after)), perm=[0, 2, 1, 3])
@@ -195,7 +195,7 @@ def mil_contract(w: MilWriter, node: Node, xs: list[Var]) -> Var:
 
 
 def mil_reduced(w: MilWriter, kind: str, x: Var, shape: Sequence[int], axes: Sequence[int]) -> Var:
-    """A reduction over axes, run by run of those that lie beside each other, the last ones first."""
+    """A reduction over axes, by runs of adjacent axes, the last run first."""
     sizes = list(shape)
     for first, last in reversed(runs([i in axes for i in range(len(shape))])):
         if first in axes:

@@ -23,9 +23,9 @@ from wholestep.ir.graph import NDArray
 MIL_DTYPES = {"FLOAT16": "f2", "FLOAT32": "f4", "FLOAT64": "f8", "INT32": "i4", "BOOL": "?", "STRING": "U"}
 CASTS = {"fp16": np.float16, "fp32": np.float32, "int32": np.int32, "bool": np.bool_}
 BLOB_SENTINEL = 0xDEADBEEF
-"""The first word of the head that says where an array in the file of constants lies."""
+"""The first word of the header that gives the location of an array in the file of constants."""
 MOST_ELEMENTS, MOST_OPERATIONS = 1 << 28, 1 << 30
-"""An array of more elements, and a call of more operations, are refused: files may say anything."""
+"""An array of more elements, and a call of more operations, are refused, since files are not trusted."""
 FAULTS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError, MemoryError)
 """The errors that Python and NumPy raise while they evaluate a malformed package."""
 
@@ -128,7 +128,7 @@ class MilPackage:
         return list(state)
 
     def checked(self, out: Any, x: Any) -> Any:
-        """A result, if it has the type that the file says of it."""
+        """A result, checked to have the type that the file declares."""
         kind = out.type.tensorType
         shape = tuple([int(d.constant.size) for d in kind.dimensions])
         dtype = np.dtype(MIL_DTYPES[self.types.Name(kind.dataType)])
@@ -167,7 +167,7 @@ class MilPackage:
 
 @contextmanager
 def one_error() -> Iterator[None]:
-    """Raise ExportError for the errors that Python and NumPy have for a file that makes no sense."""
+    """Raise ExportError for the errors of Python and NumPy on a malformed file."""
     try:
         yield
     except ExportError:

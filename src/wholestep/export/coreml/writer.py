@@ -53,7 +53,7 @@ def mil_module(name: str) -> Any:
 
 
 def held_shape(shape: Sequence[int]) -> tuple[int, ...]:
-    """The shape in which an array lies: its own, or all elements in a row."""
+    """The shape in which an array is held: its own, or one axis of all elements."""
     return tuple(shape) if len(shape) <= MOST_AXES else (int(np.prod(shape)),)
 
 
@@ -81,14 +81,14 @@ class MilNames:
     count: int = 0
 
     def fresh(self) -> str:
-        """A name that nothing has."""
+        """An unused name."""
         self.count += 1
         name = f"t{self.count}"
         return name if name not in self.taken else self.fresh()
 
 
 class MilWriter:
-    """One block being written; values that broadcast to their type stay thin until somebody needs the whole."""
+    """One block being written; values that broadcast to their type stay thin until the whole array is needed."""
 
     def __init__(self, words: Mapping[str, Word], names: MilNames, values: Mapping[Value, Var] | None = None) -> None:
         self.words, self.names = words, names
@@ -141,7 +141,7 @@ class MilWriter:
         return self.op("reshape", x=x, shape=np.array(wanted, np.int32))
 
     def held(self, x: Var, shape: Sequence[int]) -> Var:
-        """The elements of an array of a shape as they lie."""
+        """x in the shape in which an array of `shape` is held."""
         return self.view(x, held_shape(shape))
 
     def tiled(self, x: Var, shape: Sequence[int]) -> Var:
@@ -150,7 +150,7 @@ class MilWriter:
         return x if all(r == 1 for r in reps) else self.op("tile", x=x, reps=np.array(reps, np.int32))
 
     def get(self, v: Value) -> Var:
-        """A value in the shape in which it lies."""
+        """A value in the shape in which it is held."""
         if v not in self.whole:
             self.whole[v] = self.tiled(self.thin[v], v.shape)
         return self.whole[v]

@@ -28,7 +28,7 @@ from wholestep.transforms.reverse import inline_vjp
 
 
 class SoftmaxedScores(NamedTuple):
-    """The weights of attention and the scores whose softmax they are."""
+    """The weights of attention, and the scores of which they are the softmax."""
 
     weights: Value
     scores: Value
@@ -67,7 +67,7 @@ def guarded_softmax(x: Type) -> Graph:
 
 
 def softmaxed_scores(weights: Value) -> SoftmaxedScores | None:
-    """The scores whose softmax some weights are; None where they are none."""
+    """The scores of which `weights` are the softmax; None if they are not a softmax."""
     formula = guarded_softmax(weights.type)
     found = formula_bindings(formula.outputs[0], weights, {})
     if found is not None:
@@ -113,7 +113,7 @@ def attention_of(graph: Graph, written: WrittenAttention, softmaxed: SoftmaxedSc
 def head_sizes(
     own: Roles, labels: tuple[str, str, str], operands: tuple[Value, Value, Value], scores: Value
 ) -> HeadSizes | None:
-    """The sizes of heads; None where widths differ, or the rows of scores are others than those of queries."""
+    """The sizes of heads; None if widths differ, or the rows of scores do not match those of queries."""
     known: dict[str, int] = {}
     for text, v in zip(labels, operands, strict=True):
         known |= dict(zip(text, v.shape, strict=True))
@@ -160,7 +160,7 @@ def mask_operand(masks: KnownMasks, scores: Value, n: HeadSizes, like: Node) -> 
 
 
 def merged_mask(mask: Value, scores: Value, outer: int) -> Value:
-    """A mask whose leading axes are two, batch and heads; it is repeated along those that are only partly of size 1."""
+    """A mask with two leading axes, batch and heads, repeated along each of them that is only partly of size 1."""
     merged = (range(outer), range(outer, mask.ndim - 2))
     repeated = {i for axes in merged for i in axes if any([mask.shape[k] != 1 for k in axes])}
     shape = tuple([scores.shape[i] if i in repeated else n for i, n in enumerate(mask.shape)])
@@ -170,7 +170,7 @@ def merged_mask(mask: Value, scores: Value, outer: int) -> Value:
 
 
 def pullback_by_weights(graph: Graph, inputs: tuple[Value, ...], softmaxed: SoftmaxedScores, y: Value) -> Graph:
-    """(inputs, gy) -> gradients of queries, keys and values where that of the softmax is made of its weights alone."""
+    """(inputs, gy) -> gradients of queries, keys and values, where the softmax needs its weights alone."""
     weights, last = softmaxed.weights, (softmaxed.weights.ndim - 1,)
     scoring, weighing = [body_between(graph, inputs, v) for v in (softmaxed.scores, weights)]
     mixing = body_between(graph, (weights, inputs[2]), y)

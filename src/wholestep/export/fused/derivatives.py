@@ -29,7 +29,7 @@ from wholestep.transforms.reverse import vjp
 
 
 class OperandForm(NamedTuple):
-    """The form in which an operation takes an array: axes in an order, then a shape; none for those that it has."""
+    """The form in which an operation takes an array: an order of axes, then a shape; empty and None for its own."""
 
     order: tuple[int, ...] = ()
     shape: Shape | None = None
@@ -42,7 +42,7 @@ class OperandForm(NamedTuple):
         return turned if same else new_value(like, "reshape", turned, shape=self.shape)
 
     def left(self, v: Value, whole: Value, like: Node) -> Value:
-        """A value in the form that the operation gives, as one that stands for the whole one."""
+        """The inverse of `entered`: a value in the operation's form, with the axes and the shape of `whole`."""
         order = self.order or tuple(range(whole.ndim))
         shape = tuple([whole.shape[i] for i in order])
         turned = v if v.shape == shape else new_value(like, "reshape", v, shape=shape)
@@ -62,11 +62,11 @@ class WrittenFunction(NamedTuple):
     pullback: Graph | None = None
     """(inputs of the body, gradient of the result) -> gradients, as a library states it beside the function."""
     private: tuple[Value, ...] = ()
-    """Values inside that would be made a second time if anything but the function and its derivative read them."""
+    """Intermediates that would be computed twice if operations beside the function and its derivative read them."""
 
     @property
     def derivatives(self) -> Iterator[Graph]:
-        """The graphs that the derivative may be: by our own rules, or as it is stated."""
+        """The candidate graphs of the derivative: by the rules of this library, and the stated pullback."""
         wrt = [i < len(self.places) - 1 for i in range(len(self.body.inputs))]
         yield vjp(self.body, wrt, [True])
         if self.pullback is not None:
@@ -144,7 +144,7 @@ class GraphIndex:
                 yield node
 
     def made_somewhere(self, formula: Value, found: Bindings) -> Bindings | None:
-        """The bindings with those under which the first value that is a formula is it; None where none is."""
+        """The bindings extended by those of the first value that matches a formula; None without a match."""
         tries = [(formula_bindings, self.made.get(maker_key(formula), ()))]
         if formula.node is not None and formula.node.op.name == "contract":
             tries.append((turned_bindings, self.products.get(sorted_sizes(formula), ())))
@@ -162,7 +162,7 @@ class GraphIndex:
         return None if total is None else total._replace(order=orders.pop())
 
     def total(self, terms: Sequence[Value]) -> FoundGradient | None:
-        """The sum that ends with the last of some terms, in which others may be added; None where there is none."""
+        """The sum that contains all of some terms, and perhaps others between; None if there is none."""
         total, *left = terms
         rest = []
         while left:
@@ -201,13 +201,13 @@ def order_in(formula: Value, found: Bindings) -> tuple[int, ...] | None:
 
 
 def addends(v: Value, uses: Mapping[Value, int]) -> list[Value]:
-    """The values that a sum adds up, those of its own partial sums among them."""
+    """The terms of a sum, including those of its partial sums."""
     if v.node is None or v.node.op.name != "add" or uses[v] > 1:
         return [v]
     return [each for x in v.node.inputs for each in addends(x, uses)]
 
 
 def body_between(graph: Graph, inputs: tuple[Value, ...], output: Value) -> Graph:
-    """The part of a graph that makes a value out of others."""
+    """The part of a graph that computes a value from others."""
     inside = nodes_between((output,), inputs)
     return Graph(inputs, tuple([node for node in graph.nodes if node in inside]), (output,))

@@ -14,17 +14,17 @@ from wholestep.primitives.contraction import parts
 from wholestep.primitives.family import number_of
 
 Bindings = Mapping[Value, Value]
-"""For values of a formula those of a program."""
+"""The values of a program by the values of a formula."""
 ANY_AXES = frozenset(("contract", "reshape"))
 """Operations beside elementwise ones that mean the same where operands and result have axes of size 1 elsewhere."""
 EITHER_WAY = frozenset(("add", "mul", "equal"))
-"""Operations whose operands may stand in either order."""
+"""Commutative operations."""
 
 
 def formula_bindings(formula: Value, v: Value, found: Bindings) -> Bindings | None:
-    """The bindings with those under which v is the formula; None where it is another one.
+    """The bindings extended by those under which v matches the formula; None if it does not.
 
-    An input of the formula that is not bound stands for any value of its type. Axes of size 1 may lie elsewhere.
+    An unbound input of the formula matches any value of its type. Axes of size 1 may differ in position.
     """
     whole, formula, own_views = formula, same_elements(formula)[-1], same_elements(v)
     v = own_views[-1]
@@ -47,7 +47,7 @@ def formula_bindings(formula: Value, v: Value, found: Bindings) -> Bindings | No
 
 
 def turned_bindings(formula: Value, v: Value, found: Bindings) -> Bindings | None:
-    """The bindings with those under which v is a formula that is a product, but for the order of its axes."""
+    """The bindings extended by those under which v matches a product up to the order of its axes."""
     node, own = formula.node, v.node
     assert node is not None and own is not None
     orders = [each for each in (own.inputs, own.inputs[::-1]) if axis_order(node, own, each) is not None]
@@ -56,7 +56,7 @@ def turned_bindings(formula: Value, v: Value, found: Bindings) -> Bindings | Non
 
 
 def operands_bound(node: Node, orders: Sequence[Sequence[Value]], found: Bindings) -> Bindings | None:
-    """The bindings with those under which the operands of a formula's node are others, in one of some orders."""
+    """The bindings extended by those under which a formula's operands match others, in one of some orders."""
     for operands in orders:
         made: Bindings | None = found
         for x, y in zip(node.inputs, operands, strict=True):
@@ -67,7 +67,7 @@ def operands_bound(node: Node, orders: Sequence[Sequence[Value]], found: Binding
 
 
 def same_elements(v: Value) -> list[Value]:
-    """A value, and those that it is but for axes of size 1, the last without any operation that adds or drops them."""
+    """A value, and the operands from which it differs by axes of size 1 alone, the innermost operand last."""
     found = [v]
     while (node := defining_node(v, "reshape", "broadcast")) is not None:
         (v,) = node.inputs
@@ -78,7 +78,7 @@ def same_elements(v: Value) -> list[Value]:
 
 
 def is_same_array(x: Value, y: Value) -> bool:
-    """True for one value, or two that reshape one and differ by axes of size 1."""
+    """True for equal values, and for two reshapes of one value that differ by axes of size 1."""
     a, b = defining_node(x, "reshape"), defining_node(y, "reshape")
     reshaped = a is not None and b is not None and a.inputs == b.inputs and squeezed(x.shape) == squeezed(y.shape)
     return x is y or reshaped
@@ -108,9 +108,9 @@ def operand_orders(node: Node, other: Node) -> Sequence[Sequence[Value]]:
 
 
 def axis_order(node: Node, other: Node, operands: Sequence[Value]) -> tuple[int, ...] | None:
-    """The order of the axes of a product that another one has; None for a product of operands that differ.
+    """The order in which another product has the axes of a product; None for a product of other operands.
 
-    Axes of size 1 do not count, and the operands of the other one stand in an order.
+    Axes of size 1 are ignored; `operands` are those of the other product in an order.
     """
     *own, out = label_places(*long_labels(node, node.inputs))
     *others, turned = label_places(*long_labels(other, operands))
@@ -128,7 +128,7 @@ def long_labels(node: Node, operands: Sequence[Value]) -> list[str]:
 
 
 def label_places(*labels: str) -> tuple[tuple[int, ...], ...]:
-    """The labels of a product by the order in which they come first."""
+    """The labels of a product as numbers, in the order of their first occurrence."""
     places = {c: i for i, c in enumerate(dict.fromkeys("".join(labels)))}
     return tuple([tuple([places[c] for c in part]) for part in labels])
 
@@ -141,7 +141,7 @@ def is_plain(*arrays: Value) -> bool:
 
 
 def nodes_between(outputs: Sequence[Value], operands: Sequence[Value]) -> frozenset[Node]:
-    """The operations that make some values out of others."""
+    """The operations that compute some values from others."""
     left, given, found = list(outputs), {*operands}, set[Node]()
     while left:
         v = left.pop()

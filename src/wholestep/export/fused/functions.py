@@ -18,7 +18,7 @@ from wholestep.primitives.family import number_of
 
 
 def functions_at(graph: Graph, node: Node) -> Iterator[WrittenFunction]:
-    """The functions of float32 or float64 that end with a node, those with more inputs first."""
+    """The functions of float32 or float64 that end with a node, in the order of decreasing numbers of inputs."""
     if len(node.outputs) > 1 or node.outputs[0].ndim < 2 or not is_plain(node.outputs[0]):
         return
     if node.op.name == "contract":

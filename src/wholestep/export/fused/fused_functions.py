@@ -84,14 +84,14 @@ def without_unread(
 
 
 def in_form_of(found: FoundGradient, g: Value, like: Node) -> Value:
-    """A gradient with its axes as they are found."""
+    """A gradient with the axes and the shape of the one that was found."""
     if found.order is not None:
         g = OperandForm(found.order).entered(OperandForm(shape=squeezed(g.shape)).entered(g, like), like)
     return OperandForm(shape=found.total.shape).entered(g, like)
 
 
 def known_numbers(xs: Sequence[Value], operands: Sequence[Value]) -> list[Value]:
-    """Values, numbers where the operands that they stand for are known to be such."""
+    """The values xs, with constants in the place of those whose operands are known numbers."""
     known = map(number_of, operands)
     return [x if n is None else x._lift(n) for x, n in zip(xs, known, strict=True)]
 

@@ -55,9 +55,9 @@ class SharedBody(NamedTuple):
 
     graph: Graph
     own: tuple[int, ...]
-    """The places of these among the inputs of the second."""
+    """The positions of the latter among the inputs of the second loop."""
     stays: tuple[int, ...]
-    """The places of the results of the first that others than the second read, its carries first."""
+    """The positions of the first loop's results that other operations than the second loop read, its carries first."""
 
 
 class LoopPair(NamedTuple):
@@ -79,7 +79,7 @@ class LoopPair(NamedTuple):
         return run_passes(with_values(graph, self.values(made, shared)), ("cse", "dce"))
 
     def shared(self, graph: Graph) -> SharedBody:
-        """The two bodies as one, in which rows of the one loop are those that the other reads."""
+        """The two bodies as one, in which the second reads the first one's rows directly."""
         first, back = self.first, self.back
         (c, k), (c2, k2) = first.params["sizes"], back.params["sizes"]
         body, late = first.params["graph"], back.params["graph"]
@@ -102,7 +102,7 @@ class LoopPair(NamedTuple):
         return SharedBody(Graph(inputs, tuple(nodes), outputs), tuple(own), tuple(stays))
 
     def values(self, made: Graph, shared: SharedBody) -> dict[Value, Value]:
-        """The results of both loops by those of new ones, whose bodies are the parts of a shared one."""
+        """The results of new loops by those of both loops; the new bodies are the parts of a shared one."""
         first, back = self.first, self.back
         (c, k), (c2, k2) = first.params["sizes"], back.params["sizes"]
         halves = split_late(made, len(first.inputs), len(shared.stays), (c, k))
@@ -129,7 +129,7 @@ def loop_like(node: Node, body: Graph, inputs: Sequence[Value], sizes: tuple[int
 
 
 def copies(nodes: Iterable[Node], env: dict[Value, Value]) -> list[Node]:
-    """Copies of nodes on the values that stand for theirs, which the results of the copies join."""
+    """Copies of nodes on the values that `env` has for their operands; the results of the copies enter `env`."""
     found = []
     for node in nodes:
         found.append(copy_node(node, tuple([env[v] for v in node.inputs]), node.params))
@@ -152,7 +152,7 @@ def inlined(graph: Graph, inputs: Sequence[Value]) -> list[Value]:
 
 
 def made_of_constants(graph: Graph, v: Value, loop: Node, fixed: dict[Value, Value]) -> list[Node]:
-    """Copies of the operations that make a value of a loop's constants, which enter those; none where it needs more."""
+    """Copies of the operations that compute a value from a loop's constants; empty if it depends on other values."""
     inside = nodes_between([v], [*fixed])
     operands = [v, *[x for node in inside for x in node.inputs]]
     given = all([x.node is not None or x in fixed for x in operands])
@@ -162,7 +162,7 @@ def made_of_constants(graph: Graph, v: Value, loop: Node, fixed: dict[Value, Val
 
 
 def costly(graph: Graph, constants: int) -> int:
-    """The operations of a step that are not cheap to do again, but for those of its constants, its first inputs."""
+    """The number of a step's operations that are expensive to recompute and depend on more than its constants."""
     moving = dependents(graph, graph.inputs[constants:])
     made = [node.outputs[0] for node in graph.nodes]
     return sum([v in moving and not again(v) for v in made])

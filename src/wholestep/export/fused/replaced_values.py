@@ -10,7 +10,7 @@ from wholestep.passes.rewrite import copy_node
 
 
 def with_values(graph: Graph, instead: Mapping[Value, Value]) -> Graph:
-    """The graph in which values stand for others, each with the nodes that it is made of at its first use."""
+    """The graph with values replaced by others, whose nodes are inserted before their first use."""
     env, nodes, done = {v: v for v in graph.inputs}, list[Node](), set[Node]()
     ends = [instead[v].node for v in graph.outputs if v in instead]
     for last in (*graph.nodes, *[node for node in ends if node is not None]):

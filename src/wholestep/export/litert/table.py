@@ -26,18 +26,18 @@ SAME = """equal not_equal less less_equal isfinite isnan floor ceil rint select 
     prod max min any all scan while_loop composite""".split()
 """Operations that LiteRT has as TensorFlow spells them."""
 NUMBERS = ("float32", "int32", "int64", "bool")
-"""The dtypes that LiteRT's operations have; integers of others are computed in wider ones."""
+"""The dtypes that LiteRT's operations have; other integers are computed in wider dtypes."""
 WIDER = {"int8": np.int32, "int16": np.int32, "uint8": np.int32, "uint16": np.int32, "uint32": np.int64}
-"""The integers that others are computed in."""
+"""The integer dtypes in which other integers are computed."""
 WIDENED = frozenset("elementwise order movement indexing reduction contraction".split())
-"""The kinds of operations that are."""
+"""The kinds of operations that are computed in wider integers."""
 WRAPPING = frozenset("bitwise_and bitwise_or bitwise_xor bitwise_not left_shift".split())
 """Operations of bits, which 32 of them are enough for."""
 BY_BITS = frozenset(
     """add sub mul neg equal not_equal select bitwise_and bitwise_or bitwise_xor bitwise_not left_shift right_shift full
     broadcast reshape permute flip slice concat pad gather scatter scan while_loop cond composite""".split()
 )
-"""Words that are the same for uint64 and for the integers with sign that have its bits, in which those lie."""
+"""Operations that are the same for uint64 and for int64, which holds its bits."""
 ANY_INTEGERS = frozenset("cast constant full iota broadcast reshape cond scan while_loop composite".split())
 """Operations whose words hold for integers of all sizes up to 32 bits."""
 WITH_WORDS = frozenset(("random_bits", "random_blocks"))
@@ -81,12 +81,12 @@ def signed_word(x: int) -> int:
 
 
 def litert_dtype(dtype: np.dtype[Any]) -> str:
-    """A dtype as TensorFlow names that in which its numbers lie."""
+    """TensorFlow's name of the dtype that holds the numbers of a dtype."""
     return TENSORFLOW.dtype(np.dtype(np.int64) if dtype.name == "uint64" else dtype)
 
 
 INFINITIES = {"float('inf')": 1, "float('-inf')": -1}
-"""The numbers that the converter makes finite, as they are printed, and their signs."""
+"""The printed infinities, which the converter would make finite, and their signs."""
 
 
 def litert_constant(c: Call) -> str:
@@ -110,7 +110,7 @@ def litert_number(text: str, dtype: str) -> str:
 
 
 def moved_down(c: Call) -> str:
-    """A shift of words of 32 bits, or of pairs of those."""
+    """A right shift of words of 32 bits, or of pairs of such words."""
     kind = c.types[0].dtype
     return (
         f"moved_down({c.a[0]}, {c.a[1]})"
@@ -129,7 +129,7 @@ MOST_AXES = 4
 
 
 def operands_alike(word: Spelling) -> Spelling:
-    """A word whose operands are brought to one shape where they have many axes."""
+    """A spelling whose operands are brought to one shape if they have many axes."""
 
     def spelling(c: Call) -> str:
         if c.out.ndim > MOST_AXES and len(c.a) > 1:

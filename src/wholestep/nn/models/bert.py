@@ -21,7 +21,7 @@ from wholestep.nn.transformer import FeedForward
 class BERTBlock(AssembledBlock):
     """A block of BERT."""
 
-    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+    torch_names = {  # noqa: RUF012  # a ClassVar by its annotation in Module
         "attention.query": "attention.self.query",
         "attention.keys": "attention.self.key",
         "attention.values": "attention.self.value",
@@ -36,7 +36,7 @@ class BERTBlock(AssembledBlock):
 class DistilBERTBlock(AssembledBlock):
     """A block of DistilBERT."""
 
-    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+    torch_names = {  # noqa: RUF012  # a ClassVar by its annotation in Module
         "attention.query": "attention.q_lin",
         "attention.keys": "attention.k_lin",
         "attention.values": "attention.v_lin",
@@ -120,7 +120,7 @@ class BERT(Encoder):
     ((1, 3, 8), (1, 8))
     """
 
-    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+    torch_names = {  # noqa: RUF012  # a ClassVar by its annotation in Module
         "tokens": "embeddings.word_embeddings",
         "places": "embeddings.position_embeddings",
         "kinds": "embeddings.token_type_embeddings",
@@ -171,7 +171,7 @@ class BERT(Encoder):
         )
 
     def config(self) -> dict[str, Any]:
-        """The configuration that others read."""
+        """The configuration in the published form."""
         return {
             **dict(zip(BERT_SIZES, encoder_sizes(self), strict=True)),
             "type_vocab_size": len(self.kinds.weight),
@@ -200,7 +200,7 @@ class DistilBERT(Encoder):
     (1, 3, 8)
     """
 
-    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+    torch_names = {  # noqa: RUF012  # a ClassVar by its annotation in Module
         "tokens": "embeddings.word_embeddings",
         "places": "embeddings.position_embeddings",
         "norm": "embeddings.LayerNorm",
@@ -226,7 +226,7 @@ class DistilBERT(Encoder):
         )
 
     def config(self) -> dict[str, Any]:
-        """The configuration that others read."""
+        """The configuration in the published form."""
         return {
             **dict(zip(DISTILLED_SIZES, encoder_sizes(self), strict=True)),
             "pad_token_id": self.tokens.padding_idx,

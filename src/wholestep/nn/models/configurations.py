@@ -26,14 +26,14 @@ ACTIVATIONS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def activation_named(word: str, model: str) -> Callable[[Any], Any]:
-    """The activation that a configuration names; raises ModelError for one that is not known."""
+    """The activation that a configuration names; raises ModelError for an unknown name."""
     if word not in ACTIVATIONS:
         raise ModelError(f"{model}: the activation {word!r} is not known", hint=f"{', '.join(ACTIVATIONS)} are")
     return ACTIVATIONS[word]
 
 
 def refuse_parts(model: str, parts: Mapping[str, bool]) -> None:
-    """Raise ModelError for those parts of a configuration that are there and not built here."""
+    """Raise ModelError for the parts of a configuration that are present and not supported here."""
     refused = [name for name, there in parts.items() if there]
     if refused:
         raise ModelError(f"{model}: not built here with this {', '.join(refused)}")

@@ -29,7 +29,7 @@ class ChannelNorm(LayerNorm):
 class ConvNeXtBlock(Module):
     """A depthwise convolution and two dense layers over channels, scaled and added."""
 
-    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+    torch_names = {  # noqa: RUF012  # a ClassVar by its annotation in Module
         "scale": "layer_scale",
         "convolution": "block.0",
         "norm": "block.2",
@@ -67,7 +67,7 @@ class ConvNeXt(Module):
     (2, 10)
     """
 
-    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+    torch_names = {  # noqa: RUF012  # a ClassVar by its annotation in Module
         "features": "features",
         "norm": "classifier.0",
         "head": "classifier.2",

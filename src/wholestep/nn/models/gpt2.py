@@ -30,7 +30,7 @@ class UnturnedLinear(Linear):
 class GPT2Block(AssembledBlock):
     """A block of GPT-2."""
 
-    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+    torch_names = {  # noqa: RUF012  # a ClassVar by its annotation in Module
         "attention_norm": "ln_1",
         "feed_forward_norm": "ln_2",
         "attention.qkv": "attn.c_attn",
@@ -62,7 +62,7 @@ class GPT2(Module):
     (1, 3, 50)
     """
 
-    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+    torch_names = {  # noqa: RUF012  # a ClassVar by its annotation in Module
         "tokens": "transformer.wte",
         "places": "transformer.wpe",
         "blocks[*]": "transformer.h.{}",
@@ -118,7 +118,7 @@ class GPT2(Module):
         return scores if cache is None else (scores, caches)
 
     def init_cache(self, batch: int, length: int, dtype: Any = np.float32) -> list[dict[str, Any]]:
-        """A cache for so many sequences of at most so many places."""
+        """A cache for `batch` sequences of at most `length` positions."""
         return [block.init_cache(batch, length, dtype) for block in self.blocks]
 
     @classmethod
@@ -146,7 +146,7 @@ class GPT2(Module):
         )
 
     def config(self) -> dict[str, Any]:
-        """The configuration that others read."""
+        """The configuration in the published form."""
         first = self.blocks[0]
         return {
             "vocab_size": len(self.tokens.weight),

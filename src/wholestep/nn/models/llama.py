@@ -21,7 +21,7 @@ from wholestep.nn.norm_layers import RMSNorm
 class GatedFeedForward(Module):
     """silu(gate(x)) * up(x), then down."""
 
-    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+    torch_names = {  # noqa: RUF012  # a ClassVar by its annotation in Module
         "gate": "gate_proj",
         "up": "up_proj",
         "down": "down_proj",
@@ -39,7 +39,7 @@ class GatedFeedForward(Module):
 class LlamaBlock(AssembledBlock):
     """A block of Llama."""
 
-    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+    torch_names = {  # noqa: RUF012  # a ClassVar by its annotation in Module
         "attention_norm": "input_layernorm",
         "feed_forward_norm": "post_attention_layernorm",
         "attention.query": "self_attn.q_proj",
@@ -69,7 +69,7 @@ class Llama(Module):
     (1, 3, 50)
     """
 
-    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+    torch_names = {  # noqa: RUF012  # a ClassVar by its annotation in Module
         "tokens": "model.embed_tokens",
         "blocks[*]": "model.layers.{}",
         "norm": "model.norm",
@@ -122,7 +122,7 @@ class Llama(Module):
         return scores if cache is None else (scores, caches)
 
     def init_cache(self, batch: int, length: int, dtype: Any = np.float32) -> list[dict[str, Any]]:
-        """A cache for so many sequences of at most so many places."""
+        """A cache for `batch` sequences of at most `length` positions."""
         return [block.init_cache(batch, length, dtype) for block in self.blocks]
 
     @classmethod
@@ -155,7 +155,7 @@ class Llama(Module):
         )
 
     def config(self) -> dict[str, Any]:
-        """The configuration that others read."""
+        """The configuration in the published form."""
         first = self.blocks[0]
         return {
             "vocab_size": len(self.tokens.weight),

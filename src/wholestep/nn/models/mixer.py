@@ -27,7 +27,7 @@ ARGUMENTS = ("img_size", "mlp_ratio", "in_chans")
 class MixerBlock(Module):
     """Two feed-forward nets behind a norm each, one along the places and one along the channels."""
 
-    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+    torch_names = {  # noqa: RUF012  # a ClassVar by its annotation in Module
         "place_norm": "norm1",
         "along_places.up": "mlp_tokens.fc1",
         "along_places.down": "mlp_tokens.fc2",
@@ -65,7 +65,7 @@ class MLPMixer(Module):
     (2, 10)
     """
 
-    torch_names = {"patches": "stem.proj"}  # noqa: RUF012  # that of Module says that it is the class's
+    torch_names = {"patches": "stem.proj"}  # noqa: RUF012  # a ClassVar by its annotation in Module
 
     _draws = True
 
@@ -124,7 +124,7 @@ class MLPMixer(Module):
         )
 
     def config(self) -> dict[str, Any]:
-        """The configuration that timm reads; raises ModelError for sizes that none of its names stands for."""
+        """The configuration that timm reads; raises ModelError for sizes without a name in timm."""
         width, channels, patch, _ = self.patches.weight.shape
         word = {sizes: word for word, sizes in PRESETS.items()}.get((len(self.blocks), width))
         if word is None or patch not in (16, 32):

@@ -47,7 +47,7 @@ SMALL = (
 class ChannelGate(Module):
     """Channels times a function of all channels' means."""
 
-    torch_names = {"down": "fc1", "up": "fc2"}  # noqa: RUF012  # that of Module says that it is the class's
+    torch_names = {"down": "fc1", "up": "fc2"}  # noqa: RUF012  # a ClassVar by its annotation in Module
 
     def __init__(self, channels: int, *, key: Any) -> None:
         one, two = keys_from(key, 2)
@@ -62,7 +62,7 @@ class ChannelGate(Module):
 class InvertedResidual(Module):
     """A depthwise convolution between two 1x1 convolutions, with a residual connection where the shapes are equal."""
 
-    torch_names = {"layers": "block"}  # noqa: RUF012  # that of Module says that it is the class's
+    torch_names = {"layers": "block"}  # noqa: RUF012  # a ClassVar by its annotation in Module
 
     def __init__(self, inputs: int, sizes: Inverted, *, key: Any) -> None:
         one, two, three, four = keys_from(key, 4)
@@ -96,7 +96,7 @@ class MobileNetV3(Module):
     (2, 10)
     """
 
-    torch_names = {"head": "classifier"}  # noqa: RUF012  # that of Module says that it is the class's
+    torch_names = {"head": "classifier"}  # noqa: RUF012  # a ClassVar by its annotation in Module
 
     _draws = True
 

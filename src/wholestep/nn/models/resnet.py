@@ -32,7 +32,7 @@ PARTS = {"conv": "convolution", "bn": "normalization"}
 class ResidualBlock(Module):
     """Two or three convolutions, each with a batch norm, and the shortcut that their result is added to."""
 
-    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+    torch_names = {  # noqa: RUF012  # a ClassVar by its annotation in Module
         **{f"convolutions[{i}]": f"conv{i + 1}" for i in range(3)},
         **{f"norms[{i}]": f"bn{i + 1}" for i in range(3)},
         "shortcut": "downsample",
@@ -77,7 +77,7 @@ class ResNet(Module):
     (2, 10)
     """
 
-    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+    torch_names = {  # noqa: RUF012  # a ClassVar by its annotation in Module
         "stem": "conv1",
         "norm": "bn1",
         **{f"stages[{i}]": f"layer{i + 1}" for i in range(4)},

@@ -48,7 +48,7 @@ SIZES = (
 class ViTBlock(TransformerBlock):
     """A block with the names of torchvision's."""
 
-    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+    torch_names = {  # noqa: RUF012  # a ClassVar by its annotation in Module
         "attention_norm": "ln_1",
         "attention": "self_attention",
         "feed_forward_norm": "ln_2",
@@ -79,7 +79,7 @@ class ViT(Module):
     (2, 10)
     """
 
-    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+    torch_names = {  # noqa: RUF012  # a ClassVar by its annotation in Module
         "patches": "conv_proj",
         "places": "encoder.pos_embedding",
         "blocks[*]": "encoder.layers.encoder_layer_{}",

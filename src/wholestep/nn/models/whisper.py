@@ -30,7 +30,7 @@ SIZES = ("num_mel_bins", "max_source_positions", "d_model", "encoder_attention_h
 class WhisperBlock(AssembledBlock):
     """A block of Whisper's encoder; its layer for keys has no bias."""
 
-    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+    torch_names = {  # noqa: RUF012  # a ClassVar by its annotation in Module
         "attention_norm": "self_attn_layer_norm",
         "attention.query": "self_attn.q_proj",
         "attention.keys": "self_attn.k_proj",
@@ -58,7 +58,7 @@ class WhisperEncoder(Module):
     (2, 6, 8)
     """
 
-    torch_names = {  # noqa: RUF012  # that of Module says that it is the class's
+    torch_names = {  # noqa: RUF012  # a ClassVar by its annotation in Module
         "first": "conv1",
         "second": "conv2",
         "places": "embed_positions.weight",
@@ -134,7 +134,7 @@ class WhisperEncoder(Module):
         )
 
     def config(self) -> dict[str, Any]:
-        """The configuration that others read."""
+        """The configuration in the published form."""
         width, bins, _ = self.first.weight.shape
         net = self.blocks[0].feed_forward
         sizes = (bins, len(self.places), width, self.blocks[0].attention.heads, len(self.blocks))
