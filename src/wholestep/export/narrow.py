@@ -18,7 +18,7 @@ NARROWED = {"float64": np.dtype(np.float32), "complex128": np.dtype(np.complex64
 PLACES = frozenset(("indexing", "order", "movement", "creation", "structure", "mark"))
 """Kinds of operations whose integers are places in arrays, or came from elsewhere."""
 SAFE = frozenset(("argmax", "argmin", "select", "max", "min", "maximum", "minimum"))
-"""Operations that make no larger numbers than they are given, or places in arrays."""
+"""Operations whose results are no larger than their operands, or are places in arrays."""
 
 
 class NarrowTarget(NamedTuple):
@@ -44,7 +44,7 @@ NARROW_TARGETS = {
 
 
 def checked_narrow(graph: Graph, program: ExportedProgram, narrow: bool, target: NarrowTarget) -> Graph:
-    """The graph without floats of 64 bits; raises UnsupportedError where it has such numbers and nobody allowed it."""
+    """The graph without floats of 64 bits; raises UnsupportedError if it has some and `narrow` is False."""
     graph = inline_everywhere(graph)
     if narrow:
         return Narrowing(target).graph(graph)

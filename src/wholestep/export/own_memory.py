@@ -30,6 +30,6 @@ def lying_in(values: Sequence[Value]) -> set[Value]:
 
 
 def values_apart(graph: Graph, printed: Sequence[Node]) -> set[Value]:
-    """The values that operations of a graph make, in whose memory nothing lies but themselves."""
+    """The results of a graph's operations whose memory no other value shares."""
     seen = {v for node in printed if not has_own_memory(node) for v in node.inputs}
     return {v for node in printed if has_own_memory(node) for v in node.outputs} - seen - {*graph.outputs}

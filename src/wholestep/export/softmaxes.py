@@ -1,4 +1,4 @@
-"""Softmaxes along the last axis of which nothing but the weights is read, which libraries have as one operation.
+"""Softmaxes along the last axis whose intermediates have no other users, which libraries have as one operation.
 
 m = broadcast(max(x)); e = exp(sub(x, m)); w = div(e, broadcast(sum(e)))
 """
@@ -13,7 +13,7 @@ from wholestep.passes.attention_pattern.softmaxes import softmax_operand
 
 
 class WholeSoftmax(NamedTuple):
-    """The operand, and the operations that nothing needs where the weights are one operation."""
+    """The operand, and the operations that become unused when the weights are one operation."""
 
     x: Value
     inner: frozenset[Node]

@@ -1,4 +1,4 @@
-"""Gradients that a largest or smallest element hands back, split evenly among those that are equal to it.
+"""Gradients of a maximum or minimum, split evenly among the elements that are equal to it.
 
 hit = cast(equal(x, broadcast(y)));  g = mul(broadcast(mul(gy, div(1, sum(hit)))), hit)       y = max(x, axes)
 
@@ -32,7 +32,7 @@ class SplitGradient(NamedTuple):
     rectified: bool
     """True where y is the largest of maximum(x, 0), and the gradient is that of x."""
     inner: frozenset[Node]
-    """The operations that nothing needs where the split is one."""
+    """The operations that become unused when the split is one operation."""
 
     @property
     def operands(self) -> tuple[Value, ...]:
@@ -53,7 +53,7 @@ def split_gradients_in(graph: Graph) -> dict[Node, SplitGradient]:
 
 
 def split_of(repeated: Value, hit: Value) -> SplitGradient | None:
-    """The split whose parts are a repeated share, and whose elements are those hit."""
+    """The split that multiplies a repeated share by the mask `hit` of its elements."""
     cast, spread = defining_node(hit, "cast"), defining_node(repeated, "broadcast")
     equal = None if cast is None else defining_node(cast.inputs[0], "equal")
     product = None if spread is None else defining_node(spread.inputs[0], "mul")

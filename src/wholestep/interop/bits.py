@@ -22,7 +22,7 @@ class FloatFormat:
 
     @property
     def last(self) -> int:
-        """The exponent, as it is stored, of infinities and NaN."""
+        """The stored exponent of infinities and NaN."""
         return 2 * self.bias + 1
 
     @property

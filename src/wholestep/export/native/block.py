@@ -33,22 +33,22 @@ class PlacedArray(NamedTuple):
 
 
 class NativeFunction(NamedTuple):
-    """A program before it has a place: inputs are numbers of arrays of the state, or names and types of its own."""
+    """A program before its arrays have offsets: its inputs are arrays of the state, by number, or its own, by path."""
 
     name: str
     plan: LoweredProgram
     inputs: tuple[int | str, ...]
     """For each input the number of an array of the state, or the path of an array that the caller fills."""
     outputs: tuple[str, ...]
-    """The path of each output; "" for one that replaces its input."""
+    """The path of each output; "" for an output that replaces its input."""
     formulas: tuple[str, ...] = ()
-    """The functions of libraries whose place formulas take."""
+    """The library functions that formulas replace."""
 
 
 class StateArray(NamedTuple):
-    """An array of the state: its path in a checkpoint, its type, and where its bytes are in memory as it is laid out.
+    """An array of the state: its path in a checkpoint, its type, and its location in memory.
 
-    Arrays that lie side by side, as rows of one, have the same `home`, and each its distance from the first.
+    Arrays that are rows of one allocation have the same `home`, and each its `distance` from the first.
     """
 
     path: str
@@ -85,7 +85,7 @@ class Room:
         self.top = CONTEXT_BYTES
 
     def take(self, nbytes: int) -> int:
-        """The place of so many bytes."""
+        """The offset of the next `nbytes` bytes, aligned."""
         at = -(-self.top // ALIGNMENT) * ALIGNMENT
         self.top = at + max(int(nbytes), 1)
         return at

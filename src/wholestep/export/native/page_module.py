@@ -32,14 +32,14 @@ KINDS = {"bool": "Uint8Array", "f16": "float16", "bf16": "bfloat16", "f32": "Flo
 
 
 def step_module(prefix: str, title: str, block: MemoryBlock, file: StateFile, data_bytes: int) -> str:
-    """The module for a step whose own data takes so many bytes, with its functions and its state file."""
+    """The module for a step with `data_bytes` bytes of constant data, with its functions and its state file."""
     texts = {"STATE": [a.offset for a in file.arrays], "HEAD": file.json_text}
     own = STATE_FILE.read_text(encoding="utf-8") + filled_in(STEP, {"NAME": prefix, **as_json(texts)})
     return es_module(prefix, title, block, list(arrays(block)), data_bytes, own)
 
 
 def function_module(prefix: str, title: str, block: MemoryBlock, data_bytes: int) -> str:
-    """The module for a function without state whose own data takes so many bytes."""
+    """The module for a function without state, with `data_bytes` bytes of constant data."""
     (f,) = block.functions
     rows = [row(a.path, a) for a in (*f.inputs, *f.outputs)]
     texts = {"INPUTS": [a.path for a in f.inputs], "OUTPUTS": [a.path for a in f.outputs]}
@@ -53,7 +53,7 @@ def as_json(texts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def es_module(prefix: str, title: str, block: MemoryBlock, rows: Sequence[ArrayRow], data_bytes: int, own: str) -> str:
-    """A module whose program's own data takes so many bytes: its stack follows, and then the block.
+    """A module whose memory holds `data_bytes` bytes of constant data, the stack, and the block.
 
     `own` is the script that has the class `Model`.
     """

@@ -1,4 +1,4 @@
-"""The C code of a native program's memory and state file: a text of ours with a program's own tables in it."""
+"""The C code of a native program's memory and state file: a template filled with a program's tables."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class StateFile:
         return len(self.head) + self.data
 
     def places(self) -> dict[str, int]:
-        """The numbers in the code: where digests, seal, and the table of arrays stand in the head."""
+        """The numbers in the code: the positions of digests, seal, and the table of arrays in the head."""
         seal = self.head.index(TABLES_OF_SEAL) + len(TABLES_OF_SEAL)
         return {
             "ARRAYS": len(self.arrays),
@@ -105,7 +105,7 @@ def program_texts(prefix: str, block: MemoryBlock) -> dict[str, str]:
 
 
 def other_functions(prefix: str, block: MemoryBlock) -> Iterable[str]:
-    """The functions beside the step, whose places that fail are counted on from those of the ones before."""
+    """The functions beside the step; the numbers of their failure sites follow those of the programs before."""
     count = 0
     for f, after in pairwise(block.functions):
         count += len(f.program.plan.sites)
@@ -133,7 +133,7 @@ def failure_text(site: FailureSite) -> str:
 
 
 def filled_in(file: Path, texts: Mapping[str, str]) -> str:
-    """A file of ours with these texts for the words between two signs @."""
+    """A template file with `texts` in the place of the names between two @ signs."""
     return re.sub("@([A-Z_]+)@", lambda found: texts[found[1]], file.read_text(encoding="utf-8"))
 
 

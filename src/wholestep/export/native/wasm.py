@@ -17,7 +17,7 @@ ORDER = {kind: place for place, kind in enumerate((1, 2, 3, 4, 5, 13, 6, 7, 8, 9
 """The place of each kind of section in a module."""
 FUNCTION = 0
 UNDEFINED, NAMED = 0x10, 0x40
-"""Flags of a symbol: one of another object, and one whose name stands in the table all the same."""
+"""Flags of a symbol: undefined in this object, and named in the table although undefined."""
 SYMBOL_TABLE = 8
 I32_CONST = 0x41
 

@@ -34,7 +34,7 @@ def onnx_full(w: OnnxWriter, node: Node, xs: list[str]) -> str:
 
 
 def onnx_thinly_broadcast(w: OnnxWriter, node: Node, xs: list[str]) -> str:
-    """Operation `thinly_broadcast`: axes of size 1 between those that there are, and behind them."""
+    """Operation `thinly_broadcast`: axes of size 1 inserted between existing axes and behind them."""
     axes, ndim = node.params["axes"], len(node.params["shape"])
     sizes = dict(zip(axes, node.types[0].shape, strict=True))
     shape = [sizes.get(axis, 1) for axis in range(min(axes, default=ndim), ndim)]
@@ -160,7 +160,7 @@ def onnx_sum(w: OnnxWriter, node: Node, xs: list[str]) -> str:
 
 
 def onnx_truths(kind: str) -> Word:
-    """any and all as a sum and a product of numbers, which have values of nothing."""
+    """any and all as a reduction of int32 numbers, which is defined for no elements."""
 
     def word(w: OnnxWriter, node: Node, xs: list[str]) -> str:
         axes = node.params["axes"]

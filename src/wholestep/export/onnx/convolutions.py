@@ -47,7 +47,7 @@ def onnx_convolved(w: OnnxWriter, node: Node, c: ConvolvedProduct, *bias: str) -
 
 
 def onnx_transposed(w: OnnxWriter, c: ConvolvedProduct, kernel: Value) -> str:
-    """ConvTranspose, which is a convolution with a kernel turned around, of elements that lie apart."""
+    """ConvTranspose: a convolution of spaced elements with the reversed kernel."""
     x = w.permute(w.get(c.source), [*[c.axes[c.lead.index(q)] for q in (*c.rows, *c.channels)], *c.axes[2:]])
     letters = (*c.channels, *c.features, *c.kernel)
     y = w.permute(w.get(kernel), [c.other_letters.index(q) for q in letters])
@@ -90,7 +90,7 @@ def onnx_gradient_by_patches(w: OnnxWriter, c: ConvolvedProduct) -> str:
 
 
 def onnx_patches(w: OnnxWriter, c: ConvolvedProduct, x: str) -> str:
-    """The windows of each image, where they begin behind how they lie inside: a Conv by kernels with one 1 each."""
+    """The windows of each image, [..., offset in a window, window]: a Conv by kernels with one 1 each."""
     (q,), inside = c.rows, c.shape(c.places)
     count = math.prod(inside)
     ones = w.constant(np.eye(count, dtype=np.float32).reshape(count, 1, *inside))

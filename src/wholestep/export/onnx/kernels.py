@@ -1,4 +1,4 @@
-"""Kernels of ONNX Runtime's CPU: the dtypes that each operator has there, and the ones to compute the others in."""
+"""Kernels of ONNX Runtime's CPU: the dtypes of each operator, and the dtypes in which others are computed."""
 
 from __future__ import annotations
 

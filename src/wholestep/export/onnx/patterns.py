@@ -74,13 +74,13 @@ def onnx_rectified_product(w: OnnxWriter, node: Node, found: RectifiedProduct, x
 
 
 class HighBits(NamedTuple):
-    """Signed numbers moved to the right by bits, and those of the bits that are kept, without copies of the sign."""
+    """A right shift of signed numbers, masked to the bits that it keeps, without copies of the sign."""
 
     x: Value
     places: int
     kept: int
     inner: frozenset[Node]
-    """The operation that nothing needs where both are one."""
+    """The operation that becomes unused when both are one."""
 
     @property
     def operands(self) -> tuple[Value, ...]:

@@ -1,4 +1,4 @@
-"""Products summed over shared axes as products of matrices, of which either may lie with its axes exchanged."""
+"""Products summed over shared axes as products of matrices, either of which may be stored transposed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Letters = Sequence[str]
 
 
 class StoredMatrices(NamedTuple):
-    """An operand as matrices: the letters of its batch, its rows and its columns, and whether columns lie first."""
+    """An operand as matrices: the letters of its batch, its rows and its columns; `turned` if columns come first."""
 
     name: str
     batch: Letters
@@ -25,7 +25,7 @@ class StoredMatrices(NamedTuple):
 
     @property
     def groups(self) -> tuple[Letters, Letters]:
-        """The letters of its rows and its columns, as they lie."""
+        """The letters of its rows and its columns, in the stored order."""
         return (self.columns, self.rows) if self.turned else (self.rows, self.columns)
 
     def shape(self, sizes: Mapping[str, Any]) -> list[Any]:
@@ -33,7 +33,7 @@ class StoredMatrices(NamedTuple):
         return [sizes[c] for group in (self.batch, *self.groups) for c in group]
 
     def matrix(self, w: OnnxWriter, sizes: Mapping[str, Any]) -> str:
-        """The operand with one axis for the rows and one for the columns, as it lies."""
+        """The operand with one axis for the rows and one for the columns, in the stored order."""
         wanted = [*[sizes[c] for c in self.batch], *[math.prod([sizes[c] for c in group]) for group in self.groups]]
         return w.reshaped(self.name, self.shape(sizes), wanted)
 
@@ -62,7 +62,7 @@ def operands_in_order(out: str, first: tuple[str, Value], second: tuple[str, Val
 def as_matrices(
     w: OnnxWriter, v: Value, labels: str, batch: Letters, rows: Letters, columns: Letters
 ) -> StoredMatrices:
-    """An operand as matrices, whose axes are brought into order where they lie in neither."""
+    """An operand as matrices, plain or transposed; axes in any other order are permuted to the plain one."""
     plain, turned = [*batch, *rows, *columns], [*batch, *columns, *rows]
     if list(labels) == turned and turned != plain:
         return StoredMatrices(w.get(v), batch, rows, columns, True)
@@ -96,7 +96,7 @@ def onnx_multiplied(
 def onnx_outer(
     w: OnnxWriter, left: StoredMatrices, right: StoredMatrices, sizes: Mapping[str, Any], dtype: Any
 ) -> tuple[str, list[Any]]:
-    """The products of all elements of rows with all of columns, of which nothing is summed, and their shape."""
+    """The outer products of rows and columns, without a summed axis, and their shape."""
     lead = [sizes[c] for c in left.batch]
     m, n = (math.prod([sizes[c] for c in group]) for group in (left.rows, right.columns))
     x, y = w.reshape(left.name, [*lead, m, 1]), w.reshape(right.name, [*lead, 1, n])

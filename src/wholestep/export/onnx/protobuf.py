@@ -13,7 +13,7 @@ from wholestep.export.onnx.schema import BY_NAME, BY_NUMBER, DEFAULTS, Field
 MOST_MESSAGES = 8_000_000
 """A file of more messages than this is refused: a model of a million nodes has fewer."""
 DEEPEST = 64
-"""Messages may lie inside each other so deep."""
+"""The maximum depth of nested messages."""
 VARINT, FIXED64, DELIMITED, FIXED32 = 0, 1, 2, 5
 PACKED = {"int": VARINT, "float": FIXED32, "double": FIXED64}
 

@@ -125,7 +125,7 @@ class ScalarWriter:
                 self.names[statement] = self.value(statement)
 
     def loop(self, loop: Loop) -> None:
-        """Write a loop step by step; where its guard is false its carries stay as they began."""
+        """Write a loop step by step; if its guard is false its carries keep their initial values."""
         assert not loop.folds
         state = [self.names[c.init] for c in loop.carries]
         for _ in range(loop.axis.steps):

@@ -24,7 +24,7 @@ class NodeWriter(Protocol):
 
 
 def size_computed(w: NodeWriter, size: Dim, known: Mapping[str, str]) -> str:
-    """The name of a size in a list of its own, given those of the sizes with names.
+    """The name of a list of one integer, a size, given the names of the lists of its symbols.
 
     2*B + 1    -->    t1 = Mul([2], B); t2 = Add(t1, [1])
     """
@@ -32,7 +32,7 @@ def size_computed(w: NodeWriter, size: Dim, known: Mapping[str, str]) -> str:
 
 
 def computed(w: NodeWriter, tree: ast.expr, known: Mapping[str, str]) -> str:
-    """The name of an expression of sizes, as they print."""
+    """The name of the value of an expression of sizes, parsed from their printed form."""
     part: Callable[[ast.expr], str] = lambda inner: computed(w, inner, known)  # noqa: E731
     match tree:
         case ast.Constant(value=int(n)):

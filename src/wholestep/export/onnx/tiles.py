@@ -42,7 +42,7 @@ class Tiles(NamedTuple):
 
 
 def tiles_of(shape: Sequence[Any], dtype: Any, axes: Sequence[int]) -> Tiles | None:
-    """The tiles that some axes of an array go through; None where they go through none, or there is no kernel."""
+    """The tiles over which some axes of an array run; None for other axes, or without a kernel."""
     n = len(shape)
     known = all([isinstance(size, int) and size > 0 for size in shape])
     if n < 4 or not known or dtype != np.float32 or tuple(sorted(axes)) != (n - 3, n - 1):
@@ -90,7 +90,7 @@ def onnx_tiled(
 def onnx_split_over_tiles(w: OnnxWriter, node: Node, found: SplitGradient, xs: Sequence[str]) -> str:
     """A gradient split evenly among the largest elements of each tile.
 
-    Where the array is rectified and y is 0 all its elements are largest, and of the gradient that 0 is half goes on.
+    Where the array is rectified and y is 0, all elements are maxima, and the rectifier passes half of the gradient.
     """
     tiles, (x, y, gy) = onnx_tiled(w, found, xs)
     hit = onnx_hits(w, x, y, tiles)
@@ -103,7 +103,7 @@ def onnx_split_over_tiles(w: OnnxWriter, node: Node, found: SplitGradient, xs: S
 
 
 def onnx_first_over_tiles(w: OnnxWriter, node: Node, found: FirstGradient, xs: Sequence[str]) -> str:
-    """A gradient handed to the first of the largest elements of each tile: among those, that of the largest number."""
+    """A gradient for the first maximum of each tile: the one with the largest of numbers that decrease in a tile."""
     tiles, (x, y, gy) = onnx_tiled(w, found, xs)
     order = np.arange(tiles.a * tiles.b, 0, -1).astype(np.float32).reshape(tiles.a, tiles.b)
     hit = onnx_hits(w, x, y, tiles)

@@ -34,11 +34,11 @@ class OnnxPattern(Protocol):
 
     @property
     def inner(self) -> frozenset[Node]:
-        """The operations that nothing needs where it is written."""
+        """The operations that become unused when the pattern is written."""
 
 
 Search = tuple[Callable[[Graph], Mapping[Node, Any]], Callable[["OnnxWriter", Node, Any, Sequence[str]], str]]
-"""(finds the patterns of a kind in a graph, writes one that stands for a node)."""
+"""(function that finds the patterns of a kind in a graph, function that writes one in the place of a node)."""
 
 ON_PAIRS = "pairs: "
 """The prefix of an operation's name for its word on complex numbers, whose operands and results are two names each."""
@@ -56,19 +56,19 @@ class SharedNames:
     constants: dict[tuple[str, tuple[int, ...], bytes], str] = field(default_factory=dict)
     initializers: list[Proto] = field(default_factory=list)
     sizes: dict[str, str] = field(default_factory=dict)
-    """For each size with a name, the list of one integer that it is."""
+    """The names of the lists of one integer that hold the symbolic sizes, by symbol."""
     reads_bits: bool = False
-    """True once an operator is used that came later than the others."""
+    """True once an operator of a later opset is used."""
 
     def fresh(self) -> str:
-        """A name that nothing has."""
+        """An unused name."""
         self.count += 1
         name = f"t{self.count}"
         return name if name not in self.taken else self.fresh()
 
 
 class OnnxWriter:
-    """One graph being written; values that broadcast to their type have a thin name until somebody needs the whole."""
+    """One graph being written; values that broadcast to their type have a thin name until the whole array is needed."""
 
     def __init__(self, shared: SharedNames, values: Mapping[Value, str] | None = None) -> None:
         self.shared = shared

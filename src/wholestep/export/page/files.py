@@ -111,7 +111,7 @@ def compact_json(program: Mapping[str, Any]) -> str:
 
 
 def parts_text(parts: Sequence[PagePart], program: Mapping[str, Any]) -> str:
-    """The files that a program needs, one behind the other; of the host's operations and types those it has."""
+    """The files that a program needs, concatenated, with only the host operations and types that it uses."""
     functions = [program["step"], *program["functions"].values()]
     used = set(re.findall(r"[a-z]\w+", " ".join([f["code"] for f in functions])))
     lines = "".join([source_text(part.file) for part in parts if part.needed(program)]).splitlines(keepends=True)

@@ -13,7 +13,7 @@ TOKENS = re.compile(
     r"|(?P<space>[ ]+)|(?P<word>[\w$.]+)|(?P<sign>.)",
     re.S,
 )
-"""The parts of a script: texts and patterns, which stay as they are, spaces, words and numbers, and signs."""
+"""The parts of a script: strings and patterns, which stay unchanged, spaces, words and numbers, and signs."""
 NAME = re.compile(r"(?<![\w.@])[A-Za-z_]\w*")
 """A name of WGSL, but for members of vectors and attributes."""
 DECLARED = re.compile(r"\b(?:fn|let|var(?:<[\w,]+>)?) ?(\w+)|(\w+): ?[a-z]")
@@ -23,7 +23,7 @@ ENTRY = re.compile(r"k\d+|main")
 SHADER = re.compile(r"`\s*@group")
 """The beginning of a text in a script that is a module of WGSL."""
 SPACED = re.compile(r" ?(!?[=*,+<>&|{};:%^/]|->|(?<!- )-(?! ?-)) ?|(?<=[\w)]) (?=\()|(?<=\)) ")
-"""Spaces of WGSL that mean nothing: around operators, but for two signs behind each other, and before brackets."""
+"""Insignificant spaces of WGSL: around operators, except between two signs, and before brackets."""
 VECTOR = re.compile(r"\b(vec[234])<([fiu])32>")
 """The type of a vector, which has a shorter name."""
 LINE_END = re.compile(r"(?<=[;{},])\n(?!fn |@|var<)")
@@ -31,7 +31,7 @@ LINE_END = re.compile(r"(?<=[;{},])\n(?!fn |@|var<)")
 
 
 def without_layout(text: str) -> str:
-    """A script without lines of comments, empty lines and indentation, none of which means anything in it.
+    """A script without comment lines, empty lines and indentation.
 
     >>> without_layout("f = {\\n  // why\\n  a: 1,\\n}\\n")
     'f = {\\na: 1,\\n}\\n'

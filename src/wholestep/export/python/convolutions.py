@@ -66,7 +66,7 @@ def other_as_text(call: Call, c: ConvolvedProduct, first: Letters, second: Lette
 def result_as_text(call: Call, c: ConvolvedProduct, text: str, rows_first: bool = True) -> str:
     """The result of a convolution, [rows, groups * features, *places], in the order of the product's axes.
 
-    The gradient of a kernel lies otherwise: [groups * features, rows, *places].
+    The gradient of a kernel is [groups * features, rows, *places] instead.
     """
     lead = (c.rows, (*c.groups, *c.features)) if rows_first else ((*c.groups, *c.features), c.rows)
     made = MovedText(call.target, text, (*[c.count(part) for part in lead], *c.shape(c.places)))

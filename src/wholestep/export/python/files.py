@@ -23,9 +23,9 @@ from wholestep.ir.graph import NDArray
 
 SUPPORT = Path(__file__).parent / "support"
 SHARED = ("checkpoint_file.py", "host_support.py")
-"""The files in it whose functions all others use."""
+"""The support files whose functions all others use."""
 BENEATH = {"litert_support.py": ("tensorflow_support.py",)}
-"""The files in it whose functions one other uses besides."""
+"""The support files that a file uses besides the shared ones."""
 STANDARD = ("base64", "functools", "hashlib", "json", "os")
 IMPORTED = (*STANDARD, "np")
 """The modules that a file may import besides the target's."""
@@ -112,7 +112,7 @@ def python_source(target: PythonTarget, programs: Sequence[ExportedProgram], pat
 
 
 def name_in_file(name: str, target: PythonTarget, alone: bool) -> str:
-    """The name of a function in a file, which hides nothing that the file uses: `program` for one that would.
+    """The name of a function in a file: its own, or `program` if its own would hide a name that the file uses.
 
     Raises UnsupportedError for a function beside a step, which is called by its name.
     """

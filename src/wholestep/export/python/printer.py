@@ -45,7 +45,7 @@ def is_large(v: Value) -> bool:
 
 
 class PrintedValue:
-    """A value as it is printed: an expression, and the shape that it has there, which broadcasts to its own."""
+    """A printed value: an expression, and the expression's shape, which broadcasts to that of the value."""
 
     __slots__ = ("shape", "text")
 
@@ -54,7 +54,7 @@ class PrintedValue:
 
 
 class GraphPrinter:
-    """Functions printed so far, those that others call first, and the arrays that they hold."""
+    """The functions printed so far, each after the functions that it calls, and the arrays that they hold."""
 
     def __init__(self, target: PythonTarget) -> None:
         self.target = target
@@ -106,9 +106,9 @@ class FunctionPrinter:
         self.updates = [(each, word) for find, word in self.target.updates for each in find(graph, resident)]
         self.biased = biased_convolutions_in(graph, self.convolutions) if self.target.adds_bias else {}
         self.apart = set[Value]()
-        """The values that a step may write over, since nothing else lies in their memory."""
+        """The values that a step may overwrite, since no other value shares their memory."""
         self.again: dict[str, list[tuple[str, str]]] = {}
-        """For a line the names that it may write its result over, and how it does; only a step's own arrays are."""
+        """By line, the names that its result may overwrite, and the line for each: arrays of the step alone."""
         self.count = 0
         self.last: tuple[str, int] = ("", 0)
 
@@ -147,7 +147,7 @@ class FunctionPrinter:
         return found
 
     def sizes(self) -> list[str]:
-        """The lines that read the symbolic sizes; raises UnsupportedError for one that no axis of an input has."""
+        """The lines that read the symbolic sizes; raises UnsupportedError for a size that no axis of an input has."""
         used = {name for t in self.graph.types() for n in t.shape for name in names(n)}
         places = size_places(self.graph.in_types)
         if not used <= places.keys():
@@ -158,7 +158,7 @@ class FunctionPrinter:
         return ["{} = x{}.shape[{}]".format(name, *places[name]) for name in sorted(used)]
 
     def lines(self, node: Node) -> list[str]:
-        """The lines of one operation; numbers have none, they stand where they are used."""
+        """The lines of one operation; none for a number, which is written where it is used."""
         if node.op.uniform:
             return []
         if isinstance(node.op, Broadcast):
@@ -184,7 +184,7 @@ class FunctionPrinter:
         return [line]
 
     def in_place(self, node: Node, call: Call, shape: tuple[int, ...]) -> list[tuple[str, str]]:
-        """The operands that an operation may write its result over where nothing reads them later, and its words."""
+        """The operands that an operation's result may overwrite after their last use, and the spelling for each."""
         found = []
         for i, text in enumerate(self.target.in_place.get(node.op.name, ())):
             v = node.inputs[i]

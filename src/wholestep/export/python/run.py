@@ -1,4 +1,4 @@
-"""Printed sources as functions of this process: the text is that of a file, and its arrays are as they are."""
+"""Printed sources as functions of this process: the text is that of a file, and its arrays are passed as objects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def python_function(graph: Graph, target: PythonTarget) -> Callable[..., tuple[A
 
 
 def executed(graph: Graph, target: PythonTarget) -> Callable[..., tuple[Any, ...]]:
-    """The function that a printed graph defines; nothing but numbers and quoted strings in it is the user's."""
+    """The function that a printed graph defines; the only user input in it is numbers and quoted strings."""
     source, constants = function_source(graph, target)
     names: dict[str, Any] = {"CONSTANTS": constants}
     exec(compile(source, f"<{graph.name} for {target.title}>", "exec"), names)

@@ -99,7 +99,7 @@ def tensorflow_branched(c: Call) -> str:
 
 
 def by_kind(word: Spelling, **others: Spelling) -> Spelling:
-    """A word, and those for dtypes of some kinds, by the letters that NumPy gives them."""
+    """A spelling, with other spellings for some kinds of dtypes, named by NumPy's letters for kinds."""
 
     def spelling(c: Call) -> str:
         chosen = others.get(c.types[0].dtype.kind, word)

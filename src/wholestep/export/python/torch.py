@@ -162,9 +162,10 @@ def torch_counted(c: Call) -> str:
 
 
 def torch_bounded(function: str, by_number: str) -> Spelling:
-    """The larger or the smaller of two; beside a number by a function that makes no array of it.
+    """The larger or the smaller of two; with a number by a function that does not expand the number to an array.
 
-    That one has another derivative where both are equal, so that it stands where nothing differentiates it.
+    That function has another derivative where both are equal, so it is used only in steps, which are not
+    differentiated.
     """
 
     def spelling(c: Call) -> str:
@@ -214,7 +215,7 @@ def torch_branched(c: Call) -> str:
 
 
 def torch_plain_or_words(name: str, plain: Spelling) -> Spelling:
-    """An operation that torch lacks for unsigned words: those are done in 64 bits."""
+    """An operation that torch lacks for unsigned words, which are computed in 64 bits."""
 
     def spelling(c: Call) -> str:
         if torch_is_wide_unsigned(c.types[0].dtype):

@@ -57,7 +57,7 @@ def row_size(c: Call) -> str:
 
 
 def norm_parts(parts: Sequence[str]) -> str:
-    """A gain and a bias, None for one that there is not."""
+    """The arguments for a gain and a bias, None for a missing one."""
     return ", ".join([*parts, "None", "None"][:2])
 
 

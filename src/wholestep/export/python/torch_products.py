@@ -63,7 +63,7 @@ def torch_convolved(call: Call, c: ConvolvedProduct) -> str:
 
 
 def torch_images(c: ConvolvedProduct, text: str) -> str:
-    """Images with their channels last in memory where the results have theirs, which lie as the images do."""
+    """Images with channels last in memory, as then are the results, for plain convolutions of two or three axes."""
     return f"with_channels_last({text})" if c.is_plain and len(c.kernel) in (2, 3) else text
 
 

@@ -91,7 +91,7 @@ class Pattern(Protocol):
 
     @property
     def inner(self) -> frozenset[Node]:
-        """The operations that nothing else may need."""
+        """The operations that the update replaces; no others may read their results."""
 
 
 class Update(Pattern, Protocol):
@@ -99,15 +99,15 @@ class Update(Pattern, Protocol):
 
     @property
     def columns(self) -> tuple[tuple[Value, ...], ...]:
-        """The arrays that it reads, those of one kind together."""
+        """The arrays that it reads, grouped by kind."""
 
     @property
     def numbers(self) -> tuple[Value | None, ...]:
-        """The numbers that it reads; None for one that there is not."""
+        """The numbers that it reads; None for a missing one."""
 
     @property
     def outputs(self) -> tuple[Value, ...]:
-        """The arrays that it makes, which nothing but the end of the step reads."""
+        """The arrays that it computes, which are outputs of the step and have no other users."""
 
 
 Resident = Sequence[tuple[int, int]]
@@ -117,7 +117,7 @@ Spelling = str | Callable[[Call], str]
 
 
 PRINTED = frozenset(("full", "broadcast"))
-"""Operations that the printer itself writes, where they are used."""
+"""Operations that the printer itself writes, at their uses."""
 
 
 def anywhere(node: Node) -> bool:
@@ -149,17 +149,17 @@ class PythonTarget:
     title: str
     """The library as a file calls it."""
     decorated: Callable[[str, Role], str]
-    """(function of dictionaries, its role) -> the same as the library compiles it."""
+    """(text of a function of dictionaries, its role) -> the text with the library's decorators."""
     of_constants: str = ""
-    """The line that functions begin with where they hold arrays."""
+    """The first line of functions that hold arrays."""
     setup: str = ""
     """Lines after the imports."""
     outlined: frozenset[str] = frozenset()
-    """Operations whose rules become functions of their own, since they are long."""
+    """Operations whose rules are long, and so are printed as functions."""
     frees: bool = False
-    """True where each line runs by itself, so that an array is deleted after the last line that reads it."""
+    """True if each line is executed eagerly, so that an array is deleted after the last line that reads it."""
     in_place: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """For operations, the spelling that writes over each operand, which a step does with arrays of its own."""
+    """By operation, the spelling that overwrites each operand, used by a step for its own arrays."""
     convolved: Callable[[Call, ConvolvedProduct], str] | None = None
     """The spelling of a product with windows as a convolution of (source, other operand)."""
     has_convolution: Callable[[ConvolvedProduct], bool] = any_convolution
@@ -167,11 +167,11 @@ class PythonTarget:
     patterns: tuple[tuple[Callable[[Graph], Mapping[Node, Pattern]], str], ...] = ()
     """Searches for operations with one spelling, by the last of them, and that spelling.
 
-    It is text with {0}, {operands}, {pattern.axes} and {in_step}: True where nothing differentiates or batches it; and
-    with {over}: True where its result may be written over its first operand.
+    It is text with {0}, {operands}, {pattern.axes} and {in_step}: True if the function is neither differentiated nor
+    batched; and with {over}: True where its result may be written over its first operand.
     """
     step_patterns: tuple[tuple[Callable[[Graph], Mapping[Node, Pattern]], str], ...] = ()
-    """Those of steps alone, since a library differentiates them otherwise where elements are equal."""
+    """The patterns for steps alone, since a library's derivatives of them differ where elements are equal."""
     updates: tuple[tuple[Callable[[Graph, Resident], Sequence[Update]], str], ...] = ()
     """Searches for updates in the memory of the state, and the functions of the support that make them."""
     fused: Callable[[Graph], Graph] | None = None

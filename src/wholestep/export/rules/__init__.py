@@ -1,1 +1,1 @@
-"""Rules in graph words: an operation that a target has no word for, as others that it has."""
+"""Rules in graph words: operations that a target lacks, written in operations that it has."""

@@ -161,7 +161,7 @@ def by_expansions(v: Value, x: Value) -> tuple[Value, Value]:
 
 
 def known_pair(v: Value, x: Value) -> Pair:
-    """Both of the order from which others are reached: up to 1/2, or below x."""
+    """Both functions at the order where the recurrence starts: up to 1/2, or below x."""
     near, far = x < NEAR, x > FAR
     small, large = where_else(near, x, 1.0), where_else(far, x, FAR)
     order = where_else(far, like(v, 0.0), v)

@@ -219,4 +219,4 @@ COMPLEX_RULES: Mapping[str, Rule] = {
     "scan": scanned_parts,
     "while_loop": looped_parts,
 }
-"""Rules of operations on complex numbers; comparisons, orders and transforms have theirs beside those of real ones."""
+"""Rules of operations on complex numbers; those of comparisons, orders and transforms are beside the real ones."""

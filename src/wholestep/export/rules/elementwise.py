@@ -32,7 +32,7 @@ def is_complex_value(x: Value) -> bool:
 
 
 def share_of_maximum(x: Value, y: Value) -> Value:
-    """1 where x is larger, one half where they tie, NaN where one is."""
+    """1 where x is larger, one half where x equals y, NaN where one of them is NaN."""
     half = select(equal(x, y), like(x, 0.5), zeros(x.type))
     share = select(less(y, x), ones(x.type), half)
     doubtful = [v for v in (x, y) if number_of(v) is None]

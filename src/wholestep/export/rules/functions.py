@@ -65,7 +65,7 @@ def log_of_sigmoid(x: Value) -> Value:
 
 
 def logarithm_of_sum(x: Value, y: Value) -> Value:
-    """max + log(1 + exp(-|difference|)); of infinities that are the same, those."""
+    """max + log(1 + exp(-|difference|)); for equal infinities, that infinity."""
     same = equal(x, y)
     rest = log1p(exp(-absolute(select(same, like(x, 0.0), x - y))))
     found: Value = maximum(x, y) + rest

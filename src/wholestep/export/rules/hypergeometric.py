@@ -43,7 +43,7 @@ NEAR_ONE = 0.99
 
 
 def gamma_quotient(above: Sequence[Value], below: Sequence[Value], exponent: Value) -> Value:
-    """exp(exponent) times gamma functions over others, 0 for a pole of those."""
+    """exp(exponent) times gamma(above) over gamma(below), 0 at a pole of the latter."""
     sign, nothing = like(exponent, 1.0), not_equal(exponent, exponent)
     for x in (*above, *below):
         sign = sign * gamma_sign(where_else(is_pole(x), like(x, 1.0), x))

@@ -35,7 +35,7 @@ INTEGER = np.dtype(np.int64)
 MOST = 20_000
 """The terms after which a series or a fraction ends in any case."""
 ENOUGH = 1e-17
-"""The part of itself by which a sum still changes where it goes on."""
+"""The relative change of a sum below which it ends."""
 CONVERGED = 2e-16
 """The distance of a factor from 1 at which a continued fraction ends."""
 
@@ -47,7 +47,7 @@ def state_where_done(
     goes_on: Callable[..., Value],
     most: int = MOST,
 ) -> list[Value]:
-    """The state after step(n, *fixed, *state), n = 1, 2 and so on, of each element for as long as it goes on there."""
+    """The state after step(n, *fixed, *state) for n = 1, 2, ...; an element changes while `goes_on` holds for it."""
     count = zeros(array_type((), INTEGER)) + 1
     held = len(fixed)
 
@@ -188,9 +188,9 @@ def beta_fraction(a: Value, b: Value, x: Value) -> Value:
 
 
 def part_of_beta(a: Value, b: Value, x: Value, rest: Value) -> Value:
-    """The incomplete beta function at x = 1 - rest: that of the other end, where the fraction ends later.
+    """The incomplete beta function at x = 1 - rest, by its complement where the fraction converges more slowly.
 
-    Where the other parameter is small that is nearly 1, and nothing would be left of the difference.
+    Where the other parameter is small the complement is nearly 1, and its difference from 1 would cancel.
     """
     inside = (a > 0) & (b > 0) & (x > 0) & (rest > 0) & isfinite(a) & isfinite(b)
     a, b, low, high = (where_else(inside, v, number) for v, number in ((a, 1.0), (b, 1.0), (x, 0.5), (rest, 0.5)))

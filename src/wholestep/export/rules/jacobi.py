@@ -89,7 +89,7 @@ def rotated_columns(x: Value, y: Value, m: int) -> tuple[Value, Value]:
 
 
 def orthogonal_columns(a: Value) -> Columns:
-    """The columns of a matrix turned into each other until they are orthogonal; a column of zeros makes them even."""
+    """The columns of a matrix rotated in pairs until they are orthogonal; a zero column makes their number even."""
     lead, (m, n) = a.shape[:-2], a.shape[-2:]
     half = (n + 1) // 2
     whole: Value = concat(a, eye(array_type((*lead, n, n), a.dtype)), axis=a.ndim - 2)

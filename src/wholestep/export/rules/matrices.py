@@ -128,7 +128,7 @@ def lower_factor(a: Value) -> Value:
 
 
 def substituted(a: Value, b: Value, *, lower: bool, unit: bool, trans: int) -> Value:
-    """Rows of the solution one after the other, each by those before it; the other triangle is not read."""
+    """The rows of the solution in turn, each from the rows before it; the other triangle is not read."""
     if b.type.size == 0:
         return b
     if trans:
@@ -151,7 +151,7 @@ def substituted(a: Value, b: Value, *, lower: bool, unit: bool, trans: int) -> V
 
 
 def pivot_size(x: Value) -> Value:
-    """The size by which a pivot is chosen, as LAPACK has it: of a complex number the sum of those of its parts."""
+    """The size by which LAPACK chooses a pivot: |x|, or |re x| + |im x| for a complex number."""
     found: Value = absolute(real(x)) + absolute(imag(x)) if is_complex_value(x) else absolute(x)
     return found
 
@@ -254,7 +254,7 @@ def turned_columns(a: Value, p: Value, q: Value, c: Value, s: Value, phase: Valu
 
 
 def plane_rotation(pp: Value, qq: Value, pq: Value, size: Value, nothing: Value) -> tuple[Value, Value, Value]:
-    """The phase of pq, of this size, and the cosine and sine of the turn after which it is 0; no turn for `nothing`."""
+    """The phase of pq, and the cosine and sine of the rotation that makes it 0; no rotation for `nothing`."""
     size = select(nothing, ones(size.type), size)
     phase = select(nothing, ones(pq.type), pq / as_dtype(size, pq.dtype))
     ratio = (qq - pp) / (2 * size)

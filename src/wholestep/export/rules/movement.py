@@ -46,7 +46,7 @@ def windows_added(y: Value, *, sizes: Ints, stride: Ints, dilation: Ints) -> Val
 
 
 def added_along(y: Value, axis: int, inside: int, size: int, stride: int, dilation: int) -> Value:
-    """The windows of one axis, whose offsets lie along another, added up where they lie; the second axis goes."""
+    """The windows of one axis, with their offsets along axis `inside`, added at their places; `inside` is removed."""
     places, total = y.shape[axis], None
     rest = tuple([n for i, n in enumerate(y.shape) if i != inside])
     for offset in range(y.shape[inside]):

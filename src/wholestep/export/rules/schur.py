@@ -105,7 +105,7 @@ def on_subdiagonal(shape: Shape) -> Value:
 def deflated(t: Value) -> tuple[Value, Value, Value]:
     """Hessenberg matrices with 0 for negligible subdiagonals, and the rows between which each is not triangular yet.
 
-    The rows are those of the last such block; they are the same where there is none.
+    The rows are the first and last of the last such block, and equal if there is none.
     """
     size, at = modulus(diagonal(t)), on_subdiagonal(t.shape)
     before = sum_(keep_where(along_rows(size, t.shape), at), axes=(t.ndim - 1,))
@@ -121,7 +121,7 @@ def deflated(t: Value) -> tuple[Value, Value, Value]:
 def wilkinson_shift(t: Value, high: Value, stuck: Value) -> Value:
     """The eigenvalue of the last two rows and columns of a block that is next to its last element.
 
-    Where sweeps have brought nothing, the last element and 3/4 of the size of that before it.
+    After sweeps without progress, the last element plus 3/4 of the size of the element to its left.
     """
     last = for_each_matrix(high, t.shape)
     i, j = row(t.shape), column(t.shape)

@@ -35,7 +35,7 @@ class Equation(NamedTuple):
     last: Value
 
     def factor(self, k: Value | float) -> Value:
-        """slope k + last + bend k (k - 1), by which coefficient k of a power series comes into the next ones."""
+        """slope k + last + bend k (k - 1), the factor of coefficient k of a power series in its recurrence."""
         return self.slope * k + self.last + k * (k - 1) * float(self.bend)
 
 

@@ -162,7 +162,7 @@ def ordered(x: Any) -> Any:
 
 
 def shifted(f: Callable[..., Any], x: Any, places: Any) -> Any:
-    """A shift that leaves nothing where it is as far as there are bits, or further."""
+    """A shift whose result is 0 for a distance of all bits or more."""
     bits = 8 * x.dtype.itemsize
     by = as_unsigned(places).astype(x.dtype)
     return wnp.where(by < bits, f(x, wnp.minimum(by, bits - 1)), np.zeros((), x.dtype))

@@ -72,7 +72,7 @@ class JaxFunction:
         return jax.tree_util.tree_unflatten(returned, run(program, values))
 
     def refuse(self, structure: Any, values: list[Any]) -> None:
-        """Raise TreeError, ShapeError or DtypeError for arguments that are unlike those that were traced last."""
+        """Raise TreeError, ShapeError or DtypeError for arguments that differ from the ones that were traced last."""
         wanted, types = list(self.programs)[-1]
         if structure != wanted:
             raise TreeError(f"from_jax: arguments {structure}, and the examples were {wanted}")
@@ -129,7 +129,7 @@ def key_name(key: Any) -> Any:
 
 
 def narrowed(x: Any) -> Any:
-    """A Python number as JAX takes it, and everything else as it is."""
+    """A Python number in JAX's dtype for it; other values unchanged."""
     jax = jax_needed()
     if isinstance(x, bool | int | float | complex):
         return np.asarray(x, jax.dtypes.canonicalize_dtype(np.asarray(x).dtype))

@@ -25,7 +25,7 @@ def window_index(
     index_batched: Sequence[int],
     mode: str,
 ) -> tuple[list[int], list[Any], Any, list[int]]:
-    """Windows of an array of some shape: the axes at which they are indexed, an index for each, and which lie inside.
+    """Windows of an array of some shape: their indexed axes, an index for each, and the mask of windows inside.
 
     Indices broadcast to the batch axes of `starts`, then the windows' own axes; these are the last item, in order.
     Windows that would stick out are moved inside; `valid` is None where none can.

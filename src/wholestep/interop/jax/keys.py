@@ -42,7 +42,7 @@ def rotated(x: Any, places: int) -> Any:
 def threefry2x32(k0: Any, k1: Any, x0: Any, x1: Any, **params: Any) -> list[Any]:
     """Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011, of 20 rounds on two words."""
     shape = np.broadcast_shapes(*[wnp.shape(x) for x in (k0, k1, x0, x1)])  # a batch of keys has counts in common
-    k0, k1, x0, x1 = (wnp.reshape(x, wnp.shape(x) or (1,)) for x in (k0, k1, x0, x1))  # as scalars they would warn
+    k0, k1, x0, x1 = (wnp.reshape(x, wnp.shape(x) or (1,)) for x in (k0, k1, x0, x1))  # NumPy warns if scalars overflow
     keys = [k0, k1, k0 ^ k1 ^ np.uint32(PARITY)]
     x0, x1 = x0 + keys[0], x1 + keys[1]
     for group in range(5):

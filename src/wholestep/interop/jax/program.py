@@ -183,7 +183,7 @@ class JaxprReader:
         return handler
 
     def ruled(self, eqn: Any) -> Callable[..., Any]:
-        """A function with a derivative of its own, which JAX is asked for when it is needed."""
+        """A function with a derivative of its own, traced by JAX when it is first needed."""
         body = self.parameter(eqn.params["call_jaxpr"])
 
         def f(*xs: Any) -> tuple[Any, ...]:
@@ -270,7 +270,7 @@ class TangentOfJax:
 
 
 def pullback_of(eqn: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The two halves of the pullback of an equation, read from JAX when they are first asked for."""
+    """The two halves of the pullback of an equation, traced by JAX at the first use."""
     found: dict[str, Any] = {}
     moving = [i for i, v in enumerate(eqn.invars) if inexact(v)]
 

@@ -76,7 +76,7 @@ def padded(x: Any, value: Any, config: Sequence[tuple[int, int, int]]) -> Any:
 
 
 def spread(x: Any, value: Any, axis: int, between: int) -> Any:
-    """x with so many values between neighbours along an axis."""
+    """x with `between` copies of a value between neighbors along an axis."""
     n = x.shape[axis]
     wide = wnp.expand_dims(x, axis + 1)
     widths = [(0, between if i == axis + 1 else 0) for i in range(wide.ndim)]
@@ -86,7 +86,7 @@ def spread(x: Any, value: Any, axis: int, between: int) -> Any:
 
 
 def starts_within(x: Any, starts: Sequence[Any], sizes: Sequence[int]) -> list[Any]:
-    """Starts of a slice moved so that it lies in x; None for an axis that is taken whole."""
+    """Starts of a slice, clipped so that the slice is inside x; None for an axis that is taken whole."""
     return [
         None if size == n else wnp.clip(start, 0, n - size).astype(np.int64)
         for n, start, size in zip(x.shape, starts, sizes, strict=True)

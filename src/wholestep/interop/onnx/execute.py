@@ -48,7 +48,7 @@ class ModelRun:
         return tuple([self.found(names, name) for name in body.outputs])
 
     def found(self, names: Mapping[str, Any], name: str) -> Any:
-        """An output; raises ModelError for one that its node did not give."""
+        """An output; raises ModelError for an output that its node did not return."""
         if name not in names:
             raise ModelError(f"from_onnx: the output {name!r} is not given by its node")
         return names[name]

@@ -1,4 +1,4 @@
-"""A model's graph as it is run: nodes with their attributes as values, functions in place, and nothing undefined."""
+"""The executable graph of a model: nodes with their attributes as values, functions in place, and all names defined."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wholestep.words import first_few
 MOST_NODES = 1_000_000
 """A model of more nodes than this, functions in place, is refused."""
 DEEPEST = 32
-"""Graphs and functions may lie inside each other so deep."""
+"""The maximum depth of nested graphs and functions."""
 OWN_DOMAINS = ("", "ai.onnx")
 TYPE = 13
 
@@ -39,7 +39,7 @@ class OnnxBody:
 
 @dataclass(slots=True, eq=False)
 class OnnxGraphReader:
-    """The graphs of one model, made as they are met; operators that are not covered are collected."""
+    """A reader of the graphs of one model, which collects the operators that are not covered."""
 
     versions: Mapping[str, int]
     functions: Mapping[tuple[str, str, str], Proto]

@@ -143,7 +143,7 @@ def from_onnx(
     buffers: batch norms take the statistics of the batch and move the running ones, which are the buffers, and dropout
     is on and draws from the key.
 
-    Opsets 13 to 28 are read (older ones where nothing hinders), standard operators and functions that the model brings.
+    Opsets 13 to 28 are read (7 to 12 without a guarantee), with standard operators and the model's own functions.
     Nothing in the file is run or believed: tensors in other files must lie in the model's own folder with the declared
     size, and graphs are bounded in number and depth.
 

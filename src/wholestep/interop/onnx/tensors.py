@@ -1,4 +1,4 @@
-"""Tensors of a model file as arrays: nothing that a size says is believed before it fits the bytes that are there."""
+"""Tensors of a model file as arrays: declared sizes are checked against the bytes before they are used."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from wholestep.interop.torch.promotion import FLOAT, PLAIN, cast, promote
 MOVEMENT = Handlers()
 entry = MOVEMENT.entry
 OPEN = 1 << 62
-"""The least end of a slice that stands for the end of the axis."""
+"""The smallest end of a slice that means the end of the axis."""
 
 
 def axes_of(x: Any, axes: Any) -> tuple[int, ...]:
@@ -83,7 +83,7 @@ def filled_like(x: Any, value: Any, options: dict[str, Any]) -> Any:
 
 
 def concatenated(xs: Sequence[Any], axis: int) -> Any:
-    """Arrays one after another; those of shape [0], which fit anything, are left out."""
+    """Arrays one after another, without arrays of shape [0], which PyTorch accepts beside any shape."""
     kept = [x for x in xs if x.shape != (0,)] or list(xs[:1])
     dtype = functools.reduce(promote, [x.dtype for x in xs])
     return wnp.concatenate([cast(x, dtype) for x in kept], axis=axis)
@@ -114,7 +114,7 @@ def sliced(x: Any, axis: int = 0, start: Any = None, end: Any = None, step: int 
 
 
 def ending(end: Any) -> Any:
-    """The end of a slice; None for one that lies beyond every axis."""
+    """The end of a slice; None for an end beyond every axis."""
     return None if isinstance(end, int) and end >= OPEN else end
 
 

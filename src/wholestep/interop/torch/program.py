@@ -99,7 +99,7 @@ def exported(program: Any, examples: Sequence[Any]) -> Any:
 
 
 def decomposed(program: Any) -> Any:
-    """The program in core operators, and those that are handled whole."""
+    """The program decomposed to core operators and the larger operators that have handlers."""
     torch = torch_needed()
     bodies = [body for body in program.graph_module.modules() if isinstance(body, torch.fx.GraphModule)]
     if any("wrap_with_autocast" in str(node.target) for body in bodies for node in body.graph.nodes):
@@ -199,7 +199,7 @@ class GraphReader:
         return tuple(inputs), tuple(calls), results
 
     def is_token(self, node: Any) -> bool:
-        """Test whether a node only orders checks of factorizations, of which each of ours has its own."""
+        """Test whether a node only orders the error checks of factorizations, which the factorizations here contain."""
         if node.op == "placeholder":
             spec = self.specs.get(node.name)
             return spec is not None and spec.kind.name == "TOKEN"
@@ -275,7 +275,7 @@ class GraphReader:
 
 
 def alone(f: Callable[..., Any]) -> Callable[..., Any]:
-    """A handler of the first of several results, of which nobody takes another."""
+    """A handler that returns only the first of an operator's results, as a tuple; the others are not read."""
     return lambda *args, **options: (f(*args, **options),)
 
 

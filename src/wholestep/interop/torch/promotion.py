@@ -13,7 +13,7 @@ KINDS = "biufc"
 FLOAT = np.dtype(np.float32)
 """PyTorch's default dtype of floating numbers."""
 PLAIN = {bool: np.dtype(bool), int: np.dtype(np.int64), float: FLOAT, complex: np.dtype(np.complex64)}
-"""The dtypes of Python's numbers where nothing else says one."""
+"""The default dtypes of Python's numbers."""
 
 
 def kind_of(dtype: np.dtype[Any]) -> int:
@@ -36,7 +36,7 @@ def promote(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def over(high: np.dtype[Any] | None, low: np.dtype[Any] | None) -> np.dtype[Any] | None:
-    """The dtype of operands of which those of `low` count only where their kind is a higher one."""
+    """The promoted dtype, where the operands of dtype `low` count only if their kind is higher than that of `high`."""
     if high is None or low is None:
         return low if high is None else high
     if kind_of(low) <= kind_of(high):

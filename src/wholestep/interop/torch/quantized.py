@@ -58,7 +58,7 @@ def choose_qparams(x: Any, low: int, high: int, eps: float, dtype: Any) -> tuple
 
 
 def pretended(x: Any, scale: Any, zero: Any, low: int, high: int) -> tuple[Any, Any]:
-    """x as it would be after quantisation, with the derivative of x itself where that clips nothing."""
+    """x quantized and dequantized, with the derivative of x at unclipped elements, and the mask of these."""
     places = wnp.rint(stop_gradient(x) * (1 / scale)) + zero
     inside = (places >= low) & (places <= high)
     rounded = (wnp.clip(places, low, high) - zero) * scale

@@ -90,7 +90,7 @@ def min_along(x: Any, axis: int, keepdim: bool = False) -> tuple[Any, Any]:
 
 
 def running(x: Any, axis: int, better: Any) -> tuple[Any, Any]:
-    """The best elements so far along an axis, and where they stand, the last of equal ones."""
+    """The running extreme along an axis, and its indices, the last one of equal elements."""
     if not x.ndim:
         return x, wnp.zeros((), np.int64)
     best = better.accumulate(stop_gradient(x), axis=axis)

@@ -14,7 +14,7 @@ from wholestep.scipy import special
 
 
 def exponential_below(x: Any) -> Any:
-    """exp(x) - 1 for negative x, and 0 elsewhere, where nothing may overflow."""
+    """exp(x) - 1 for negative x, and 0 elsewhere, without overflow."""
     return wnp.expm1(wnp.minimum(x, 0))
 
 

@@ -16,7 +16,7 @@ from wholestep.scipy import special
 
 
 def heads_apart(x: Any, heads: int | None) -> Any:
-    """[batch, time, heads * width] -> [batch, heads, time, width]; four axes stay as they are."""
+    """[batch, time, heads * width] -> [batch, heads, time, width]; an operand of four axes is returned unchanged."""
     if x.ndim == 4:
         return x
     if not heads:
@@ -55,7 +55,7 @@ def attention(
 
 
 def biased_scores(node: OnnxNode, scores: Any, mask: Any, past_key: Any, lengths: Any) -> tuple[Any, Any]:
-    """Scores with a mask added, -inf where nothing may be attended, and where something may."""
+    """Scores with a mask added, -inf at masked positions, and the boolean mask of allowed positions."""
     queries, keys = scores.shape[-2:]
     allowed: Any = np.ones((queries, keys), bool)
     if mask is not None:

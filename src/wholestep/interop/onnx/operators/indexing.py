@@ -23,7 +23,7 @@ REDUCTIONS: Mapping[str, Any] = {"add": wnp.add, "mul": wnp.multiply, "max": wnp
 
 
 def along(ndim: int, axis: int, n: int) -> Any:
-    """The numbers 0 to n - 1 along one of so many axes."""
+    """The numbers 0 to n - 1 along `axis` of `ndim` axes."""
     return np.arange(n).reshape([-1 if i == axis else 1 for i in range(ndim)])
 
 
@@ -46,12 +46,12 @@ def gather_elements(node: OnnxNode, x: Any, index: Any) -> Any:
 
 
 def places_along(index: Any, axis: int) -> list[Any]:
-    """An index of all axes: that of one, and for the others where it stands."""
+    """An index for each axis: `index` along `axis`, and each element's own position along the others."""
     return [index if i == axis else along(index.ndim, i, n) for i, n in enumerate(index.shape)]
 
 
 def gather_nd(node: OnnxNode, x: Any, index: Any) -> Any:
-    """Parts at positions of the first axes, after those that both share."""
+    """Slices of x at indices of the axes after the batch axes that x and `index` share."""
     shared, count = node.get("batch_dims", 0), index.shape[-1]
     lead = [along(index.ndim - 1, i, n) for i, n in enumerate(index.shape[:shared])]
     return wnp.array(x)[(*lead, *[index[..., i] for i in range(count)])]

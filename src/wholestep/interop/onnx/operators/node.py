@@ -31,7 +31,7 @@ class OnnxNode:
 
     @property
     def count(self) -> int:
-        """The number of outputs that anybody could read."""
+        """The number of outputs up to the last one with a name."""
         return max((i + 1 for i, name in enumerate(self.outputs) if name), default=1)
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -156,5 +156,5 @@ def in_own_dtype(f: Handler) -> Handler:
 
 
 def plain(f: Callable[..., Any]) -> Handler:
-    """A handler that needs nothing of the node."""
+    """A handler that ignores the node."""
     return lambda node, *xs: f(*xs)

@@ -22,7 +22,7 @@ def in_channels(x: Any, part: Any) -> Any:
 
 
 def batch_norm(node: OnnxNode, x: Any, gain: Any, bias: Any, mean: Any, var: Any) -> Any:
-    """Channels with the statistics that are given, or those of the batch, which then move the running ones."""
+    """Channels normalized by given statistics, or in training by the batch's, which then update the running ones."""
     if not node.get("training_mode", 0):
         return normed(x, gain, bias, mean, var, node.get("epsilon", EPSILON))
     made, average, variance = batch_normed(node, x, gain, bias)
@@ -32,7 +32,7 @@ def batch_norm(node: OnnxNode, x: Any, gain: Any, bias: Any, mean: Any, var: Any
 
 
 def batch_normed(node: OnnxNode, x: Any, gain: Any, bias: Any) -> Any:
-    """Channels with the statistics of the batch, and those."""
+    """Channels normalized by the statistics of the batch, and these statistics."""
     axes = (0, *range(2, x.ndim))
     average, variance = wnp.mean(in_single(x), axis=axes), wnp.var(in_single(x), axis=axes)
     return normed(x, gain, bias, average, variance, node.get("epsilon", EPSILON)), average, variance

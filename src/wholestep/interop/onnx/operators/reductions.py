@@ -15,7 +15,7 @@ Reduction = Callable[[Any, tuple[int, ...], bool], Any]
 
 
 def reducer(f: Reduction) -> Handler:
-    """A reduction over the axes of a node: all of them where none is named, or none with `noop_with_empty_axes`."""
+    """A reduction over the axes of a node: by default all axes, or none with `noop_with_empty_axes`."""
 
     def reduced(node: OnnxNode, x: Any, axes: Any = None) -> Any:
         found, keep = axes_of(node, axes, x.ndim), bool(node.get("keepdims", 1))
@@ -39,7 +39,7 @@ def mean(x: Any, axes: tuple[int, ...], keep: bool) -> Any:
 
 
 def bound(largest: bool) -> Reduction:
-    """The largest or the smallest element; of nothing the end of the numbers that any element is beyond."""
+    """The largest or the smallest element; without elements the identity of the reduction."""
 
     def found(x: Any, axes: tuple[int, ...], keep: bool) -> Any:
         if dtypes.is_bool(x.dtype):

@@ -69,7 +69,7 @@ def resize_axis(node: OnnxNode, x: Any, axis: int, factor: float, length: int, e
 
 
 def places(node: OnnxNode, n: int, factor: float, length: int, ends: tuple[float, float]) -> Any:
-    """The coordinates in an axis of n elements from which those of the new one come."""
+    """The coordinates, in an axis of n elements, of the elements of the new axis."""
     i, mode = np.arange(length, dtype=np.float64), node.get("coordinate_transformation_mode", "half_pixel")
     if node.opset < 11:
         mode = "asymmetric"
@@ -106,7 +106,7 @@ def nearest(how: str, at: Any) -> Any:
 
 
 def weight_matrix(node: OnnxNode, n: int, factor: float, at: Any, mode: str) -> Any:
-    """The weight of each old element in each new one; elements beyond the ends are those at the ends, or none."""
+    """The weight of each old element in each new one; elements beyond the ends repeat the ends, or are excluded."""
     stretch = max(1.0, 1 / factor) if node.get("antialias", 0) else 1.0
     reach = (2.0 if mode == "cubic" else 1.0) * stretch
     first = np.floor(at - reach).astype(np.int64)
@@ -220,7 +220,7 @@ def max_roi_pool(node: OnnxNode, x: Any, rois: Any) -> Any:
 
 
 def cell_of(start: int, size: int, i: int, count: int, limit: int) -> slice:
-    """The i-th of so many parts of a side, within an image; parts may overlap."""
+    """The i-th of `count` parts of a side, clipped to an image; parts may overlap."""
     ends = (start + math.floor(i * size / count), start + math.ceil((i + 1) * size / count))
     return slice(*[min(max(end, 0), limit) for end in ends])
 

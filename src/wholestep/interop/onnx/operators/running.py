@@ -24,7 +24,7 @@ from wholestep.interop.onnx.operators.normalization import batch_norm, batch_nor
 from wholestep.interop.onnx.operators.sequences import TensorSequence
 
 LONGEST = 1 << 16
-"""A loop whose length is known is unrolled where it must be, up to so many rounds."""
+"""The maximum number of iterations of a loop of known length that is unrolled."""
 
 
 class Run(Protocol):
@@ -144,7 +144,7 @@ def dropout(run: Run, node: OnnxNode, x: Any, ratio: Any = None, training: Any =
 
 
 def batch_normalization(run: Run, node: OnnxNode, x: Any, gain: Any, bias: Any, mean: Any, var: Any) -> Any:
-    """Channels by their running statistics; in training by those of the batch, which move the running ones."""
+    """Channels normalized by running statistics, or in training by the batch's, which update the running ones."""
     if not run.training:
         return batch_norm(node, x, gain, bias, mean, var)
     made, average, variance = batch_normed(node, x, gain, bias)

@@ -31,7 +31,7 @@ def construct(node: OnnxNode, *xs: Any) -> Any:
 
 
 def empty_sequence(node: OnnxNode) -> Any:
-    """A sequence of nothing."""
+    """An empty sequence."""
     return (TensorSequence(),)
 
 
@@ -93,7 +93,7 @@ def has_element(node: OnnxNode, x: Any = None) -> Any:
 
 
 def get_element(node: OnnxNode, x: Any = None) -> Any:
-    """The value that is there."""
+    """The value of an optional; raises ModelError for an empty one."""
     if x is None:
         raise ModelError("there is no element")
     return (x,)

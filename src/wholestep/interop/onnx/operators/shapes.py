@@ -75,7 +75,7 @@ def reshape(node: OnnxNode, x: Any, sizes: Any = None) -> Any:
 
 
 def flatten(node: OnnxNode, x: Any) -> Any:
-    """A matrix: the axes before one, and those from it on."""
+    """A matrix: the axes before `axis`, and the axes from it on."""
     axis = node.get("axis", 1)
     axis = axis + x.ndim if axis < 0 else axis
     return x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))

@@ -42,7 +42,7 @@ def dft(node: OnnxNode, x: Any, length: Any = None, axis: Any = None) -> Any:
 
 
 def stft(node: OnnxNode, x: Any, step: Any, window: Any = None, length: Any = None) -> Any:
-    """Fourier transforms of frames that begin so many steps after each other: [batch, frames, frequencies, 2]."""
+    """Fourier transforms of frames at a distance of a number of steps: [batch, frames, frequencies, 2]."""
     by = integer(step, "the step")
     if length is None:
         size = x.shape[1] if window is None else window.shape[0]

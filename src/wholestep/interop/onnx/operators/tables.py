@@ -1,4 +1,4 @@
-"""All operators of ONNX that are covered: those that depend on their inputs alone, and those that know of the run."""
+"""All operators of ONNX that are covered: operators of their inputs alone, and operators that also read the run."""
 
 from __future__ import annotations
 
@@ -50,4 +50,4 @@ WITH_RUN = running.TABLE
 """Handlers that are called with the run, the node and its inputs."""
 COVERED = frozenset(PLAIN) | frozenset(WITH_RUN)
 OLDEST, NEWEST = 7, 28
-"""Versions of the operator set that are read; from 13 on they are tested."""
+"""The oldest and newest opset that are read; opsets from 13 on are tested."""

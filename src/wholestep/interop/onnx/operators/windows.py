@@ -198,7 +198,7 @@ def max_unpool(node: OnnxNode, x: Any, places: Any, sizes: Any = None) -> Any:
 
 
 def columns_to_image(node: OnnxNode, x: Any, image: Any, block: Any) -> Any:
-    """Blocks added where they lie in an image."""
+    """Blocks added at their places in an image."""
     sizes, size = integers(image, "the image"), integers(block, "the block")
     n = len(size)
     stride, dilation, pads = node.each("strides", 1, n), node.each("dilations", 1, n), node.each("pads", 0, 2 * n)
