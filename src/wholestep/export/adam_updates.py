@@ -1,4 +1,4 @@
-"""Updates of Adam in a step, for libraries that move all parameters in one operation, in the memory of the state.
+"""Updates of Adam in a step, for libraries that update all parameters in one operation, in the memory of the state.
 
 m1 = b1 * m + (1 - b1) * g;  v1 = b2 * v + (1 - b2) * g * g
 p1 = p - lr / (1 - b1**t) * m1 / (sqrt(v1) * (1 / sqrt(1 - b2**t)) + eps)
@@ -50,7 +50,7 @@ class MovedLeaf(NamedTuple):
 
 
 class AdamUpdate(NamedTuple):
-    """The parameters of one dtype that are moved with the same numbers."""
+    """The parameters of one dtype that are updated with the same hyperparameters."""
 
     leaves: tuple[MovedLeaf, ...]
     numbers: Numbers
@@ -63,7 +63,7 @@ class AdamUpdate(NamedTuple):
 
     @property
     def operands(self) -> tuple[Value, ...]:
-        """All that it reads."""
+        """The values that it reads."""
         return (*[x for column in self.columns for x in column], *[x for x in self.numbers if x is not None])
 
     @property
@@ -118,7 +118,7 @@ def adam_formula(x: Type, decays: bool, guarded: bool) -> Graph:
 
 
 def leaf_of(p: Value, p1: Value, new_of: Mapping[Value, Value]) -> tuple[MovedLeaf, Numbers] | None:
-    """A parameter that an update moves, and with which numbers; None where p1 is something else."""
+    """A parameter that p1 updates, and the numbers of the update; None if p1 is not an update of Adam."""
     for guarded, decays in product((True, False), (False, True)) if is_plain(p) else ():
         formula = adam_formula(p.type, decays, guarded)
         known, (_, g, m, v, *numbers) = {formula.inputs[0]: p}, formula.inputs

@@ -150,7 +150,7 @@ def behind_pads(v: Value, windowed: int, padded: bool) -> tuple[Value, Ints, Int
 
 
 def convolution_of(node: Node, padded: bool) -> ConvolvedProduct | None:
-    """The convolution that a product is, one that pads or one of the array with its zeros; None where it is none."""
+    """The convolution that a product computes, with its own padding or of the padded array; None for other products."""
     a, b, out = parts(node.params["spec"])
     for i, (own, other) in enumerate(((a, b), (b, a))):
         windows = windows_of(node.inputs[i], own)
@@ -198,7 +198,7 @@ def convolutions_in(graph: Graph, holds: Callable[[ConvolvedProduct], bool]) -> 
 
 
 def nodes_beside(graph: Graph, read_by: Mapping[Node, tuple[Value, ...]], inner: Set[Node] = frozenset()) -> list[Node]:
-    """The nodes that are needed where some of them read other values, which movement and inner nodes may not be."""
+    """The nodes of a graph if some read the values of `read_by` instead, without unused movement and inner nodes."""
     read, left = {*graph.outputs}, list[Node]()
     for node in reversed(graph.nodes):
         if not (node.op.kind == "movement" or node in inner) or not read.isdisjoint(node.outputs):

@@ -16,7 +16,7 @@ from wholestep.ir.types import Type, array_type
 NARROWED = {"float64": np.dtype(np.float32), "complex128": np.dtype(np.complex64)}
 """Floats that are narrowed in the program; a target without int64 has integers of all sizes in int32."""
 PLACES = frozenset(("indexing", "order", "movement", "creation", "structure", "mark"))
-"""Kinds of operations whose integers are places in arrays, or came from elsewhere."""
+"""Kinds of operations whose integers are places in arrays, or numbers of other operations."""
 SAFE = frozenset(("argmax", "argmin", "select", "max", "min", "maximum", "minimum"))
 """Operations whose results are no larger than their operands, or are places in arrays."""
 
@@ -40,7 +40,7 @@ NARROW_TARGETS = {
     "coreml": NarrowTarget("coreml", "Core ML", has_int64=False),
     "litert": NarrowTarget("litert", "LiteRT", has_int64=True),
 }
-"""Those targets by name."""
+"""The targets without floats of 64 bits, by name."""
 
 
 def checked_narrow(graph: Graph, program: ExportedProgram, narrow: bool, target: NarrowTarget) -> Graph:

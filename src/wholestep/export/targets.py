@@ -64,7 +64,7 @@ NATIVE: dict[str, tuple[str, ...]] = {
 }
 """The suffixes of targets for which a step's own plan is written, lowered by the caller, which has the step."""
 IN_BROWSERS = ("page", "module", "npm")
-"""Those of them that train by WebGPU in a browser, and hold the state themselves."""
+"""The native targets that train by WebGPU in a browser, and hold the state themselves."""
 
 
 def named_object(place: str) -> Any:

@@ -96,7 +96,7 @@ class Weights(Module):
         return value, gradient
 
     def step(self, grads: Any, lr: float | None = None, *, optimizer: Any = None) -> None:
-        """Move the weights against a gradient: by `lr` times it, or as an optimizer says, whose state is kept here.
+        """Update the weights by a gradient: by `lr` times it, or by an optimizer, whose state is kept here.
 
         Raises ParameterError unless one of the two is given, and TreeError for the gradient of other weights.
 
@@ -123,7 +123,7 @@ class Weights(Module):
 
     @contextmanager
     def _bound_to(self, model: Any) -> Iterator[None]:
-        """Inside, the weights are those of a model of the same structure, which a transform has filled."""
+        """A context in which the weights are those of a model of the same structure, filled by a transform."""
         parts = [part for _, part in ModelWalk(self).modules]
         held = [(part, dict(vars(part)), part._sealed, part._inside) for part in parts]
         try:

@@ -1,4 +1,4 @@
-"""Attention: values mixed by how well keys fit queries; a fully masked query gets 0."""
+"""Attention: means of values, weighted by a softmax of products of queries and keys; 0 for a fully masked query."""
 
 from __future__ import annotations
 

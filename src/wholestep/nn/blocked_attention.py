@@ -21,7 +21,7 @@ from wholestep.random.keys import checked_key
 
 
 def chosen_blocks(blocks: Any, q: Any, k: Any, v: Any) -> tuple[int, int] | None:
-    """The queries and keys of a block; None where all scores are made at once.
+    """The numbers of queries and keys of a block; None if all scores are computed at once.
 
     Raises ParameterError for blocks that are none, and where blocks are asked for and cannot be.
     """
@@ -44,7 +44,7 @@ def chosen_blocks(blocks: Any, q: Any, k: Any, v: Any) -> tuple[int, int] | None
 
 
 def reason_against(q: Any, k: Any, v: Any) -> str:
-    """The reason why attention cannot go by blocks; empty where it can."""
+    """The reason why attention cannot be computed by blocks; empty if it can."""
     if not all(isinstance(n, int) for x in (q, k, v) for n in x.shape):
         return "a size is symbolic"
     if not dtypes.is_float(q.dtype) or not q.dtype == k.dtype == v.dtype:
@@ -65,7 +65,7 @@ def attention_by_blocks(
     key: Any,
     scale: Any,
 ) -> Any:
-    """Attention with `groups` heads of q for each head of k, by blocks; shapes are those of the whole."""
+    """Attention by blocks, with `groups` heads of q for each head of k and the shapes of attention without blocks."""
     *lead, width = q.shape
     t, s, heads = lead[-1], k.shape[-2], lead[-2] if len(lead) > 1 else None
     if not isinstance(scale, int | float):

@@ -13,7 +13,7 @@ from wholestep.nn.traversal import ModelWalk
 
 
 def noted(call: Callable[..., Any]) -> Callable[..., Any]:
-    """The `__call__` of a module; an error that passes through it is told where in that module it began."""
+    """The `__call__` of a module, which adds to an error the path of the submodule that raised it."""
 
     @functools.wraps(call)
     def called(self: Any, *args: Any, **kwargs: Any) -> Any:

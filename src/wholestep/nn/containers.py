@@ -64,7 +64,7 @@ class Sequential(Module):
 
 
 def in_turn(layers: Sequence[Any], x: Any, key: Any) -> Any:
-    """Call parts one after another, those that draw with a key of their own."""
+    """Call parts one after another, each part that draws random numbers with its own key."""
     # A partial keeps the key that it binds.
     drawing = [takes_key(layer) and not isinstance(layer, functools.partial) for layer in layers]
     keys: Iterator[Any] = itertools.repeat(None) if key is None or not any(drawing) else keys_from(key, sum(drawing))

@@ -30,9 +30,9 @@ def conv(
 
     `stride`, `padding` and `dilation` are an integer or one for each axis; padding may also be a pair (before, after)
     for each axis, "valid" for none, or "same" for the padding that makes ceil(size / stride) places, with one more
-    after than before where the total is odd. The padding is zeros, or with `padding_mode` "reflect" the image reflected
-    at its edge elements, with "replicate" copies of these, with "circular" the elements of the image's opposite side.
-    Each of `groups` groups of output channels reads its own group of input channels.
+    after than before where the total is odd. The padding is zeros, or with `padding_mode` "reflect" the images
+    reflected at their edge elements, with "replicate" copies of these, with "circular" the elements of the opposite
+    side. Each of `groups` groups of output channels reads its own group of input channels.
 
     Shapes: x [n, c, height, width], w [o, c / groups, i, j] and b [o]; [n, o, ...], of the wider dtype.
     Raises: ShapeError for arrays that do not fit, ParameterError for invalid options.

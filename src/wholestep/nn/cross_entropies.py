@@ -78,7 +78,7 @@ def logs_of(x: Any, scale: Any, axis: int) -> Any:
 
 
 def surprise(x: Any, labels: Labels, axis: int) -> Any:
-    """-log_softmax(x) at the labels, without keeping it at the others."""
+    """-log_softmax(x) at the labels; its values at other classes are not kept."""
     top = finite_maximum(x, axis)
     return wnp.log(wnp.sum(wnp.exp(x - top), axis=axis)) + (wnp.squeeze(top, axis) - at_labels(x, labels, axis))
 
@@ -183,7 +183,7 @@ def poly_cross_entropy(
 
 
 class Labels(NamedTuple):
-    """Labels that are all inside the classes, and which of them count (None for all)."""
+    """Labels within the range of the classes, and the mask of labels that count (None for all)."""
 
     index: Any
     mask: Any
@@ -266,7 +266,7 @@ def mask_ignored(losses: Any, labels: Labels) -> Any:
 
 
 def label_weights(labels: Labels, scale: Any, like: Any) -> Any:
-    """The weight of each label in the mean: that of its class, 0 where it is ignored; None for 1 each."""
+    """The weight of each label in the mean: that of its class, 0 for an ignored label; None if all are 1."""
     if scale is not None:
         return mask_ignored(wnp.take(scale.reshape(-1), labels.index), labels)
     return None if labels.mask is None else labels.mask.astype(like.dtype)

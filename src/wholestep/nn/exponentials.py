@@ -23,14 +23,14 @@ def in_single(f: Callable[[Any], Any], x: Any) -> Any:
 
 
 def pointwise(f: Callable[[Any], Any], slope: Callable[[Any], Any], name: str) -> Callable[[Any], Any]:
-    """f, a function of each number, with its derivative: one value for each is all that the backward pass needs."""
+    """The elementwise f with its derivative `slope`: the backward pass needs only the operand."""
     made = composite(f, name=name, narrow=True)
     made.defvjp(lambda args, y, g: (g * slope(args[0]),))
     return made
 
 
 def with_softmax_pullback(f: Callable[[Any], Any], axis: int, name: str = "softmax") -> Callable[[Any], Any]:
-    """f, which is a softmax, with a pullback that needs nothing but its result."""
+    """The softmax f with a pullback that needs only its result."""
     made = composite(f, name=name, narrow=True)
     made.defvjp(lambda args, y, g: (y * (g - wnp.sum(g * y, axis=axis, keepdims=True)),))
     return made

@@ -25,7 +25,7 @@ from wholestep.random.keys import fold_in
 
 
 class Writing(NamedTuple):
-    """The facts that a program which generates is made for, besides its arrays."""
+    """The static options of a generating program, the part of its cache key beside the arrays' types."""
 
     new: int
     top_k: int | None
@@ -37,7 +37,7 @@ class Writing(NamedTuple):
 
 
 class Prompts(NamedTuple):
-    """Token numbers [batch, time], how many each row has of them, and whether there was a batch."""
+    """Token numbers [batch, time], the length of each row, and whether the prompt had a batch axis."""
 
     ids: Any
     lengths: Any
@@ -136,7 +136,7 @@ def prompts_of(prompt: Any, lengths: Any) -> Prompts:
 def checked_writing(
     model: Any, ids: Any, count: int, top_k: Any, stop: Any, pad: Any, length: Any, dtype: Any, init_cache: Any
 ) -> Writing:
-    """The facts of a program; raises BoundsError where the cache is too short, and ParameterError for the rest."""
+    """The static options of a program; raises BoundsError for a cache that is too short, else ParameterError."""
     sized("generate", count=count, top_k=1 if top_k is None else top_k)
     needed = ids.shape[1] + count
     length = needed if length is None else length
@@ -222,7 +222,7 @@ def written(model: Any, how: Writing, ids: Any, lengths: Any, *, key: Any, tempe
 
 
 def fresh_zeros(x: Any) -> Any:
-    """Zeros that a program makes by itself, in place of an array of them that it would have to hold."""
+    """Zeros that a program computes, instead of a constant array that it would have to hold."""
     return wnp.zeros(x.shape, x.dtype) if isinstance(x, np.ndarray) and not x.any() else x
 
 

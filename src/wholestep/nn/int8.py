@@ -21,9 +21,9 @@ from wholestep.nn.windows import type_text
 M = TypeVar("M", bound=Module)
 
 LARGEST = 127
-"""The largest number that a weight becomes; -128 is not used, so that both signs are alike."""
+"""The largest absolute value of an int8 weight; -128 is not used, so that the range is symmetric."""
 BLOCK = 1 << 17
-"""Elements of the weight that are wide at a time: half a megabyte in float32."""
+"""The number of weight elements that are dequantized at a time: half a megabyte in float32."""
 
 
 class Int8Linear(Module):
@@ -141,7 +141,7 @@ def to_int8(model: Module) -> Module:
 
 
 def refuse_second_names(walk: ModelWalk, weights: Sequence[Any]) -> None:
-    """Raise ParameterError where a weight that is to be rounded has a second name, which would not follow it."""
+    """Raise ParameterError if a weight to be rounded is tied to a second name, which would keep the old one."""
     names = {id(p.value): list(p.aliases) for p in walk.places}
     for path, module in walk.modules:
         for field in module._ties:

@@ -155,7 +155,7 @@ class LpPool3d(LpPool):
 
 @dataclass(eq=False, repr=False)
 class MaxUnpool(Module):
-    """The common part of the ways back from maximum pools."""
+    """The common part of the partial inverses of maximum pools."""
 
     function: ClassVar[Callable[..., Any]]
     size: Ints

@@ -63,7 +63,7 @@ def max_pool(
     `conv2d` takes. The stride is the size if it is not given. Padding counts as -inf: at most half a window, so that
     none is padding throughout. With `ceil_mode` a last window may stick out, if it begins inside. The elements of a
     window lie `dilation` apart. The whole gradient goes to the first of equal elements in row-major order; nan is
-    larger than anything. `return_indices` also returns the flat indices of the elements in each image, which
+    larger than anything. `return_indices` also returns the flat indices of the elements within their images, which
     `max_unpool2d` takes.
 
     Shapes: x floats [n, c, height, width]; [n, c, ...], and with `return_indices` integers of that shape.
@@ -280,7 +280,7 @@ def placed(
     ceil_mode: bool,
     dilation: Ints = 1,
 ) -> Slide:
-    """The windows of a pool; with `ceil_mode`, the padding after takes in the last one that sticks out."""
+    """The windows of a pool; with `ceil_mode` the padding after an axis includes the end of the last window."""
     rank_is(name, x, n + 2, "[n, channels, ...]")
     at = slide(name, x, n, size, size if stride is None else stride, padding, dilation)
     for span, pair in zip(at.span, at.around, strict=True):
@@ -294,7 +294,7 @@ def placed(
 
 
 def no_window_misses(name: str, x: Any, at: Slide) -> None:
-    """Raise ShapeError where all elements of a window with gaps lie in the padding."""
+    """Raise ShapeError if all elements of a dilated window are padding."""
     for axis, (length, (before, after)) in enumerate(zip(x.shape[2:], at.around, strict=True)):
         size, stride, dilation, span = at.size[axis], at.stride[axis], at.dilation[axis], at.span[axis]
         starts = np.arange(0, length + before + after - span + 1, stride) - before

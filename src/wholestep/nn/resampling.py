@@ -25,7 +25,7 @@ CUBIC = -0.75
 """The parameter of cubic convolution, which makes the slope at an element."""
 
 MOST_PHASES = 8
-"""Up to this whole factor an axis is interpolated phase by phase."""
+"""The largest integer factor by which an axis is interpolated phase by phase."""
 
 
 def upsample(
@@ -119,7 +119,7 @@ def times_weights(x: Any, axis: int, weights: Any) -> Any:
 
 
 def cubic(x: Any, axis: int, length: int, step: float) -> Any:
-    """One axis by cubic convolution of the four elements around each place, those beyond an edge being the edge's."""
+    """One axis by cubic convolution of the four elements around each place; edge elements are repeated beyond it."""
     places = (np.arange(length) + 0.5) * step - 0.5
     low = np.floor(places).astype(np.int64)
     parts = []
@@ -149,7 +149,7 @@ def area(x: Any, axis: int, length: int, step: float) -> Any:
 
 
 def lanczos(x: Any, axis: int, length: int, step: float, *, taps: int) -> Any:
-    """One axis by a sinc under the middle of a wider one, stretched where the axis becomes shorter."""
+    """One axis by a sinc windowed by the main lobe of a wider sinc, stretched if the axis becomes shorter."""
     places = (np.arange(length) + 0.5) * step - 0.5
     distance = np.abs(places - np.arange(x.shape[axis])[:, None]) / max(step, 1)
     weights = np.where(distance < taps, np.sinc(distance) * np.sinc(distance / taps), 0)

@@ -193,7 +193,7 @@ class Stack(Module):
         self._become(first, stacked, keep, depth)
 
     def _fill_in_trace(self, layer: Callable[..., Any], keys: Any, keep: Any) -> None:
-        """The same in a trace, where one layer is traced for all."""
+        """Stack the arrays of layers in a trace, where one layer is traced for all."""
         found: list[ModelWalk] = []
 
         def arrays(key: Any) -> list[Any]:

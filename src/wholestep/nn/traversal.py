@@ -175,7 +175,7 @@ class ModelWalk:
         return self.parameter(x, x, path, decayed and mark != UNDECAYED)
 
     def parameter(self, x: Any, token: Any, path: str, decayed: bool) -> Leaf:
-        """A parameter, which is one wherever its token is met."""
+        """A parameter, the same one at all places with its token."""
         index = self.found(token, PARAMETER, path)
         if index is None:
             index = len(self.parameters)
@@ -186,7 +186,7 @@ class ModelWalk:
         return Leaf(index)
 
     def keep(self, x: Any, path: str, kind: str) -> Kept:
-        """A frozen array, which is one wherever it is met, or a buffer, which is each place's own."""
+        """A frozen array, shared by all places that hold it, or a buffer, separate for each place."""
         token = thawed(x)
         index = None if kind == BUFFER else self.found(token, FROZEN, path)
         if index is None:
@@ -199,7 +199,7 @@ class ModelWalk:
         return Kept(kind, index, Held(x), isinstance(x, Frozen))
 
     def found(self, token: Any, kind: str, path: str) -> int | None:
-        """The number under which an array is known; raises TreeError where it is known as something else."""
+        """The number under which an array is known; raises TreeError if it is known as another kind."""
         known, index = self.known.get(id(token), (kind, None))
         if known != kind:
             first = (self.parameters if known == PARAMETER else self.kept)[index or 0].path
@@ -361,7 +361,7 @@ def natural(x: Any) -> bool:
 
 
 def distinct(leaves: Sequence[Any]) -> list[Any]:
-    """The same values as different objects, for two parameters that happen to get one array are not tied by it."""
+    """The same values as distinct objects, so that two parameters that get one array are not tied."""
     seen: set[int] = set()
     made = []
     for x in leaves:

@@ -1,4 +1,4 @@
-"""The way back from a maximum pool: elements at the places that they came from, and zeros elsewhere."""
+"""The partial inverse of a maximum pool: elements at the places of their indices, and zeros elsewhere."""
 
 from __future__ import annotations
 

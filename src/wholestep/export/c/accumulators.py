@@ -34,11 +34,11 @@ class CAccumulator(NamedTuple):
 
     @property
     def join(self) -> str:
-        """The operation that makes one of two accumulators."""
+        """The operation that combines two accumulators."""
         return "add" if self.op == "fma" else self.op
 
     def joined(self, held: str, x: str) -> str:
-        """The statement by which one takes another."""
+        """The statement that combines one accumulator into another."""
         return scalars.combined(self.join, held, [x], self.dtype)
 
 
@@ -52,7 +52,7 @@ def for_each_lane(w: CKernelWriter, a: CAccumulator, line: Callable[[str], str])
 
 
 def declared(w: CKernelWriter, a: CAccumulator) -> None:
-    """Declare an accumulator, which is neutral."""
+    """Declare an accumulator with the neutral element as its value."""
     kind = scalars.value_type(a.dtype)
     if a.width:
         w.put(f"{kind} {a.name}[{a.width}];")
@@ -177,7 +177,7 @@ class FoldLoop:
         self.chain(*[n if block == 1 else f"{n} * {block}" for n in (start, end)])
 
     def chain(self, start: str, end: str) -> None:
-        """Write steps that one accumulator takes in order."""
+        """Write steps that are folded into one accumulator in order."""
         w, loop = self.w, self.loop
         i = w.fresh("i")
         w.names[loop.axis] = i

@@ -60,7 +60,7 @@ def mil_negative(w: MilWriter, node: Node, xs: list[Var]) -> Var:
 
 
 def mil_logarithm(w: MilWriter, node: Node, xs: list[Var]) -> Var:
-    """The logarithm, without the number that MIL would add."""
+    """The logarithm, without the epsilon that MIL adds by default."""
     return w.op("log", x=xs[0], epsilon=np.zeros((), node.types[0].dtype)[()])
 
 
@@ -168,7 +168,7 @@ def mil_bitwise(kind: str) -> Word:
 
 
 def mil_complement(w: MilWriter, node: Node, xs: list[Var]) -> Var:
-    """All bits turned: -1 - x, or the largest less x of integers without sign."""
+    """The bitwise complement: -1 - x, or the largest value minus x for unsigned integers."""
     dtype = node.types[0].dtype
     if dtypes.is_bool(dtype):
         return w.op("logical_not", x=xs[0])
@@ -186,7 +186,7 @@ def power_of_two(w: MilWriter, count: Var, low: int, high: int) -> Var:
 
 
 def mil_left_shift(w: MilWriter, node: Node, xs: list[Var]) -> Var:
-    """A product with a power of two, which wraps."""
+    """A left shift as a product with a power of two, which wraps."""
     dtype, (x, count) = node.types[0].dtype, xs
     bits = 8 * min(dtype.itemsize, 4)
     made = w.op("mul", x=x, y=power_of_two(w, count, 0, min(bits, 31)))

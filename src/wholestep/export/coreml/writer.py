@@ -35,7 +35,7 @@ Word = Callable[["MilWriter", Node, list[Var]], "Var | Sequence[Var]"]
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Nothing less than errors is said by coremltools inside, and no progress is drawn."""
+    """A context in which coremltools logs only errors and draws no progress bars."""
     log = logging.getLogger("coremltools")
     before = log.level
     log.setLevel(logging.ERROR)

@@ -153,7 +153,7 @@ def tensorflow_module(name: str) -> Any:
 
 @contextmanager
 def quiet_tensorflow() -> Iterator[None]:
-    """Nothing less than errors is said by TensorFlow inside."""
+    """A context in which TensorFlow logs only errors."""
     logs = [logging.getLogger(name) for name in ("absl", "tensorflow")]
     before = [log.level for log in logs]
     for log in logs:

@@ -32,7 +32,7 @@ WIDER = {"int8": np.int32, "int16": np.int32, "uint8": np.int32, "uint16": np.in
 WIDENED = frozenset("elementwise order movement indexing reduction contraction".split())
 """The kinds of operations that are computed in wider integers."""
 WRAPPING = frozenset("bitwise_and bitwise_or bitwise_xor bitwise_not left_shift".split())
-"""Operations of bits, which 32 of them are enough for."""
+"""Bitwise operations that are computed in int32 for all narrower and 32-bit integers."""
 BY_BITS = frozenset(
     """add sub mul neg equal not_equal select bitwise_and bitwise_or bitwise_xor bitwise_not left_shift right_shift full
     broadcast reshape permute flip slice concat pad gather scatter scan while_loop cond composite""".split()

@@ -68,7 +68,7 @@ class PlacedFunction(NamedTuple):
 
 @dataclass(frozen=True)
 class MemoryBlock:
-    """The places of all that a native program keeps; the first function is the step."""
+    """The layout of a native program's memory; the first function is the step."""
 
     state: tuple[PlacedArray, ...]
     functions: tuple[PlacedFunction, ...]
@@ -92,7 +92,7 @@ class Room:
 
 
 def laid_out(state: Sequence[StateArray], functions: Sequence[NativeFunction]) -> MemoryBlock:
-    """The block of a step and the functions beside it; the arena, which none of them keeps, is one for all."""
+    """The block of a step and the functions beside it; they share one arena, whose contents no function keeps."""
     room = Room()
     first = room.take(0)
     homes = {home: room.take(nbytes) for home, nbytes in home_sizes(state).items()}

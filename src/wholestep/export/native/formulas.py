@@ -68,11 +68,11 @@ SPECIAL_TABLES: Sequence[Mapping[str, Callable[..., Value]]] = (
 SPECIAL_FORMULAS: Mapping[str, Expansion] = {
     name: special_formula(f) for table in SPECIAL_TABLES for name, f in table.items()
 }
-"""Those of special functions."""
+"""The expansions of special functions."""
 
 
 def demand(x: Value, holds: Value, message: str) -> Value:
-    """x, where something holds for all matrices; else the program is left with an error."""
+    """x, if a condition holds for all matrices; else the program ends with an error."""
     found: Value = require(x, all_(holds, axes=tuple(range(holds.ndim))), kind="linalg", message=message, hint="")
     return found
 
@@ -155,6 +155,6 @@ MATRIX_FORMULAS: Mapping[str, Expansion] = {
     "solve_sylvester": sylvester_solutions,
     "eigh": via_double(finite_first(eigenvalues_and_vectors, 0, "Eigenvalues")),
 }
-"""Those of factorizations."""
+"""The expansions of factorizations."""
 FORMULAS: Mapping[str, Expansion] = {**SPECIAL_FORMULAS, **MATRIX_FORMULAS}
 """The expansion of each operation that has a formula, by name."""

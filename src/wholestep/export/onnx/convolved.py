@@ -1,4 +1,4 @@
-"""Products with windows that Conv or ConvTranspose computes, and kernels as they were before a program flipped them."""
+"""Products with windows that Conv or ConvTranspose computes, and kernels before their reversal by a program."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ DEEP = 800.0
 LARGEST = 1e9
 """The order beyond which SciPy has no numbers, unless x is larger or smaller by far."""
 MOST_ORDERS = 200_000
-"""More orders than there are between that of an expansion and one at which J is 0."""
+"""An upper bound of the orders between that of an expansion and one at which J is 0."""
 
 
 class Pair(NamedTuple):
@@ -134,7 +134,7 @@ def logarithmic_slope(v: Value, x: Value) -> tuple[Value, Value]:
 
 
 def by_fractions(v: Value, x: Value) -> Pair:
-    """Both of an order of up to 1/2, for x from `NEAR` on."""
+    """J and Y of an order of up to 1/2, for x from `NEAR` on."""
     p, q = logarithmic_slope(v, x)
     found = order_quotient(v, x)
     gamma = (p - (v / x - found.ratio * x)) / q
@@ -144,7 +144,7 @@ def by_fractions(v: Value, x: Value) -> Pair:
 
 
 def by_expansions(v: Value, x: Value) -> tuple[Value, Value]:
-    """Both of orders that are clearly below large numbers."""
+    """J and Y of orders that are clearly below large arguments."""
     s = sqrt((x - v) * (x + v))
     share = v / s
     terms = debye_terms(s, -(share * share))
@@ -179,7 +179,7 @@ def known_pair(v: Value, x: Value) -> Pair:
 
 
 def raised_pair(pair: Pair, v: Value, x: Value, count: Value) -> Pair:
-    """Both of an order that is larger by a count."""
+    """J and Y of an order that is larger by a count."""
 
     def step(n: Value, v: Value, x: Value, *state: Value) -> Sequence[Value]:
         *now, left = state

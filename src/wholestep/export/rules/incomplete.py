@@ -70,8 +70,7 @@ def state_where_done(
 def state_of_counted_steps(
     fixed: Sequence[Value], start: Sequence[Value], step: Callable[..., Sequence[Value]], most: int = MOST
 ) -> list[Value]:
-    """The state after steps that repeat while its last value, a measure of the remaining work, is above 0 in an
-    element.
+    """The state after steps that repeat while its last value, the remaining work, is above 0 in an element.
 
     Elements whose last value is still above 0 after `most` steps are NaN, since they have not converged.
     """

@@ -19,7 +19,7 @@ from wholestep.primitives.logic import equal, floor, isfinite, isnan, not_equal,
 STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
 """Coefficients of 1/z, 1/z**3 and so on in the logarithm of the gamma function."""
 HARMONIC = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
-"""Those of 1/z**2, 1/z**4 and so on in log(z) - 1 / (2 z) - digamma(z)."""
+"""Coefficients of 1/z**2, 1/z**4 and so on in log(z) - 1 / (2 z) - digamma(z)."""
 SHIFT = 8
 """The distance that arguments are moved up before these series are summed."""
 NEAR = 30.0

@@ -40,7 +40,7 @@ def refuse_parts(model: str, parts: Mapping[str, bool]) -> None:
 
 
 def hidden_ratio(net: FeedForward, width: int) -> float:
-    """A number whose product with the width has the hidden width of a net for its whole part."""
+    """A ratio whose product with `width`, truncated to an integer, is the hidden width of a net."""
     hidden: int = net.down.weight.shape[0]
     exact = hidden / width
     return exact if int(exact * width) == hidden else (hidden + 0.5) / width
@@ -52,7 +52,7 @@ def activation_word(net: FeedForward) -> str:
 
 
 def label_count(config: Mapping[str, Any], bare: str) -> int:
-    """The number of classes in a configuration of transformers, which says none for two; 0 for the class `bare`."""
+    """The number of classes in a configuration of transformers, by default two; 0 for the class `bare`."""
     if bare in (config.get("architectures") or ()):
         return 0
     return len(config.get("id2label") or ()) or int(config.get("num_labels", 2))
