@@ -196,7 +196,7 @@ WATCHED: ContextVar[tuple[dict[int, str], Note | None]] = ContextVar("watched")
 
 
 def watched_call(model: Any, note: Note, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """The result of a call of a model that the caller owns, whose parts are watched afterwards; inner calls end first."""
+    """The result of a call of a model that the caller owns; its parts stay watched. Inner calls end first."""
     parts = ModelWalk(model).modules
     for _, module in parts:
         cls: Any = type(module)

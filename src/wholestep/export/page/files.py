@@ -25,7 +25,7 @@ INDEX = "index"
 
 
 class PagePart(NamedTuple):
-    """A file of a script or a style, and the test for the programs that need it, with which it is sent."""
+    """A file of a script or a style, and the predicate for the programs with which it is sent."""
 
     file: str | Path
     needed: Callable[[Mapping[str, Any]], bool] = lambda program: True

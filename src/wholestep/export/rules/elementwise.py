@@ -1,4 +1,4 @@
-"""Elementwise operations in graph words: comparisons, signs, remainders and shares by nearly universal operations."""
+"""Elementwise operations in graph words: comparisons, signs, remainders, shares by operations of nearly all targets."""
 
 from __future__ import annotations
 

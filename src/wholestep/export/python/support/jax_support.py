@@ -1,4 +1,4 @@
-"""Functions of JAX arrays that printed sources use: loops, orders, and NumPy's own definitions."""
+"""Functions of JAX arrays that printed sources use: loops, orders, operations with NumPy's semantics."""
 
 import functools
 

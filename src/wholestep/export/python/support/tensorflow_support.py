@@ -1,4 +1,4 @@
-"""Functions of TensorFlow's tensors that printed sources use: loops, orders, and NumPy's own definitions."""
+"""Functions of TensorFlow's tensors that printed sources use: loops, orders, operations with NumPy's semantics."""
 
 import numpy as np
 import tensorflow as tf

@@ -1,4 +1,4 @@
-"""Functions of tensors that printed sources use: loops, orders, unsigned words, and NumPy's own definitions."""
+"""Functions of tensors that printed sources use: loops, orders, unsigned words, operations with NumPy's semantics."""
 
 import functools
 
