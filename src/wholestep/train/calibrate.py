@@ -38,11 +38,11 @@ SPILLED = 32 << 20
 
 
 def calibrate() -> Rates:
-    """Measure how fast this machine is, in about two seconds, and plan with that from now on.
+    """Measure this machine's rates of computation and transfer, in about two seconds, and plan with them from now on.
 
-    The rates are kept beside compiled code, for this processor and number of cores, and hold for later processes too;
-    they are measured again only when this is called again. Where nothing is kept on disk they hold for this process.
-    They decide what is predicted, and how a memory budget is kept, never a result.
+    The rates are stored beside compiled code, for this processor and number of cores, and hold for later processes too;
+    only another call measures them again. Without a cache folder on disk they hold for this process alone. The
+    rates decide predicted times and the recomputation that a memory budget needs, never a result.
 
     Shapes: no arrays; arithmetic in operations a second of one core, memory in bytes a second, times in seconds.
     Raises: `wholestep.runtime.cache.private_folder.FolderUnusable` where the folder for compiled code is not private.
@@ -173,7 +173,7 @@ def time_call(f: Callable[[], Any]) -> float:
 
 
 def rates_of(programs: dict[str, Timed], begun: Looped, moved: Moved) -> Rates:
-    """The rates by which the model says what was measured."""
+    """The rates for which the cost model predicts the measured times."""
     vector, count = host_target().vector_bytes, core_count.available_cores()[0]
     product, chain, near, far = (programs[name] for name in ("product", "chain", "near", "far"))
     size = vector / 4

@@ -28,11 +28,11 @@ class Disk:
         return os.open(path, NEW | BINARY, 0o666)
 
     def write(self, file: int, data: memoryview) -> int:
-        """Write, perhaps not all; how much."""
+        """Write some or all of the bytes; the number written."""
         return os.write(file, data)
 
     def sync(self, file: int) -> None:
-        """Wait until what was written is where a power cut leaves it."""
+        """Wait until the bytes written to a file are on stable storage, which survives a power cut."""
         os.fsync(file)
 
     def close(self, file: int) -> None:
@@ -43,14 +43,14 @@ class Disk:
         os.link(old, new)
 
     def replace(self, old: Path, new: Path) -> None:
-        """Another name for a file, which takes the place of what has that name."""
+        """Rename a file; a file that has the new name is replaced."""
         os.replace(old, new)
 
     def remove(self, path: Path) -> None:
         os.unlink(path)
 
     def sync_folder(self, folder: Path) -> None:
-        """Wait until the names in a folder are where a power cut leaves them; Windows does so by itself."""
+        """Wait until the names in a folder are on stable storage; Windows does so by itself."""
         if os.name != "nt":
             opened = os.open(folder, os.O_RDONLY)
             try:
@@ -96,8 +96,8 @@ def write_new(disk: Disk, path: Path, pieces: Iterable[Any]) -> None:
 def replace_file(disk: Disk, path: Path, pieces: Iterable[Any]) -> None:
     """Replace a file, or make it, in one instant; the one before it keeps another name.
 
-    Whatever happens on the way, the file is the old one or the new one, whole. Where the file system has no hard links
-    there is an instant at which only the other name is there.
+    After a failure at any point the file is the old one or the new one, whole. Without hard links in the file
+    system there is an instant at which only the other name exists.
     """
     swap(disk, path, pieces)
     disk.sync_folder(path.parent)
@@ -130,7 +130,7 @@ def put_file(disk: Disk, path: Path, pieces: Iterable[Any]) -> None:
 
 
 def sweep(disk: Disk, path: Path) -> None:
-    """Remove what saves left beside a file that ended in the middle, so that a new one has the room."""
+    """Remove the temporary files of interrupted saves beside a file, so that a new save has the space."""
     before, after = f".{path.name}.", TEMPORARY
     for leftover in path.parent.glob(f"{glob.escape(before)}*{after}"):
         if writers.gone(leftover.name[len(before) : -len(after)]) or stale(leftover):
@@ -138,7 +138,7 @@ def sweep(disk: Disk, path: Path) -> None:
 
 
 def keep_previous(disk: Disk, path: Path) -> None:
-    """Give what is at a path its other name too."""
+    """Give the file at a path the name of the previous checkpoint too; without hard links, rename it so."""
     if not path.exists():
         return
     second = temporary(path)

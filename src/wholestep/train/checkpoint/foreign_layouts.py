@@ -12,10 +12,10 @@ from wholestep.ir.graph import NDArray
 
 
 def torch_linear(weight: NDArray) -> NDArray:
-    """The weight of a linear or recurrent layer of PyTorch, (out, in), as it is used here: `x @ w` with (in, out).
+    """The weight of a linear or recurrent layer of PyTorch, (out, in), transposed to (in, out) for `x @ w`.
 
     Convolutions, transposed ones too, embeddings and norms have the same layout in both. Raises CheckpointError for
-    what is no matrix.
+    an array that is no matrix.
 
     >>> import numpy as np
     >>> torch_linear(np.ones((2, 3))).shape
@@ -27,10 +27,10 @@ def torch_linear(weight: NDArray) -> NDArray:
 
 
 def torch_name(name: str) -> str | None:
-    """Our name of a tensor of PyTorch, to be given as `rename`: `layers.0.weight` is `layers[0].weight`.
+    """This library's name of a tensor of PyTorch, to be given as `rename`: `layers.0.weight` is `layers[0].weight`.
 
     Running statistics of batch norms are `mean` and `var`, and their counters are left out; the layers of a recurrent
-    one are its cells. What else has another name, such as the `gain` of a norm, is for a function of your own.
+    network are its cells. Other names that differ, such as the `gain` of a norm, need a function of your own.
 
     >>> torch_name("layers.0.norm.running_mean"), torch_name("rnn.weight_ih_l0")
     ('layers[0].norm.mean', 'rnn.cells[0].weight_ih')

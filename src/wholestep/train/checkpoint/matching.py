@@ -18,17 +18,17 @@ from wholestep.train.checkpoint.safetensors_header import safe_name
 from wholestep.words import first_few
 
 Rename = Mapping[str, str | None] | Callable[[str], str | None]
-"""The name that a tensor of the file has here; None leaves it out."""
+"""The path in the state of each tensor name in the file; None leaves the tensor out."""
 Convert = Mapping[str, Callable[[NDArray], Any]]
-"""By the name of a tensor in the file, in which * stands for anything: what it is turned into."""
+"""The conversion of each tensor in the file, by a pattern of its name in which * matches any characters."""
 
 PLACES = ("params", "buffers")
-"""The parts of the state that a name from elsewhere may belong to."""
+"""The parts of the state to which a tensor of a file by another library may belong."""
 SHOWN = 8
 
 
 class Matched(NamedTuple):
-    """For each array of the state its tensor in the file; and what is left over on either side."""
+    """The tensor in the file for each array of the state, arrays without a tensor, and tensors without an array."""
 
     pairs: dict[str, str]
     missing: tuple[str, ...]
@@ -36,7 +36,7 @@ class Matched(NamedTuple):
 
 
 def matched(held: Iterable[str], wanted: Collection[str], parts: Collection[str], rename: Any, ours: bool) -> Matched:
-    """Names in a file beside names in the state; tensors of parts that are not asked for are passed over."""
+    """Match the names in a file with names in the state; tensors of parts that are not loaded are passed over."""
     pairs: dict[str, str] = {}
     unexpected: list[str] = []
     for name in held:
@@ -56,7 +56,7 @@ def matched(held: Iterable[str], wanted: Collection[str], parts: Collection[str]
 
 
 def rename_tensor(name: str, rename: Any) -> str | None:
-    """The name that a tensor has here; None where it is left out."""
+    """The name of a tensor after `rename`; None where it is left out."""
     if rename is None:
         return name
     if not callable(rename) and not isinstance(rename, Mapping):
@@ -71,7 +71,7 @@ def rename_tensor(name: str, rename: Any) -> str | None:
 
 
 def at_home(name: str, wanted: Collection[str]) -> str:
-    """A name from elsewhere as a path into the state."""
+    """The path in the state of a name in another library's file; the name itself where there is none."""
     spelled = [f"{place}{name if name.startswith('[') else f'.{name}'}" for place in PLACES]
     return next((path for path in spelled if path in wanted), name)
 
@@ -82,7 +82,7 @@ def root_of(path: str) -> str:
 
 
 def check_complete(found: Matched, strict: bool) -> None:
-    """Raise CheckpointError where something is left over and should not be, or where nothing fits at all."""
+    """Raise CheckpointError where no name matches, or, with `strict`, where a name is missing or unexpected."""
     if found.pairs and (not strict or not (found.missing or found.unexpected)):
         return
     what = "the names differ" if found.pairs else "no name is the same"
@@ -116,7 +116,7 @@ def convert_tensor(contents: Contents, name: str, path: str, own: Any, convert: 
 
 
 def name_matches(name: str, pattern: str) -> bool:
-    """True if a name fits a pattern, in which * stands for anything.
+    """True if a name matches a pattern, in which * matches any characters.
 
     >>> name_matches("layers.0.weight", "layers.*.weight"), name_matches("layers[0].bias", "*.weight")
     (True, False)

@@ -17,7 +17,7 @@ FORMAT = 1
 
 
 def encode_metadata(facts: dict[str, Any], what: str) -> str:
-    """Facts as text; raises CheckpointError for what JSON cannot hold."""
+    """Facts as JSON text; raises CheckpointError for values that JSON cannot hold and for a text that is too long."""
     try:
         text = json.dumps(facts, allow_nan=False, sort_keys=True, separators=(",", ":"))
         same = json.loads(text) == facts

@@ -28,11 +28,12 @@ def save(model: Any, path: Where, *, metadata: Any = None, max_shard_bytes: int 
 
     `path` is that of the file, and `model` a module, or a tree of arrays and modules; of a step it is `step.model`, or
     `step.params`. The file holds parameters, buffers and frozen arrays under their paths, and `metadata`, which JSON
-    must be able to hold. It is replaced in one instant, and the one before it is kept beside it, as by `step.save`,
+    must be able to hold. It is replaced in one instant, and the previous file is kept beside it, as by `step.save`,
     which has more on this and on `max_shard_bytes`.
 
     Shapes: arrays of any shapes and dtypes; nothing is returned.
-    Raises: CheckpointError where the file cannot be written, and TreeError or DtypeError for what is no model.
+    Raises: CheckpointError where the file cannot be written, and TreeError or DtypeError for an argument that is no
+    model.
 
     >>> import os, tempfile, numpy as np, wholestep as ws
     >>> model = ws.nn.Linear(3, 2, key=0)

@@ -81,9 +81,9 @@ def load_folder(folder: Where, *, cast: bool = False) -> Module:
     The folder is one on this machine: `huggingface_hub.snapshot_download(name, local_dir=folder)` brings one. GPT-2,
     Llama, BERT, DistilBERT, Whisper, ResNets and vision transformers are read in the layout of transformers, and
     MLP-Mixers, ResNets and vision transformers in that of timm, in one file or several. Of a BERT with a head the
-    encoder is read, and so of a whole Whisper; of a `ViTModel` and a `ResNetModel`, which have no head, what a call
-    returns is their `pooler_output`. `cast=True` makes float32 of tensors in half precision. The model is in training
-    mode; `.eval()` is without dropout.
+    encoder is read, and so of a whole Whisper; a call of a `ViTModel` or a `ResNetModel`, which have no head, returns
+    their `pooler_output`. `cast=True` makes float32 of tensors in half precision. The model is in training mode;
+    `.eval()` is without dropout.
 
     Shapes: a module of float32 arrays.
     Raises: CheckpointError for a folder that is damaged, incomplete, or of another kind of model; ModelError for a
@@ -125,9 +125,9 @@ def load_folder(folder: Where, *, cast: bool = False) -> Module:
 def save_folder(model: Any, folder: Where) -> None:
     """Write a model to a folder that `load_folder` and Hugging Face's `from_pretrained` read, with its configuration.
 
-    `model` is one of the eight that `load_folder` knows; of a step it is `step.model`. What was read from a folder goes
-    back in its layout, and a `ViT` or `ResNet` in that of the library in its `layout`. The folder is made if it is not
-    there. Each of the two files is replaced in one instant. Words for the classes are not among what is written.
+    `model` is one of the eight that `load_folder` knows; of a step it is `step.model`. A model read from a folder is
+    written in the same layout, and a `ViT` or `ResNet` in that of the library in its `layout`. The folder is made if it
+    is not there. Each of the two files is replaced in one instant. Names of the classes are not written.
 
     Shapes: arrays of any shapes and dtypes; nothing is returned.
     Raises: CheckpointError for another model, for one with layers of `LoRA` or `Int8Linear`, and where the folder
@@ -241,15 +241,16 @@ def own_layout(model: Any) -> str:
 
 
 def folder_entries(model: Any) -> list[tuple[ArrayPlace, list[Theirs]]]:
-    """Each array of a model, and what the folders of its layout call it."""
+    """Each array of a model, with the names of its tensors in folders of the model's layout."""
     pairs = getattr(model, "published_names", {}).get(own_layout(model), ())
     return [(place, [named_in_folder(entry, pairs) for entry in entries]) for place, entries in theirs(model)]
 
 
 def named_in_folder(entry: Theirs, pairs: Pairs) -> Theirs:
-    """An array under the names of a folder, by `pairs` of a part and what stands there in its place.
+    """An array under the tensor names of a folder, by `pairs` of a part of a name and its replacement there.
 
-    A part that begins with a point may stand anywhere, others begin. A list names equal pieces of a tensor.
+    A part that begins with a point matches anywhere in a name, other parts match its beginning. A list of replacements
+    names the equal pieces into which the tensor is split.
     """
     groups = [names_there(name, pairs) for name in entry.names]
     return entry._replace(names=tuple(itertools.chain(*groups)), pieces=len(groups[0]))

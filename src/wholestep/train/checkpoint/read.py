@@ -82,7 +82,7 @@ class TensorFile:
         self.digests = dict(zip([b.name for b in self.header.blocks], self.header.digests, strict=False))
 
     def array(self, block: Block, beside: NDArray) -> NDArray:
-        """A tensor, which is what was written, in the kind of memory that another array lies in."""
+        """Read a tensor and verify its checksum, into the kind of memory in which another array lies."""
         x = mapped_arrays.empty_in_same_memory(beside, block.type.shape, block.type.dtype)
         at, found = self.begin + block.start, hashlib.sha256()
         for piece in mapped_arrays.byte_chunks(x):
@@ -147,7 +147,7 @@ def open_checkpoint(path: Path) -> Iterator[Contents]:
 
 
 def understood(path: Path, stack: ExitStack) -> Contents:
-    """The contents of a file; whatever Python finds wrong with it is Damage."""
+    """The contents of a file; an error that Python raises while parsing them becomes Damage."""
     try:
         return (several if path.suffix == ".json" else single)(path, stack)
     except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:

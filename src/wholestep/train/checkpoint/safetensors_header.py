@@ -32,7 +32,7 @@ DIGESTS = re.compile(r"(?:[0-9a-f]{64})*")
 
 
 class Damage(Exception):
-    """A fault of a file; whoever opened it says which file that is."""
+    """A fault in the contents of a file; the code that opened the file adds its name."""
 
 
 class Block(NamedTuple):
@@ -50,7 +50,7 @@ class Header(NamedTuple):
     blocks: tuple[Block, ...]
     metadata: dict[str, str]
     sha256: str
-    """Of our own files: the seal, which covers the digests of the tensors too."""
+    """The seal of a file by this library, which covers the digests of the tensors too; empty for other files."""
 
     @property
     def ours(self) -> bool:
@@ -165,7 +165,7 @@ class HeaderParser:
         return match
 
     def members(self) -> Iterator[str]:
-        """The names in an object; whoever asks for the next one has read the value of the last."""
+        """The names in an object; the caller reads the value of each name before it asks for the next."""
         self.need(SIGNS["{"], "{")
         if self.take(SIGNS["}"]):
             return

@@ -42,16 +42,16 @@ Where = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class Loaded:
-    """The report of `step.load`: names, facts, and what was wrong where it had to fall back."""
+    """The report of `step.load`: names, facts, and the fault of the newest checkpoint if an older one was loaded."""
 
     path: Path
     """The file, or the manifest, that was read."""
     names: tuple[str, ...]
     """The arrays of the state that were loaded."""
     missing: tuple[str, ...] = ()
-    """With `strict=False`: arrays of the state that the file does not have, which stay as they were."""
+    """Arrays of the state that the file does not have, which keep their values; empty unless `strict=False`."""
     unexpected: tuple[str, ...] = ()
-    """With `strict=False`: what the file has besides."""
+    """Tensors of the file that belong to no array of the state; empty unless `strict=False`."""
     metadata: Any = None
     """The metadata that `step.save` was given."""
     data: Any = None
@@ -138,7 +138,7 @@ def step_facts(engine: Engine) -> dict[str, Any]:
 
 
 def shard_bytes(most: Any) -> int | None:
-    """The most bytes of a file; raises DtypeError or ParameterError for what is no size."""
+    """The most bytes of a file, or None; raises DtypeError for another type and ParameterError below 1."""
     return None if most is None else checked_count("max_shard_bytes", most, "save")
 
 
@@ -213,7 +213,7 @@ def hyper_paths(engine: Engine) -> Iterator[tuple[str, str]]:
 
 
 def fill_part(engine: Engine, name: str, new: dict[str, NDArray]) -> Any:
-    """A part of the state with what was loaded in it, and the rest as it is."""
+    """A part of the state with the loaded arrays in their places, and the other arrays as they are."""
     part, read = engine.state.tree[name], engine.state.host_array
     paths, leaves = tree.paths(part, name), tree.leaves(part)
     return tree.unflatten(

@@ -65,13 +65,13 @@ def from_torch(
     have the names that PyTorch gives them where fields and containers are called alike: matrices of `Linear`, of cells
     and of attention are transposed, `gain` is their `weight`, `qkv` their `in_proj`, `mean` and `var` running
     statistics; tensors of equal layers are put together for a `Stack`. `rename`, a mapping or a function, gives other
-    names first, or None for what is to be left out; with `strict=False` what only one side has is left as it is.
-    `cast=True` converts dtypes. `model` is a module, a tree of arrays and modules, or a function that makes one, and
-    stays as it is.
+    names first, or None for a tensor to be left out. With `strict=False`, arrays without a tensor keep their values and
+    tensors without an array are ignored. `cast=True` converts dtypes. `model` is a module, a tree of arrays and
+    modules, or a function that makes one, and stays as it is.
 
     Shapes: tensors of the shapes of the model, transposed where PyTorch has them so; dtypes the model's, or with `cast`
     any.
-    Raises: CheckpointError that lists what is missing, misshapen and unexpected, and for a file that is damaged;
+    Raises: CheckpointError that lists missing, misshapen and unexpected tensors, and for a file that is damaged;
     ParameterError for weights of another kind.
 
     >>> import numpy as np, wholestep as ws
@@ -118,7 +118,7 @@ def fill_model(
 
 
 def to_torch(model: Any) -> dict[str, NDArray]:
-    """The arrays of a model as PyTorch names them and lays them out, copies: what `from_torch` reads.
+    """Copies of a model's arrays under PyTorch's names and in its layout, as `from_torch` reads them.
 
     `{name: torch.from_numpy(x) for name, x in nn.to_torch(model).items()}` is a state dict.
 

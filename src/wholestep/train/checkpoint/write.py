@@ -114,7 +114,7 @@ def save_parts(folder: Path, found: Sequence[Item], about: dict[str, Any], most:
     try:
         seals = {name: save_part(folder / name, part, to) for name, part in named.items()}
         where = {item.name: name for name, part in named.items() for item in part}
-        to.sync_folder(folder)  # a manifest never names what a power cut could take
+        to.sync_folder(folder)  # a manifest never names a part that a power cut could lose
         filesystem.swap(to, manifest, [signed({"facts": about, "parts": seals, "weight_map": where})])
     except BaseException:
         for name in named:
@@ -167,7 +167,7 @@ def is_part_name(name: Any) -> bool:
 def sweep_parts(folder: Path, kept: set[str], to: Disk) -> None:
     """Remove parts that no manifest names, of processes that ended while they saved; none where a manifest is damaged.
 
-    A damaged manifest names nothing, and what it named may still be wanted.
+    A damaged manifest names no parts, and the parts that it named may still be needed.
     """
     manifest = folder / MANIFEST
     if any(path.exists() and not parts_of(path) for path in (manifest, filesystem.previous(manifest))):
@@ -179,7 +179,7 @@ def sweep_parts(folder: Path, kept: set[str], to: Disk) -> None:
 
 
 def remove_parts(folder: Path, kept: set[str], before: set[str], to: Disk) -> None:
-    """Remove the parts of the checkpoint that is no longer kept, and what saves left that ended in the middle."""
+    """Remove the parts of the checkpoint that is no longer kept, and stale parts of interrupted saves."""
     for path in folder.glob("part-*.safetensors"):
         if is_part_name(path.name) and path.name not in kept and (path.name in before or filesystem.stale(path)):
             filesystem.remove_file(to, path)

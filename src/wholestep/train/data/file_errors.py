@@ -13,15 +13,15 @@ from wholestep.train.data.csv import read_csv
 from wholestep.train.data.npy import read_npy, read_npz
 
 READERS: Mapping[str, Callable[[IO[bytes]], Any]] = {".npy": read_npy, ".npz": read_npz, ".csv": read_csv}
-"""By the ending of a file's name: what reads the open file."""
+"""The reader of the open file by the ending of its name."""
 
 
 def open_arrays(path: Path) -> Any:
-    """The arrays of a file, by its ending; .npy and .npz files stay on disk.
+    """The arrays of a file, read according to its ending; those of .npy and .npz files stay on disk.
 
-    Raises DtypeError for a file that is damaged or holds no numbers, ParameterError for another ending, for what is no
-    plain file and for a table without names, ShapeError for a table with lines of several lengths, and OSError, as
-    `open` does, where the file cannot be opened.
+    Raises DtypeError for a file that is damaged or holds no numbers, ParameterError for another ending, for a path to
+    something other than a plain file and for a table without names, ShapeError for a table with lines of several
+    lengths, and OSError, as `open` does, where the file cannot be opened.
     """
     kind = path.suffix.lower()
     if kind not in READERS:

@@ -29,11 +29,11 @@ MOST_THREADS = 8
 class ImageFolder:
     """The images below `folder`, whose folders are the classes, as items {"x": image, "y": class} of one size.
 
-    Classes are counted in the order of their names, which `classes` has; `files` has the paths, ordered by class and
-    path, and `labels` the classes of all. An image is turned as its camera says, and made `size` pixels large, an
-    integer or (height, width): with `fit="crop"` by cutting off what is too long on both sides, with "pad" by black
-    bars, and with "stretch" by stretching it. `threads` images of a batch are read at a time; by default there are as
-    many as processors, and 8 at most.
+    Classes are numbered in the order of their names, which `classes` lists; `files` lists the paths, ordered by class
+    and path, and `labels` the class of each. An image is rotated by its EXIF orientation and resized to `size` pixels, an
+    integer or (height, width): `fit="crop"` cuts both ends off a side that is too long, "pad" adds black bars, and
+    "stretch" changes the proportions. `threads` images of a batch are read at a time; the default is the number of
+    processors, and 8 at most.
 
     `ws.Loader(images, batch_size)` shuffles and stacks them. Pixels are 0 to 255: `x / 255` belongs in the loss, and so
     do `nn.random_flip` and `nn.random_crop`, which compile with it.

@@ -1,4 +1,4 @@
-"""Labels of any type as integers, which is what programs compute with, and the way back."""
+"""Labels of any type encoded as the integers that programs compute with, and decoded again."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from wholestep.ir.graph import NDArray
 
 
 def encode_labels(labels: Any, classes: Sequence[Any] | None = None) -> tuple[NDArray, NDArray]:
-    """Labels as int64 codes, and the classes that these number: `classes[codes]` are the labels again.
+    """Labels as int64 codes, which are indices into the classes: `classes[codes]` are the labels again.
 
     `labels` is a list, a series or an array, of text or of anything that NumPy sorts. Classes are sorted, unless
-    `classes` says which there are and in what order, as for data that is encoded after the training data was.
+    `classes` lists them in another order, as for data that is encoded with the classes of the training data.
 
     Shapes: labels [n]; codes i64[n], classes [k] of the labels' dtype.
     Raises: DtypeError for labels that cannot be sorted, such as text beside a missing value, ParameterError for a label

@@ -27,7 +27,7 @@ from wholestep.tree import Tree
 from wholestep.words import printable
 
 Spans = Generator[tuple[Any, int], None, None]
-"""Pairs of what is handed out, a batch or a stack of them, and the number of batches in it."""
+"""Pairs of an item of the loader, which is a batch or a stack of batches, and the number of batches in it."""
 
 SMALL = 1 << 16
 """Bytes of a batch below which gathering its rows takes less time than handing it from thread to thread."""
@@ -45,7 +45,7 @@ class Loader:
     frames, which are dictionaries of columns), the path of a .npy, .npz or .csv file, an object with `__len__` and
     `__getitem__` (a list of samples, a data set of torch or Hugging Face), an iterable, or a function that makes an
     iterator. Items of the last three are made into batches by `collate`, which stacks them. With `batch_size=None`
-    each item is a batch. The last batch of an epoch holds what is left over; `drop_last` leaves it out.
+    each item is a batch. The last batch of an epoch may have fewer rows; `drop_last` leaves such a batch out.
 
     Rows come in an order that is a function of `key`, a seed or a key, and of the number of the epoch, the same on
     every machine; `shuffle=False` keeps them in order. `weights`, one for each row, draw as many rows with replacement,
@@ -61,9 +61,9 @@ class Loader:
     With `mesh={"data": communicator}` a batch is that of all processes of the axis together: each is handed its equal
     part of the rows, in the order of ranks, out of one order that all draw alike.
 
-    `state()` is where the loop is, as a dictionary of plain values, and `restore` goes there: what follows is then what
-    would have followed. A loop that is left before its end takes nothing away: the next one begins where it began,
-    unless `hold()` is called in between.
+    `state()` is the position of the loop, as a dictionary of plain values, and `restore` goes to such a position: the
+    loader then gives the batches that would have followed it. After a loop that is left before its end, the next loop
+    begins where that one began, unless `hold()` is called in between.
 
     Shapes: arrays [rows, ...] of any dtype; batches [batch_size, ...] of the same, with K steps a call
     [K, batch_size, ...].
@@ -175,7 +175,7 @@ class Loader:
         return Rows(count, shuffle) if sampler is None else Drawn(sampler, count)
 
     def check_stream(self, shuffle: bool | None, given: list[str]) -> None:
-        """Raise for what cannot be asked of items that come one after the other."""
+        """Raise ParameterError for options that items which come one after the other cannot satisfy."""
         if given:
             raise ParameterError(f"loader: {given[0]}= asks for rows by number, and these come one after the other")
         if shuffle and self.buffer is None:
@@ -234,7 +234,7 @@ class Loader:
         self._start = self._epoch, self._position = epoch + 1, 0
 
     def hold(self, back: int = 0) -> None:
-        """Let the next loop begin where this one was left, or `back` batches before what it has handed out."""
+        """Let the next loop begin at this loop's position, or `back` batches before it."""
         self._position -= back
         if self._position and self._position == self.steps:
             self._epoch, self._position = self._epoch + 1, 0
@@ -355,9 +355,9 @@ class Loader:
         return f"{how}; items are batches" if self.one_each else f"{how}; batches of {self.batch_size}, the last {last}"
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go where another loader over the same data was; the key becomes that of the state.
+        """Go to the position of another loader over the same data; the key becomes that of the state.
 
-        Raises ParameterError for a state of other data or another order of it, and for what is no state.
+        Raises ParameterError for a state of other data or another order of it, and for an argument that is no state.
         """
         where = ("epoch", "position", "key")
         if not isinstance(state, dict) or set(state) != {*where, "data", "order"}:

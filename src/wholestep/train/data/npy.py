@@ -29,7 +29,7 @@ ENCRYPTED = 1
 PIECE = 1 << 20
 
 KINDS = "biufcV"
-"""Kinds of dtypes of numbers; V is what NumPy calls bfloat16 and its like."""
+"""Kinds of dtypes of numbers; V is NumPy's kind of bfloat16 and similar dtypes."""
 
 
 class Described(NamedTuple):
@@ -46,14 +46,14 @@ class Described(NamedTuple):
 
 
 def read_npy(file: IO[bytes]) -> NDArray:
-    """The array of a .npy file, left on disk; raises ValueError for what is no such file."""
+    """The array of a .npy file, left on disk; raises ValueError for a file of another format."""
     return mapped(file, read_header(file, size_of(file)))
 
 
 def read_npz(file: IO[bytes]) -> dict[str, NDArray]:
     """The arrays of a .npz file by name, left on disk where they are not compressed.
 
-    Raises ValueError, or what `zipfile` and `zlib` raise, for what is no such file.
+    Raises ValueError, or an exception of `zipfile` or `zlib`, for a file of another format.
     """
     size = size_of(file)
     with zipfile.ZipFile(file) as archive:
@@ -123,9 +123,9 @@ def fields(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype]:
     text = struct.pack(LENGTHS[2, 0], len(header)) + header
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what Python 2 has written
+            warnings.simplefilter("ignore")  # of headers that Python 2 wrote
             shape, fortran, dtype = np.lib.format.read_array_header_2_0(io.BytesIO(text), LARGEST)
-    except Exception:  # of any kind: it is text from elsewhere
+    except Exception:  # of any kind: the header is untrusted text
         raise ValueError("its header does not describe an array of numbers") from None
     if dtype.kind not in KINDS or dtype.names is not None or dtype.subdtype is not None:
         raise ValueError(f"it holds {dtype}, which are no numbers")

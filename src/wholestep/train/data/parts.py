@@ -26,10 +26,10 @@ def random_split(data: Any, lengths: Sequence[float], *, key: Any = 0) -> list[T
     """The rows of a data set in several parts, shuffled by `key`: `train, test = ws.random_split(data, [0.8, 0.2])`.
 
     `lengths` are numbers of rows, which add up to all, or fractions, which add up to 1: each part then has its fraction
-    rounded down, and the rows that are left over go to the first parts, one each. `data` is what `ws.Loader` takes,
-    except for what comes one after the other. Arrays in memory are copied, as a tree of the same structure for each
-    part; of objects with items, and of files, a part is an object with items itself, which reads as it is asked. The
-    split is a function of `key`, a seed or a key, and of the number of rows.
+    rounded down, and the remaining rows go to the first parts, one each. `data` is any data that `ws.Loader` takes,
+    except iterables and iterators. Arrays in memory are copied, as a tree of the same structure for each part; a part
+    of an object with items, or of a file, is itself an object with items, which reads each item when it is requested.
+    The split is a function of `key`, a seed or a key, and of the number of rows.
 
     Shapes: arrays [rows, ...] of any dtype; for each part the same with fewer rows.
     Raises: ParameterError for lengths that do not add up, and for data without a number of rows; else as `ws.Loader`
@@ -53,9 +53,9 @@ def random_split(data: Any, lengths: Sequence[float], *, key: Any = 0) -> list[T
 def concat_rows(parts: Sequence[Any]) -> Tree:
     """The rows of several data sets one after another, as one data set: `ws.concat_rows([first, second])`.
 
-    Each of `parts` is what `ws.Loader` takes, except for what comes one after the other. Arrays in memory become a tree
-    of arrays with all rows; where one is an object with items or a file, the whole is an object with items, which asks
-    the one that a row lies in.
+    Each of `parts` is data that `ws.Loader` takes, except iterables and iterators. Arrays in memory become a tree of
+    arrays with all rows; where one of the parts is an object with items or a file, the result is an object with items,
+    which reads a row from the part that holds it.
 
     Shapes: arrays [rows, ...] of any dtype, alike but for the rows; the same with all rows.
     Raises: ParameterError for no data set and for one without a number of rows, TreeError, ShapeError or DtypeError

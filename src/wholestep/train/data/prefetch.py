@@ -68,7 +68,7 @@ class Ahead:
                     raise RuntimeError("loader: the thread that reads ahead is gone") from None
 
     def close(self) -> None:
-        """End the thread after the item that it is at, and forget what was made."""
+        """End the thread after the item that it is making, and drop the items that are ready."""
         self.closed = True
         self.room.release()
         self.thread.join(PATIENCE)

@@ -194,11 +194,11 @@ class Buckets:
 
 
 class Drawn:
-    """Rows as a function of the user's own draws them: `f(rng)` gives the row numbers of an epoch.
+    """The sampler of a user's function: `f(rng)` gives the row numbers of an epoch.
 
-    `rng` is a numpy.random.Generator that is a function of key and epoch. There may be any number of rows, another one
-    each epoch. What comes back is checked: raises DtypeError where it is no list of integers, ParameterError where a
-    row is not there.
+    `rng` is a numpy.random.Generator that is a function of key and epoch. The number of rows may be any, and may
+    differ from epoch to epoch. Raises DtypeError where `f` returns no list of integers, ParameterError for a row
+    number out of range.
     """
 
     def __init__(self, f: Callable[[np.random.Generator], Any], count: int) -> None:

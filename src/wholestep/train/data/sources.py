@@ -19,7 +19,7 @@ Collate = Callable[[list[Any]], Any]
 """Makes a batch of a list of items."""
 
 NUMERIC = "biufcV"
-"""Kinds of dtypes that a batch may hold; V is what NumPy calls bfloat16 and its like."""
+"""Kinds of dtypes that a batch may hold; V is NumPy's kind of bfloat16 and similar dtypes."""
 
 
 class Source(Protocol):
@@ -41,9 +41,9 @@ class Source(Protocol):
 
 
 class Arrays:
-    """A tree of arrays with rows along their first axis; memory-mapped ones are read as rows are asked for.
+    """A tree of arrays with rows along their first axis; memory-mapped arrays are read row by row on request.
 
-    `name` is what errors call it.
+    `name` is the name of the data in errors.
 
     Raises DtypeError for a leaf that is no array, ShapeError where arrays differ in rows or there is none.
     """
@@ -139,7 +139,7 @@ class Stream:
 
 
 def source_of(data: Any, collate: Collate | None) -> Source | Stream:
-    """The source for a loader's data, by what that can do; raises DtypeError for what is no data at all."""
+    """The source for a loader's data, by its type and methods; raises DtypeError for data of no accepted kind."""
     if isinstance(data, str | os.PathLike):
         return Arrays(open_arrays(Path(data)), Path(data).name)
     if isinstance(data, np.ndarray) or outside.foreign(data) or (not isinstance(data, list) and not is_leaf(data)):
@@ -171,7 +171,7 @@ def stack_items(items: list[Any]) -> Any:
 
     A list of numbers in an item is an array, and a tuple or a dictionary a container.
 
-    Raises TreeError, ShapeError or DtypeError where items differ or hold what is no number.
+    Raises TreeError, ShapeError or DtypeError where items differ or hold a value that is no number.
 
     >>> stack_items([(1.0, 2), (3.0, 4)])
     (array([1., 3.]), array([2, 4]))

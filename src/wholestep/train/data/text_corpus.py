@@ -14,7 +14,7 @@ from wholestep.errors import ParameterError
 from wholestep.ir.graph import NDArray
 
 CHARACTERS = "\n" + "".join(map(chr, range(32, 127)))
-"""The vocabulary: a character's number is its place here. What else a file holds is read as "?", a tab as spaces."""
+"""The vocabulary, in which a character's index is its token; a tab is read as spaces, other characters as "?"."""
 
 LEFT_OUT = {"test", "tests", "idle_test", "encodings", "pydoc_data", "lib2to3", "site-packages", "dist-packages"}
 """Folders that are not read: tests are not everywhere, tables that repeat one another would make the task easy."""
@@ -73,8 +73,8 @@ def held_out(name: str) -> bool:
 def corpus(root: Path | None = None) -> Corpus:
     """The source of the running Python's standard library, about ten million characters, split by file.
 
-    Which files are held out depends on their names alone; what is in them depends on Python's version. `root` is
-    another folder of Python files. Raises ParameterError for a folder that has no two files to split.
+    A file's name alone decides if it is held out; the contents depend on Python's version. `root` is another folder of
+    Python files. Raises ParameterError for a folder that has no two files to split.
 
     >>> text = corpus()
     >>> text.train.dtype, len(text.train) > 10 * len(text.test) > 1_000_000

@@ -1,6 +1,6 @@
-"""Containers at the border of another library: trees taken apart and put together, where they are plain by plain means.
+"""Functions that flatten and unflatten trees at the border of another library, whose tracer may follow them.
 
-What a tracer of that library must see through is written with loops over lists and dictionaries alone.
+Plain containers are therefore handled with loops over lists and dictionaries alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Native functions: a function without state as C, an object or WebAssembly, by what writes steps for them."""
+"""Native functions: a function without state as C, an object or WebAssembly, by the code that writes native steps."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class FunctionModel(NamedTuple):
 def function_files(target: str, program: ExportedProgram, path: Path, processor: str | None) -> Files:
     """The files of a function as a native program.
 
-    Raises UnsupportedError for what needs a library, and for a processor that no objects are made for.
+    Raises UnsupportedError for an operation that needs a library, and for a processor without code generation.
     """
     return model_files(target, path, processor, lambda machine: function_model(program, path, target, machine))
 
 
 def function_model(program: ExportedProgram, path: Path, kind: str, machine: Target) -> FunctionModel:
-    """A function, lowered for a machine; raises UnsupportedError for what needs a library."""
+    """A function, lowered for a machine; raises UnsupportedError for an operation that needs a library."""
     prefix = prefix_of(path.stem, kind)
     check_sizes(kind, program.name, program.sizes, "give it examples")
     plan = native_plan(CompilationUnit(program.graph, winograd=program.winograd), machine)

@@ -32,9 +32,9 @@ class HandedProgram(NamedTuple):
 
     program: ExportedProgram
     flatten: Flatten
-    """The arguments, as a tuple, as the program's inputs."""
+    """The function from the tuple of arguments to the program's inputs."""
     unflatten: Unflatten
-    """The program's outputs as what is returned."""
+    """The function from the program's outputs to the tree that is returned."""
 
     def wide_types(self) -> bool:
         """True if some value of the program has 64 bits a number."""
@@ -106,7 +106,7 @@ def subject_of(f: Any, examples: tuple[Any, ...], call: str) -> HandedProgram:
 
 
 def applied(structure: ModelStructure) -> Callable[..., Any]:
-    """A model in evaluation mode as a function of its parameters, its buffers and what it is called with."""
+    """A model in evaluation mode as a function of its parameters, its buffers and the arguments of its call."""
     whole = structure.function(lambda model, xs: model(*xs), training=False)
 
     def call(params: Any, buffers: Any, *xs: Any) -> Any:

@@ -24,16 +24,16 @@ def to_file(
 ) -> tuple[Path, ...]:
     """Write a function, a compiled one too, for another system: ONNX, Core ML, LiteRT, Python source, C or WebAssembly.
 
-    The target is what `to` names, or what the suffix of `path` means. `to="jax"`, `"numpy"`, `"tensorflow"` and
-    `"torch"` write source: a function of one dictionary of arrays, which these libraries differentiate. Inputs have the
-    paths of the arguments, and outputs `output` and paths into it. `narrow=True` makes float64 float32 and int64 int32
-    for Core ML, which has no numbers of 64 bits, and float64 alone for LiteRT. `step.export` writes a step, and
-    functions on its state.
+    The target is the one that `to` names, or by default that of the suffix of `path`. `to="jax"`, `"numpy"`,
+    `"tensorflow"` and `"torch"` write source: a function of one dictionary of arrays, which these libraries
+    differentiate. Inputs are named by the paths of the arguments, and outputs by `output` and paths into it.
+    `narrow=True` makes float64 float32 and int64 int32 for Core ML, which has no numbers of 64 bits, and float64 alone
+    for LiteRT. `step.export` writes a step, and functions on its state.
 
     `f.c`, `f.o` and `f.wasm` are the function as a program without Python: in C `int f(void *memory, ...)` takes a
-    pointer for each argument and each result, and its header says their shapes. What differentiates is a function as
-    well: write `ws.value_and_grad(g)`. An object is for `processor`, and the sums of C source are in the order of its
-    vectors, as `step.export` says.
+    pointer for each argument and each result, and its header says their shapes. A derivative is written as the function
+    `ws.value_and_grad(g)`. An object is for `processor`, and the sums of C source are in the order of its vectors, as
+    `step.export` says.
 
     Shapes: those of the examples, which are arrays or `ShapeDtype`s; the paths of the files that were written.
     Raises: UnsupportedError for operations that the target has no words for and for targets of other kinds,

@@ -15,9 +15,9 @@ def to_jax(f: Callable[..., Any], *examples: Any) -> Callable[..., Any]:
     """A function, model or step as a pure function of JAX arrays, under which `jax.jit`, `grad` and `vmap` work.
 
     A function `f` takes and returns trees as it does here, for arguments of the shapes and dtypes of the examples. A
-    model is called in evaluation mode, its parameters as they are now. A step becomes `step(state, batch)`, which
-    returns the state after it, of the structure of `step.state`, and a dictionary of the loss and what else there is;
-    its hyper-parameters are those of now, and `step.load_state` takes the state back.
+    model is called in evaluation mode, with its current parameters. A step becomes `step(state, batch)`, which returns
+    the state after it, of the structure of `step.state`, and a dictionary of the loss and the step's other outputs;
+    its hyper-parameters are fixed at their current values, and `step.load_state` takes the state back.
 
     Shapes: those of the examples, which are arrays or `ShapeDtype`s.
     Raises: UnsupportedError for operations that JAX has no words for, and for numbers of 64 bits where JAX has them
