@@ -30,8 +30,8 @@ class ImageFolder:
     """The images below `folder`, whose folders are the classes, as items {"x": image, "y": class} of one size.
 
     Classes are numbered in the order of their names, which `classes` lists; `files` lists the paths, ordered by class
-    and path, and `labels` the class of each. An image is rotated by its EXIF orientation and resized to `size` pixels, an
-    integer or (height, width): `fit="crop"` cuts both ends off a side that is too long, "pad" adds black bars, and
+    and path, and `labels` the class of each. An image is rotated by its EXIF orientation and resized to `size` pixels,
+    an integer or (height, width): `fit="crop"` cuts both ends off a side that is too long, "pad" adds black bars, and
     "stretch" changes the proportions. `threads` images of a batch are read at a time; the default is the number of
     processors, and 8 at most.
 

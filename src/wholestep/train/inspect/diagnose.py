@@ -26,9 +26,9 @@ QUIET = ("creation", "movement", "mark")
 class Diagnosis(Shown):
     """The cause of a step that is not finite; printed, and in a REPL, it is the message.
 
-    `step` is its number, from 0; `operation` what made the first number that is not finite, with the user's line, or
-    the path of an array that held one before; None where there was none. `phase` is "input", "forward" or "backward".
-    `exact` says that the step was replayed as it was, with the same parameters.
+    `step` is its number, from 0. `operation` is the operation that made the first number that is not finite, with the
+    user's line, or the path of an input array that held one; None where all numbers were finite. `phase` is "input",
+    "forward" or "backward". `exact` says that the step was replayed with the same parameters.
     """
 
     step: int
@@ -45,8 +45,8 @@ class Diagnosis(Shown):
 class Origin(NamedTuple):
     """The origin of numbers that are not finite: a node, or an input or a constant that already held them.
 
-    `meant` marks infinities that were there before anything was computed, such as those of a mask: they are no fault
-    before something makes nan of them; then `source` says whose they were.
+    `meant` marks infinities of an input or a constant, such as those of a mask: they are no fault until an operation
+    makes nan of them, whose `source` is then the origin of the infinities.
     """
 
     order: int
@@ -60,7 +60,7 @@ class Origin(NamedTuple):
 
 
 class NonfiniteSearch:
-    """One graph run node by node; every value that is not finite knows where that began."""
+    """One graph run node by node, with the origin of every value that is not finite."""
 
     def __init__(self, graph: Graph, arrays: Sequence[Any], names: Sequence[str] = ()) -> None:
         self.graph = graph
@@ -151,7 +151,7 @@ def count_nonfinite(x: Any, v: Value) -> str:
 
 
 def describe_operand(v: Value, x: NDArray) -> str:
-    """The type of an operand and what it holds."""
+    """The type of an operand, with the range of its finite elements."""
     if not x.size:
         return str(v.type)
     known = x[np.isfinite(x)]
@@ -163,7 +163,7 @@ def describe_operand(v: Value, x: NDArray) -> str:
 
 
 def operation_name(node: Node) -> str:
-    """An operation as users call it."""
+    """The user's name of an operation."""
     if isinstance(node.op, Composite):
         return str(node.params["label"])
     if isinstance(node.op, Cast):
@@ -172,7 +172,7 @@ def operation_name(node: Node) -> str:
 
 
 def looked_at(flag: Value) -> list[Value]:
-    """The values whose being finite a flag says."""
+    """The values that a flag tests for being finite."""
     waiting: list[Value] = [flag]
     found: list[Value] = []
     while waiting:
@@ -183,7 +183,7 @@ def looked_at(flag: Value) -> list[Value]:
 
 
 def replayed(graph: Graph, arrays: Sequence[NDArray], names: Sequence[str], states: int) -> tuple[Origin | None, str]:
-    """The origin of what the guard saw in one step, and whether it was "input", "forward" or "backward"."""
+    """The origin of the non-finite value that the guard found in one step, and its phase, as in `Diagnosis`."""
     with np.errstate(all="ignore"):
         walk = NonfiniteSearch(graph, arrays, names)
     loss, flag = graph.outputs[states : states + 2]
@@ -195,7 +195,7 @@ def replayed(graph: Graph, arrays: Sequence[NDArray], names: Sequence[str], stat
 
 
 def begun(origin: Origin) -> Origin:
-    """An input that held infinities, where nan was made of those; the origin itself elsewhere."""
+    """The input whose infinities an operation turned into nan; else the origin itself."""
     given = origin.source is not None and origin.source.node is None
     return origin.source if given and origin.source is not None else origin
 

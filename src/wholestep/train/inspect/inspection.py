@@ -33,7 +33,7 @@ CARD = 10
 
 @bounded
 class Inspected:
-    """The questions; the step that answers them has an engine."""
+    """The methods that inspect a step, for a class with an engine."""
 
     __slots__ = ()
 
@@ -43,17 +43,17 @@ class Inspected:
 
     @property
     def traces(self) -> int:
-        """The number of programs that were made for this step, those of `run` and `attach` among them."""
+        """The number of programs that were compiled for this step, those of `run` and `attach` among them."""
         return len(self._log.reasons)
 
     @property
     def reasons(self) -> list[str]:
-        """The reason for each of them."""
+        """The reason for each compilation."""
         return list(map(printable, self._log.reasons))
 
     @property
     def compile_seconds(self) -> float:
-        """The time that making them took."""
+        """The time that these compilations took, in seconds."""
         return self._log.seconds
 
     @property
@@ -80,8 +80,8 @@ class Inspected:
     def memory(self) -> Any:
         """The memory that the compiled program takes, by purpose; printed, it is a table.
 
-        What the caller holds is not in it, such as the parameters that were given; nor is what `run`, batches of
-        other sizes and attached functions take, which are programs with an arena each.
+        Memory of the caller is left out, such as the parameters that were given; so is the memory of `run`, of batches
+        of other sizes and of attached functions, which are programs with an arena each.
         """
         found = self._ask("memory")
         return found._replace(kept=found.kept + self._engine.state.initial_bytes)
@@ -99,7 +99,7 @@ class Inspected:
 
         Shapes: no arrays; floating-point operations, bytes and seconds.
         Raises: with a link, ParameterError for a step that has no mesh or symbolic sizes, or for a link with a negative
-        latency or without a rate, and DtypeError for what is no link.
+        latency or without a rate, and DtypeError for a `mesh` that is no link.
 
         >>> import numpy as np, wholestep as ws
         >>> step = ws.compile(lambda w, x: np.mean((x @ w) ** 2), np.ones((3, 5)), optimizer=ws.optim.sgd(0.1),
@@ -113,9 +113,10 @@ class Inspected:
     def profile(self, batch: Any, calls: int = 10) -> Profile:
         """The time of each kernel of a call, measured in a program with clocks in it that runs on a copy of the state.
 
-        The step stays as it is, to the last bit. Printed the result is a table, measured beside predicted, of the
-        fastest of `calls` calls; its `save("trace.json")` writes what Perfetto opens. A look at the clock takes some 30
-        ns, and each kernel is charged one. On a card it is the card's clock, and launches do several kernels.
+        The state stays as it is, to the last bit. Printed, the result is a table of measured and predicted times of the
+        fastest of `calls` calls; its `save("trace.json")` writes a trace for Perfetto. Reading the clock takes some 30
+        ns, which are part of each kernel's time. On a card it is the card's clock, and one launch may run several
+        kernels.
 
         Shapes: a batch as the step was compiled for; times in microseconds.
         Raises: as a call does for a batch of another kind, ParameterError for less than one call, and UnsupportedError
@@ -172,7 +173,7 @@ class Inspected:
         return str(self._ask("source")())
 
     def explain(self) -> str:
-        """The step in words: what it holds, what it costs, what was compiled and why.
+        """A description of the step in words: its state, its cost, its programs and the reason for each.
 
         Shapes: no arrays; text with sizes in bytes.
         Raises: nothing of its own.

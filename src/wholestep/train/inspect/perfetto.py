@@ -17,7 +17,7 @@ PROCESS = 1
 
 
 def trace_json(name: str, record: ProfileRecord, kernels: Sequence[KernelCost]) -> str:
-    """The file for one call; `kernels` say what each step does in all its runs together."""
+    """The trace file of one call; `kernels` are the costs of the steps, each summed over all runs of the step."""
     about = {"missing events": record.missing} if record.missing else {}
     return json.dumps(
         {"traceEvents": list(events(name, record, kernels)), "displayTimeUnit": "ns", "otherData": about}, indent=0

@@ -25,9 +25,9 @@ from wholestep.words import Shown
 
 
 class KernelTime(NamedTuple):
-    """All runs of one kernel or routine in one call: how many microseconds they took, and what was predicted of them.
+    """The measured time of all runs of one kernel or routine in one call, and the predicted cost of these runs.
 
-    `microseconds` is of the fastest call, `least` of the call in which just this was fastest.
+    `microseconds` is the time in the fastest call, `least` the least time of this kernel in any call.
     """
 
     microseconds: float

@@ -50,7 +50,7 @@ class Past(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """The step to replay: its number, its place in the last call, and what has been done to the state since."""
+    """The step to replay: its number, its place in the last call, and the updates and skipped steps since."""
 
     step: int
     place: int
@@ -80,9 +80,9 @@ def diagnosed(engine: Engine, past: Past | None, given: Any) -> Diagnosis:
 
 
 def choose_skipped(engine: Engine, past: Past | None) -> Chosen:
-    """The first of the steps that were left out at the end of the last call, since the state is still theirs.
+    """The first of the steps that were skipped at the end of the last call, since the state is still the one it read.
 
-    Where the call went on with steps that were not, the last one that was; without any, the step to come.
+    Where the call ended with steps that were not skipped, the last skipped one; without any, the next step.
     """
     now = int(engine.state.counter("step"))
     flags = np.ones(0, bool) if past is None else past.result.flags
@@ -98,7 +98,7 @@ def choose_skipped(engine: Engine, past: Past | None) -> Chosen:
 
 
 def batch_of(engine: Engine, past: Past | None, chosen: Chosen, given: Any) -> Any:
-    """The batch of the step, out of what the caller gave: one batch, the batches of a call, or the data of a run."""
+    """The batch of the chosen step, taken from one batch, the stacked batches of a call, or the data of a run."""
     if tree.structure(given) != engine.signature.structure:
         raise TreeError(
             f"diagnose: {engine.signature.difference(given)}",

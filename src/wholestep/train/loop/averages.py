@@ -1,4 +1,4 @@
-"""The mean of a per-sample loss over a data set, exact whatever the size of a batch."""
+"""The mean of a per-sample loss over a data set, exact for every batch size."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def mean_over(loss: Callable[..., Any], params: Any, data: Any, *, batch_size: i
 
     `loss(params, batch)` gives the losses of the samples, any number for each, with the samples along the first axis;
     or a pair of such losses and their weights, in the shape of the losses or of their first axes (tokens that count,
-    say), by the total of which the mean divides. `data` is a tree like the batch whose arrays have the samples along
+    say), by whose total the mean divides. `data` is a tree like the batch whose arrays have the samples along
     their first axis; `params` any tree, a module too, in evaluation mode if it has modes.
 
     The program is compiled once for a function and a `batch_size`: the last batch is filled up with samples that are

@@ -27,11 +27,12 @@ def update_batch_norm(
 ) -> M:
     """A copy of a model whose batch norms have the mean statistics of these batches, for averaged weights above all.
 
-    Averages of parameters (`optim.ema`, `optim.average`) have other activations than the parameters that the running
-    statistics were gathered by. Each batch goes through the model in training mode; `mean` and `var` of each
-    `nn.BatchNorm` become the means over the batches of the batch's mean and unbiased variance, whatever its momentum
-    and whatever they were. All else stays, other buffers and the mode included. `forward(model, batch)` is the call,
-    `model(batch)` by default; where it has a keyword-only `key` each batch gets one of its own, made from `key`.
+    Averages of parameters (`optim.ema`, `optim.average`) have other activations than the parameters with which the
+    running statistics were gathered. Each batch goes through the model in training mode; `mean` and `var` of each
+    `nn.BatchNorm` become the means over the batches of the batch's mean and unbiased variance, independent of its
+    momentum and of their old values. All else stays, other buffers and the mode included. `forward(model, batch)` is
+    the call, `model(batch)` by default; where it has a keyword-only `key` each batch gets one of its own, made from
+    `key`.
 
     Shapes: batches of arrays that `forward` takes; the model's arrays keep their shapes and dtypes.
     Raises: ParameterError for a model without batch norms, for no batches, and where a `key` is missing; DtypeError for
@@ -86,7 +87,7 @@ def statistics_after(forward: Callable[..., Any] | None, wanted: Sequence[str], 
 
 
 def checked_batches(batches: Iterable[Any]) -> Iterable[Any]:
-    """The batches, one after the other; raises DtypeError for what has none."""
+    """The batches, one after the other; raises DtypeError for an argument that is no iterable of batches."""
     if isinstance(batches, np.ndarray) or outside.foreign(batches) or not isinstance(batches, Iterable):
         raise DtypeError(
             f"update_batch_norm: batches is a {type(batches).__name__}", hint="give a ws.Loader, or a list of batches"

@@ -21,10 +21,11 @@ ROWS = ("epochs", "evaluations")
 
 
 class Best(Callback):
-    """Something to be done where a metric is better than it ever was; `mode` says whether less or more is better.
+    """A callback that acts when a metric has its best value so far; `mode` says whether less or more is better.
 
-    `metric` is the name of an evaluation's value, looked at when it was measured, or of a column of the history, looked
-    at when an epoch is over. nan is never better. What an earlier part of a resumed run has reached counts.
+    `metric` is the name of a value of `Evaluate`, compared after each evaluation, or of a column of the history,
+    compared after each epoch. nan is never better. After a resumption the best value of the earlier part of the run
+    counts.
     """
 
     def __init__(self, metric: str = "val_loss", mode: Literal["min", "max"] = "min", min_delta: float = 0.0) -> None:
@@ -62,20 +63,20 @@ class Best(Callback):
         return better
 
     def seen(self, run: TrainingRun, value: float) -> None:
-        """The metric has a new value."""
+        """Called with each new value of the metric."""
         if self.look(value):
             self.improved(run)
 
     def improved(self, run: TrainingRun) -> None:
-        """It is the best so far."""
+        """Called when the metric has its best value so far."""
 
 
 class EarlyStopping(Best):
     """Stop where a metric has not become better, by more than `min_delta`, `patience` times in a row.
 
-    `metric` is the name of an evaluation's value or of a column of the history, and `mode` says whether "min" or "max"
-    is better. `restore_best` puts back the parameters and buffers of the best one when the run ends, if it was in this
-    run.
+    `metric` is the name of a value of `Evaluate` or of a column of the history, and `mode` says whether "min" or "max"
+    is better. `restore_best` puts back the parameters and buffers that had the best value when the run ends, if that
+    value was reached in this run.
 
     Shapes: no arrays.
     Raises: ParameterError for a `mode`, `patience` or `min_delta` that cannot be.
@@ -155,13 +156,13 @@ class Checkpoint(Callback):
             self.save(run)
 
     def save(self, run: TrainingRun) -> None:
-        """Write the file, with what a run that goes on must know of this one; of a mesh's processes rank 0 does."""
+        """Write the file, with the metadata that a resumed run needs; of a mesh's processes rank 0 writes it."""
         run.drain()
         run.ranks.save(run.step, self.path, run.loader, {"fit": run_metadata(run)})
         self.saved = run.steps
 
     def resume(self, run: TrainingRun) -> dict[str, int]:
-        """Go on from the file, if it or the one before it is there; returns where the run first began."""
+        """Resume from the file or the previous one, if there is one; returns the first epoch and step of the run."""
         path = Path(self.path)
         if not path.exists() and not previous(path).exists():
             return {}
@@ -185,7 +186,7 @@ def run_metadata(run: TrainingRun) -> dict[str, Any]:
 
 
 def recalled(run: TrainingRun, kept: Any) -> dict[str, int]:
-    """Give a run what `run_metadata` of another one says; where that one first began."""
+    """Restore the facts of `run_metadata` in a run; returns the epoch and the step at which the saved run began."""
     first = {name: operator.index(kept[name]) for name in ("first_epoch", "first_step")}
     rows = {
         name: [{n: float(x) if isinstance(x, str) else x + 0 for n, x in row.items()} for row in kept[name]]

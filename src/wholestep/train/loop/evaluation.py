@@ -23,17 +23,18 @@ from wholestep.train.loop.run import Callback, TrainingRun
 from wholestep.train.step.step import Step
 
 Metric = Callable[..., Any]
-"""`f(params, batch)`, or what else an attached function is given: the mean over the batch, or (sum, count)."""
+"""The type of a metric: `f(params, batch)`, or other arguments of an attached function, to the batch's mean or (sum,
+count)."""
 
 
 class Evaluate(Callback):
     """Measure the loss and `metrics` on `data`, at the end of each epoch or `every` so many steps, and at the end.
 
-    `data` is a loader or what a loader takes. A metric is a function as `step.attach` takes it, whose value is the mean
-    over the batch, or a pair of a sum and what to divide it by; the mean is over all rows, or all that was counted.
-    Values are named `val_loss` and `val_` with the metric's name. A loss that takes a key gets the same one each time.
-    All of it is one attached function, so that a batch is run through the model once. `prefix` takes the place of
-    `val_` for other data than those of `validation=`.
+    `data` is a loader or data for one. A metric is a function as `step.attach` takes it, whose value is the mean over
+    the batch, or a pair of a sum and a count to divide it by; the result is the mean over all rows, or the total sum
+    over the total count. Values are named `val_loss` and `val_` with the metric's name. A loss that takes a key gets
+    the same one each time. Loss and metrics are one attached function, so that a batch is run through the model once.
+    `prefix` takes the place of `val_` for other data than those of `validation=`.
 
     Shapes: rows of any shapes that the step takes.
     Raises: ParameterError for a metric without a name or with that of the loss, or for a count that is not positive.
@@ -106,8 +107,8 @@ class Evaluate(Callback):
 def loader_for(step: Step, data: Any, training: bool = True) -> Loader:
     """The data as a loader; one made here has the step's batch size, and draws from the step's own key.
 
-    Of an iterable, or a function that makes an iterator, each item is a batch, and they come as they do. So is each
-    item of a list that has the axes of a batch.
+    Each item of an iterable, or of the iterator that a function makes, is a batch, in the order of the iterator. So is
+    each item of a list that has the axes of a batch.
     """
     if isinstance(data, Loader):
         return data
@@ -143,7 +144,7 @@ def count_rows(batch: Any) -> int:
 
 
 def measuring(step: Step, metrics: Mapping[str, Metric]) -> Callable[..., Any]:
-    """A function to attach: each metric's value, or sum, and what to divide it by, or None."""
+    """A function to attach, which gives each metric's mean and None, or its sum and its count."""
     loss = step._engine.step_function.loss
 
     def called(f: Any, given: tuple[Any, ...]) -> Any:
@@ -163,7 +164,7 @@ def measuring(step: Step, metrics: Mapping[str, Metric]) -> Callable[..., Any]:
 
 
 def value_and_count(name: str, value: Any) -> tuple[Any, Any]:
-    """A metric's value and what to divide it by; raises DtypeError where it is neither one number nor two."""
+    """A metric's mean and None, or its sum and count; raises DtypeError where it is neither one number nor two."""
     found = value if isinstance(value, tuple) else (value, None)
     if len(found) != 2 or any(np.ndim(x) for x in found if x is not None):
         raise DtypeError(f"fit: metric {name} gave {value}, not one number or a pair (sum, count)")

@@ -42,30 +42,31 @@ def fit(
     checkpoint: Any = None,
     resume: bool = False,
 ) -> History:
-    """Train a compiled step over data for so many epochs, one by default, or so many steps; returns what came of it.
+    """Train a compiled step over data for so many epochs, one by default, or so many steps; returns the history.
 
-    `data` is a `Loader`, or what a loader takes; then batches have the size that the step was compiled for, in an order
-    drawn from the step's key. An iterable, such as a torch `DataLoader`, or a list of batches gives batches, as they
-    come. A smaller last batch has a program of its own. `steps` counts single steps, and with K
-    steps a call the last call may go beyond.
+    `data` is a `Loader`, or data for one; then batches have the size that the step was compiled for, in an order drawn
+    from the step's key. The items of an iterable, such as a torch `DataLoader`, or of a list of batches are batches, in
+    their own order. A smaller last batch has a program of its own. `steps` counts single steps, and with K steps a call
+    the last call may go beyond.
 
     The loss and `metrics`, functions as `step.attach` takes them, are measured on `validation` after each epoch:
     `val_loss`, `val_NAME`. `callbacks` have hooks; `logger` is one `Logger` or several, which get the mean loss of
     every `log_every` steps, each evaluation and each epoch. `progress` is "auto", "rich", "plain", "notebook" or None.
 
     `checkpoint`, a path or a `Checkpoint`, saves the step and the place in the data after each epoch and at the end.
-    With `resume` the run goes on from that file, if it is there: to the same bits, until the epochs and steps are those
-    of a run that was never interrupted. Ctrl-C ends the run after the current call, with a checkpoint if one was asked
-    for; the history then says `interrupted`. A second Ctrl-C does not wait for the call. SIGTERM ends the run in the
-    same order, and then the process: by SystemExit with the code 143. A handler of your own for it is left in place.
+    With `resume` the run goes on from that file, if it is there, until it has the epochs or steps of an uninterrupted
+    run, with the same bits. Ctrl-C ends the run after the current call, with a checkpoint if one was asked for; the
+    history then says `interrupted`. A second Ctrl-C does not wait for the call. SIGTERM ends the run in the same order,
+    and then the process: by SystemExit with the code 143. A SIGTERM handler of your own is left in place.
 
-    A step whose loss or gradient is not finite is skipped: the first one is a SkippedStepWarning. After twenty in a
-    row, or an epoch of no others, the run stops, and another one says what `step.diagnose` finds.
+    A step whose loss or gradient is not finite is skipped; the first one gives a SkippedStepWarning. After twenty
+    skipped steps in a row, or an epoch of skipped steps, the run stops, and a second warning has the report of
+    `step.diagnose`.
 
     Shapes: data as `Loader` takes it, batches as the step was compiled for; `losses` of the history f64[steps].
-    Raises: ParameterError for options that do not go together and for a step without an optimizer, DtypeError for what
-    is no step, what the loader and the step raise, and errors of callbacks, which end the run; the step then holds the
-    state of its last call.
+    Raises: ParameterError for options that do not go together and for a step without an optimizer, DtypeError for a
+    `step` that is no step, errors of the loader and the step, and errors of callbacks, which end the run; the step then
+    holds the state of its last call.
 
     >>> import numpy as np, wholestep as ws
     >>> def loss(params, batch):
@@ -106,7 +107,7 @@ HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 
 
 def check_given(step: Any, callbacks: Any) -> None:
-    """Raise DtypeError for what is no compiled step, or no callback."""
+    """Raise DtypeError for a `step` that is no compiled step, or an item of `callbacks` that is no callback."""
     if not isinstance(step, Step):
         raise DtypeError(
             f"fit: the first argument is a {type(step).__name__}, not a compiled step",
@@ -126,7 +127,7 @@ LOGS = ("start", "log", "note", "finish")
 
 
 def loggers_of(logger: Any) -> tuple[Logger, ...]:
-    """The loggers that were given, one or several; raises DtypeError for what is none."""
+    """The loggers that were given, one or several; raises DtypeError for an object that is no logger."""
     found = tuple(logger) if isinstance(logger, Sequence) and not isinstance(logger, str) else (logger,)
     for one in found:
         if not all(hasattr(one, method) for method in LOGS):
@@ -138,7 +139,7 @@ def loggers_of(logger: Any) -> tuple[Logger, ...]:
 
 
 def checkpoint_of(given: Any) -> Checkpoint | None:
-    """The checkpoint that was given, as a path or as one; raises DtypeError for what is neither."""
+    """The checkpoint that was given, as a path or a `Checkpoint`; raises DtypeError for another type."""
     saving = Checkpoint(given) if isinstance(given, str | os.PathLike) else given
     if saving is not None and not isinstance(saving, Checkpoint):
         raise DtypeError(
@@ -169,7 +170,7 @@ class Goal:
         return epochs >= self.epochs if self.epochs is not None else steps >= (self.steps or 0)
 
     def whole(self, loader: Loader, each: int | None) -> int | None:
-        """The number of steps of the whole run, if anybody knows; `each` is that of an epoch."""
+        """The number of steps of the whole run, or None if it is unknown; `each` is that of an epoch."""
         if self.epochs is None or each is None:
             return self.steps
         epochs, steps = self.done(loader)
@@ -184,12 +185,12 @@ class Marked:
         self.here()
 
     def here(self) -> None:
-        """Every batch that was handed out has been trained on."""
+        """Record the place of the loader, all of whose batches so far have been trained on."""
         loader = self.run.loader
         self.epoch, self.position, self.steps = loader.epoch, loader.position, self.run.step.steps
 
     def settle(self) -> None:
-        """Put the loader where the step is; a batch that was handed out and not trained on comes again."""
+        """Move the loader back to the step's position; a batch that was loaded and not trained on comes again."""
         loader = self.run.loader
         handed = loader.position - (self.position if loader.epoch == self.epoch else 0)
         loader.hold(max(0, handed - (self.run.step.steps - self.steps)))
@@ -207,18 +208,18 @@ class RunDisplay:
         self.arena = code and code.arena
 
     def begin(self) -> None:
-        """An epoch begins."""
+        """Called when an epoch begins."""
         self.since = time.perf_counter() - self.run.step.compile_seconds
         self.steps = self.run.steps
         self.each = self.run.loader.steps
 
     @property
     def seconds(self) -> float:
-        """The time since the epoch began, what was compiled in it left out."""
+        """The time since the epoch began, without compilations in it."""
         return time.perf_counter() - self.run.step.compile_seconds - self.since
 
     def look(self) -> None:
-        """Show how the epoch goes on, if it is time."""
+        """Show the progress of the epoch, at most once every `PAUSE` seconds."""
         now = time.perf_counter()
         if now >= self.next:
             self.next = now + PAUSE
@@ -227,13 +228,13 @@ class RunDisplay:
             self.show("move", self.status(self.goal.done(self.run.loader)[0] + 1, values, self.seconds))
 
     def over(self) -> None:
-        """Show what the epoch came to."""
+        """Show the result of an epoch."""
         row = {name: x for name, x in self.run.row.items() if name not in ("epoch", "steps", "seconds")}
         row |= self.run.norm
         self.show("line", self.status(int(self.run.row["epoch"]), row, self.run.row["seconds"]))
 
     def show(self, method: str, what: Status | str) -> None:
-        """Show something, or give up with a warning, and the run goes on unseen."""
+        """Call a method of the display; where its stream fails, warn and show nothing more, and the run goes on."""
         try:
             getattr(self.display, method)(what)
         except OSError as error:
@@ -272,14 +273,14 @@ def trained(
             marked.settle()
             run.drain()
             if run.epoch_loss.count and not run.loader.position:
-                recorded(run, goal, view)  # the last batch of an epoch was trained on, and nobody was told
+                recorded(run, goal, view)  # the last batch of an epoch was trained on, and no callback was called
             finish_run(run, view)
             history.seconds = time.perf_counter() - began
     return history
 
 
 def start(run: TrainingRun, goal: Goal, loggers: Sequence[Logger], resumed: Checkpoint | None) -> None:
-    """Load what there is to go on from, and tell everybody that the run begins."""
+    """Load the checkpoint to resume from, if any, and call the start hooks of loggers and callbacks."""
     begun = {} if resumed is None else resumed.resume(run)
     run.step._engine.check_ranks()
     goal.first = begun or {"first_epoch": run.loader.epoch, "first_step": run.step.steps}
@@ -300,7 +301,7 @@ def start(run: TrainingRun, goal: Goal, loggers: Sequence[Logger], resumed: Chec
 
 
 def epoch(run: TrainingRun, goal: Goal, view: RunDisplay, pressed: InterruptFlag, marked: Marked) -> None:
-    """The batches of an epoch, or what is left of them, until something ends the run."""
+    """Train on the remaining batches of an epoch, until something ends the run."""
     hooks = [c.on_step for c in run.callbacks if type(c).on_step is not Callback.on_step]
     loader, history, batch = run.loader, run.history, None
     view.begin()
@@ -317,7 +318,7 @@ def epoch(run: TrainingRun, goal: Goal, view: RunDisplay, pressed: InterruptFlag
             view.look()
             run.ranks.agree(history, pressed.any or result.interrupted)
             ended = history.interrupted or history.stopped or (goal.steps is not None and goal.reached(loader))
-            # What ends a run with the last batch of an epoch lets the epoch end too.
+            # A run that ends with the last batch of an epoch completes the epoch.
             if ended and (result.interrupted or loader.position != loader.steps):
                 return
     run.drain()
@@ -327,14 +328,14 @@ def epoch(run: TrainingRun, goal: Goal, view: RunDisplay, pressed: InterruptFlag
 
 
 def recorded(run: TrainingRun, goal: Goal, view: RunDisplay) -> None:
-    """The row of an epoch that is over."""
+    """Append the row of an epoch that is over to the history."""
     epochs, steps = goal.done(run.loader)
     run.row = {"epoch": epochs, "steps": steps, "loss": run.epoch_loss.take(), "seconds": view.seconds}
     run.history.epochs.append(run.row)
 
 
 def end_epoch(run: TrainingRun, goal: Goal, view: RunDisplay) -> None:
-    """An epoch is over, and everybody is told."""
+    """Record an epoch that is over, and call callbacks, loggers and the display."""
     recorded(run, goal, view)
     run.step._engine.check_ranks()
     for callback in run.callbacks:
@@ -345,7 +346,7 @@ def end_epoch(run: TrainingRun, goal: Goal, view: RunDisplay) -> None:
 
 
 def finish_run(run: TrainingRun, view: RunDisplay) -> None:
-    """The run is over, whatever ended it."""
+    """Call the end hooks of callbacks, loggers and the display, after a run that also an error may have ended."""
     try:
         for callback in run.callbacks:
             callback.on_end(run)

@@ -16,15 +16,15 @@ from wholestep.train.loop.loss_chart import draw_curves
 from wholestep.words import Shown, printable
 
 Row = dict[str, float]
-"""Names and numbers: `epoch`, `steps`, `loss`, and what was measured."""
+"""Numbers by name: `epoch`, `steps`, `loss`, and measured metrics."""
 
 
 class History(Shown):
     """The outcome of `fit`; it prints as a table.
 
     `epochs` is a list of rows, one for each epoch that was finished: `epoch` counts from 1, `steps` is the number of
-    steps at its end, `loss` the mean of its steps, `seconds` its time; then what was measured on validation data.
-    `evaluations` are rows of every evaluation. Steps whose update was left out count in `skipped` and not in a mean.
+    steps at its end, `loss` the mean of its steps, `seconds` its time; then the metrics on validation data.
+    `evaluations` are rows of every evaluation. Steps whose update was skipped count in `skipped` and not in a mean.
 
     >>> history = History()
     >>> history.epochs.append({"epoch": 1, "steps": 4, "loss": 0.5})

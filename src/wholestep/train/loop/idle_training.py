@@ -1,4 +1,4 @@
-"""Runs that train nothing: their step has no optimizer, or it is skipped again and again."""
+"""Runs that train nothing, because their step has no optimizer or is skipped again and again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_trains(step: Step) -> None:
 
 
 def look_at_skipped(run: TrainingRun, batch: Any) -> None:
-    """After a call of `fit` that left steps out: warn of the first, and stop after too many in a row."""
+    """Warn of the first skipped steps in a call of `fit`, and stop the run after too many in a row."""
     step_function, result = run.step._engine.step_function, run.result
     assert result is not None
     if not run.warned and not searching(step_function):
@@ -35,13 +35,13 @@ def look_at_skipped(run: TrainingRun, batch: Any) -> None:
 
 
 def look_at_epoch(run: TrainingRun, batch: Any, steps: int) -> None:
-    """At the end of an epoch of so many steps: stop where all of them were left out."""
+    """Stop the run at the end of an epoch of so many steps where all of them were skipped."""
     if 1 < steps <= run.skipped_last and not run.history.stopped and not searching(run.step._engine.step_function):
         give_up(run, batch, f"all {steps} steps of an epoch were left out")
 
 
 def give_up(run: TrainingRun, batch: Any, why: str) -> None:
-    """End a run, and say what made its last step not finite."""
+    """End a run, with a warning that names the cause of its last non-finite step."""
     found = run.step.diagnose(batch)
     run.stop(why)
     warn(f"fit: stopped, since {why}\n{found}", SkippedStepWarning, hint="mend the data or the loss, or lower the rate")

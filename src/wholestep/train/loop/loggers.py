@@ -23,31 +23,31 @@ from wholestep.train.loop.history import show_metrics
 from wholestep.words import printable
 
 FLUSH = 10.0
-"""Seconds from one time that TensorBoard's file is brought to the disk to the next."""
+"""Seconds between flushes of TensorBoard's file to disk."""
 
 
 class Logger(Protocol):
     """The interface of `fit(logger=...)`: any object with these four methods.
 
-    An OSError of `start` ends the run before it begins. One of the others ends the log, with a LogWarning, and the run
-    goes on without it.
+    An OSError of `start` ends the run before it begins. An OSError of another method ends the log, with a LogWarning,
+    and the run goes on without it.
     """
 
     def start(self, config: Mapping[str, Any]) -> None:
-        """The run begins; `config` holds what it was started with, in plain values."""
+        """Called when the run begins; `config` holds its options and hyper-parameters as plain values."""
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Numbers by name, after so many steps."""
+        """Called with numbers by name, after so many steps."""
 
     def note(self, step: int, text: str) -> None:
-        """Something to say in words."""
+        """Called with a message, after so many steps."""
 
     def finish(self, status: str) -> None:
-        """The run is over: `completed`, `interrupted`, `failed`, or why it was stopped. Called once, always."""
+        """Called once at the end of every run: `completed`, `interrupted`, `failed`, or the reason of a stop."""
 
 
 class ConsoleLogger:
-    """A line on a stream, standard output by default, for each thing that is logged.
+    """A line on a stream, standard output by default, for each event that is logged.
 
     Shapes: no arrays.
     Raises: nothing of its own.
@@ -77,7 +77,7 @@ class ConsoleLogger:
 
 
 class JsonLogger:
-    """A file with a line of JSON for each thing that is logged; one that is there already is gone on with.
+    """A file with a line of JSON for each event that is logged; an existing file is appended to.
 
     Each line has `event` (start, log, note or finish) and `seconds` since the start; a log its step and values. JSON
     has no nan and no infinity: they are the strings "nan", "inf" and "-inf", which `float` reads.

@@ -48,7 +48,7 @@ COLOURS = ("#5b8def", "#e07b39", "#3fa66a", "#9b59b6")
 
 
 def svg_chart(curves: Mapping[str, Sequence[tuple[int, float]]], width: int = 480, height: int = 140) -> str:
-    """Draw losses over steps as SVG, with a logarithmic axis where all are positive; nothing of fewer than two.
+    """Draw losses over steps as SVG, with a logarithmic axis where all are positive; "" for fewer than two points.
 
     >>> svg_chart({"loss": [(1, 2.0)]})
     ''
@@ -88,7 +88,7 @@ def picture(
 ) -> None:
     """Save a PNG: the loss of each step and epoch, the accuracy on held-out images, and images that were misread.
 
-    `misread` holds (pixels[8, 8], label, what was read). Needs matplotlib; no window is opened.
+    `misread` holds (pixels[8, 8], label, prediction). Needs matplotlib; no window is opened.
     """
     figure = blank_figure(9, 5.2 if misread else 3.6)
     rows: Any = figure.subfigures(2, 1, height_ratios=(3, 1.2)) if misread else [figure]
@@ -105,10 +105,10 @@ def picture(
 
 
 def draw_curves(path: str | PathLike[str] | None, losses: NDArray, ends: NDArray, named: Mapping[str, NDArray]) -> Any:
-    """A figure: the loss of each step, and what was measured where epochs end, `ends` being their numbers of steps.
+    """A figure: the loss of each step, and the metrics at the ends of epochs, which `ends` gives as step numbers.
 
-    With a path it is saved as a PNG. Of what was measured the losses are drawn with that of the steps and everything
-    else in a panel of its own. Raises MissingExtraError where matplotlib is not installed; no window is opened.
+    With a path it is saved as a PNG. Metrics whose names end in "loss" are drawn with the loss of the steps, the other
+    ones in a panel of their own. Raises MissingExtraError where matplotlib is not installed; no window is opened.
     """
     kinds = {name: x for name, x in named.items() if name.endswith("loss")}
     others = {name: x for name, x in named.items() if name not in kinds}

@@ -85,17 +85,17 @@ def lr_find(
     name: str = "lr",
     smooth: float = 0.9,
 ) -> LrTrial:
-    """Take up to `steps` steps at learning rates from `start` to `stop`, and say what the loss did.
+    """Take up to `steps` steps at learning rates from `start` to `stop`, and return the loss of each.
 
     `data` is a batch, which is taken again and again, or an iterable of batches, begun anew when it ends. `name` is
-    that of the hyper-parameter. The rates grow by the same factor each; the trial ends early where the loss is not
-    finite or four times the lowest one. `smooth` is what a running mean of losses keeps at each step. Afterwards the
-    step, its state, counters and hyper-parameters, and the position of a loader are what they were. Nothing is compiled
-    but what `step.on` compiles for batches of other sizes.
+    that of the hyper-parameter. The rates grow by a constant factor; the trial ends early where the loss is not finite
+    or four times the lowest one. `smooth` is the decay of the running mean of losses. Afterwards the step's state,
+    counters and hyper-parameters, and the position of a loader are restored. Nothing is compiled, except the programs
+    of `step.on` for batches of other sizes.
 
     Shapes: batches as the step was compiled for; the trial's `rates` and `losses` have one number for each step.
     Raises: ParameterError for rates that do not grow from above 0, fewer than two steps, a rate that is a schedule, or
-    data without batches, and what the step raises for a batch that does not fit.
+    data without batches, and the step's errors for a batch that does not fit.
     Source: Smith, "Cyclical learning rates for training neural networks", 2017, section 3.3.
 
     >>> import numpy as np, wholestep as ws
@@ -127,7 +127,7 @@ def lr_find(
 
 @contextmanager
 def undone(step: Step, data: Any) -> Iterator[None]:
-    """Afterwards the step is as it was before, and so is a loader's position."""
+    """A context after which the step's state and hyper-parameters, and a loader's position, are restored."""
     engine = step._engine
     state, hyper, unfinished = step.state, step.hyper, engine.unfinished
     position = data.state() if hasattr(data, "restore") else None

@@ -65,7 +65,7 @@ class Status:
         return self.without("bar", "left", "memory", "arena")
 
     def within(self, width: int) -> str:
-        """The line with a bar, without what there is no room for: memory goes first, then speed, the bar, the time.
+        """The line with a bar, cut to a width: memory is left out first, then the speed, the bar and the time.
 
         >>> status = Status(2, 3, 40, 60, {"loss": 0.25}, rate=1250.0, left=0.016, memory=2 * 10**8, arena=10**6)
         >>> for width in (99, 60, 45):
@@ -78,7 +78,7 @@ class Status:
         return next((line for line in lines if len(line) <= width), lines[-1])
 
     def without(self, *names: str) -> str:
-        """The parts of the line in order, but for some."""
+        """The line without the named parts."""
         parts: dict[str, str] = {}
         if self.whole:
             parts["bar"] = f"{'━' * round(BAR * self.steps / self.whole):<{BAR}}"
@@ -98,16 +98,16 @@ class Status:
 
 
 class Display:
-    """Somewhere to show a run; this one shows nothing."""
+    """The interface of displays of a run; this one shows nothing."""
 
     def move(self, status: Status) -> None:
-        """The run goes on; called a few times a second."""
+        """Called a few times a second while the run goes on."""
 
     def line(self, status: Status) -> None:
-        """An epoch is over."""
+        """Called at the end of an epoch."""
 
     def close(self, text: str) -> None:
-        """The run is over; `text` is what is left to say of it, if anything."""
+        """Called at the end of the run; `text` is a closing message, or empty."""
 
 
 class Plain(Display):
@@ -201,7 +201,7 @@ class Notebook(Display):
 def display_for(mode: Any, stream: TextIO | None = None) -> Display:
     """The display of a mode: `auto`, `rich`, `plain`, `notebook`, or None for nowhere.
 
-    Raises ParameterError for another mode, MissingExtraError where what was asked for is not installed.
+    Raises ParameterError for another mode, MissingExtraError where the package of the mode is not installed.
     """
     if mode is False or mode is None:
         return Display()

@@ -17,7 +17,7 @@ from wholestep.train.state.result import Result
 from wholestep.train.step.step import Step
 
 RECENT = 100
-"""Steps over which the loss that is shown during an epoch is averaged, or as many as there were."""
+"""The most steps over which the loss that is shown during an epoch is averaged."""
 
 
 class RunningMean:
@@ -33,7 +33,7 @@ class RunningMean:
                 self.count += 1
 
     def take(self) -> float:
-        """The mean, nan of nothing; it begins anew."""
+        """Return the mean, nan for no losses, and reset it."""
         value = self.value
         self.total, self.count = 0.0, 0
         return value
@@ -46,10 +46,10 @@ class RunningMean:
 class TrainingRun:
     """A run of `fit` as callbacks see it.
 
-    `step` is the compiled step, `loader` its data, `history` what there was so far, `result` what came of the last
-    call, `steps` the number of steps that this run has taken, `measured` what the last evaluation measured, `metrics`
-    the latest value of everything that was ever measured, and `row`, at the end of an epoch, its row in the history.
-    `error` is what ended the run, if an error did, and `skipped_last` how many steps up to now were left out in a row.
+    `step` is the compiled step, `loader` its data, `history` the history so far, `result` the result of the last call,
+    `steps` the number of steps that this run has taken, `measured` the values of the last evaluation, `metrics` the
+    latest value of each metric, and `row`, at the end of an epoch, its row in the history. `error` is the error that
+    ended the run, or None, and `skipped_last` the number of skipped steps in a row up to now.
     """
 
     def __init__(self, step: Step, loader: Loader, callbacks: Sequence[Callback]) -> None:
@@ -81,11 +81,11 @@ class TrainingRun:
         self.tell(lambda logger: logger.log(self.step.steps, values))
 
     def note(self, text: str) -> None:
-        """Send words to the loggers."""
+        """Send a message to the loggers."""
         self.tell(lambda logger: logger.note(self.step.steps, text))
 
     def tell(self, what: Callable[[Logger], None]) -> None:
-        """Tell every logger; one whose file fails is given up with a LogWarning, and the run goes on."""
+        """Call a function with every logger; one whose file fails is dropped with a LogWarning, and the run goes on."""
         for logger in [*self.loggers]:
             try:
                 what(logger)
@@ -94,7 +94,7 @@ class TrainingRun:
                 warn(f"fit: {type(logger).__name__} writes no more: {error}", LogWarning, hint="the run goes on")
 
     def evaluated(self, values: dict[str, float]) -> None:
-        """Take in what was measured, and tell everybody."""
+        """Record the values of an evaluation, and pass them to loggers and callbacks."""
         self.measured = values
         self.metrics = {**self.metrics, **values}
         self.history.evaluations.append({"steps": self.step.steps, **values})
@@ -103,7 +103,7 @@ class TrainingRun:
             callback.on_evaluation(self)
 
     def took(self, result: Result) -> None:
-        """A call is over. Its losses are read later, so that nobody waits for them here."""
+        """Record the result of a call; its losses are read later, so that the next call need not wait for them."""
         self.result = result
         self.steps += result.steps
         last = result.skipped_last
@@ -116,7 +116,7 @@ class TrainingRun:
         return math.fsum(self.recent) / len(self.recent) if self.recent else math.nan
 
     def drain(self) -> None:
-        """Read the losses of the calls since the last time."""
+        """Read the losses of the calls since the last drain."""
         for result in self.pending:
             losses = [result.loss] if result.steps == 1 else result.losses.tolist()
             self.history.add(losses)
@@ -132,7 +132,7 @@ class TrainingRun:
 
 
 class Callback:
-    """Something that is told how a run goes; override the hooks that matter.
+    """An object whose hooks `fit` calls during a run; override the hooks that you need.
 
     An error in a hook ends the run and passes on; the state is then that of the last call. `on_start`, `on_step`,
     `on_evaluation`, `on_epoch` and `on_end` are given the run: `run.step`, `run.loader`, `run.steps`, `run.history`,
@@ -148,16 +148,16 @@ class Callback:
     """
 
     def on_start(self, run: TrainingRun) -> None:
-        """The run begins."""
+        """Called when the run begins."""
 
     def on_step(self, run: TrainingRun) -> None:
-        """A call is over; `run.result` is what came of it."""
+        """Called after each call of the step, whose result is `run.result`."""
 
     def on_evaluation(self, run: TrainingRun) -> None:
-        """Something was measured; it is in `run.measured`."""
+        """Called after an evaluation, whose values are `run.measured`."""
 
     def on_epoch(self, run: TrainingRun) -> None:
-        """An epoch is over; `run.row` is its row in the history."""
+        """Called after each epoch, whose row in the history is `run.row`."""
 
     def on_end(self, run: TrainingRun) -> None:
-        """The run is over, whatever ended it."""
+        """Called at the end of the run, also of one that an error ended."""

@@ -80,7 +80,7 @@ def changes_nothing(node: Node) -> bool:
 
 
 def collected(node: Node, kinds: Sequence[Spread]) -> Spread:
-    """The kind of a collective's result: the same everywhere, of one number of each process."""
+    """The kind of a collective's result, which is equal on all processes; operands have one number in each process."""
     if EACH in kinds or SCALED in kinds or not isinstance(node.op, PSum | AllGather):
         raise NotElementwise(node, "is of elements, of which each process has others")
     return SAME
@@ -106,9 +106,9 @@ def branch_spreads(node: Node, kinds: Sequence[Spread]) -> list[Spread]:
 
 
 def same_program(one: Graph, other: Graph) -> bool:
-    """True if two graphs apply the same operations to arrays of other shapes, and compute the same numbers.
+    """True if two graphs apply the same operations to arrays of other shapes, and compute the same scalars.
 
-    A number counts once: the updates of parameters of one shape share what no element of them goes into.
+    Equal scalars count once: updates of parameters of one shape share the scalars that do not depend on their elements.
     """
     return operations_on_arrays(one) == operations_on_arrays(other)
 

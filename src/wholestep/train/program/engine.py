@@ -35,7 +35,7 @@ from wholestep.train.state.state import RESET_PARTS, State, check_params
 
 
 class CompilationLog:
-    """The reasons why programs were made, and the times that took; it outlives what `replace` replaces."""
+    """The reason for each compiled program, and the total time of compilation; `Step.replace` keeps it."""
 
     def __init__(self) -> None:
         self.reasons: list[str] = []
@@ -43,7 +43,7 @@ class CompilationLog:
 
 
 class UnfinishedEpoch(NamedTuple):
-    """An epoch of `run` that was cut short: the step that began it, how many batches are done, and what it is over."""
+    """An interrupted epoch of `run`: its first step, the number of finished batches, and the layout of its data."""
 
     start: int
     done: int
@@ -112,11 +112,11 @@ class Engine:
         args = (self.state.abstract() if state is None else state, hyper, signature.abstract())
         return trace_step(f, args, self.step_function.name, ("", "", signature.root))
 
-    @without_garbage_collection()  # nearly all that is made here is in use until it ends
+    @without_garbage_collection()  # nearly every object made here is in use until compilation ends
     def compile(
         self, f: jit[..., Any], signature: BatchSignature, reason: str, check: Callable[[], None] = lambda: None
     ) -> ResidentProgram:
-        """A function of (state, hyper, batch) as a program on the state; `check` raises for what tracing has shown."""
+        """Compile a function of (state, hyper, batch) to a program on the state; `check` may raise after tracing."""
         before = time.perf_counter()
         traced = self.trace(f, signature)
         self.watch(traced)
@@ -157,14 +157,14 @@ class Engine:
         return made
 
     def watch(self, traced: TracedStep) -> None:
-        """Watch the arrays that a function has captured, and what its loss and its optimizer read by name."""
+        """Watch the arrays that a function has captured, and the global names that its loss and optimizer read."""
         known = {watched_thing(watch) for watch in self.watches}
         read = [self.step_function.loss, *functions_of(self.step_function.optimizer)]
         found = watch_captures([traced.function, *self.one.programs.values()], read)
         self.watches += [watch for watch in found if watched_thing(watch) not in known]
 
     def log_specializations(self, program: SymbolicProgram, what: str) -> None:
-        """Note what is compiled for one size by itself, and why one program does not do for all."""
+        """Log each compilation for a single size, and the reason why one program does not fit all sizes."""
         if program.why:
             self.log.reasons[-1] += f"; compiled for each size by itself, since one program will not do: {program.why}"
 

@@ -45,7 +45,7 @@ class ExclusiveAccess:
                 self._busy = False
 
     def _forked(self) -> None:
-        """In a forked child: what another thread was changing, or lies in the parent's files, is not used here."""
+        """Make the step unusable in a forked child if another thread held its lock, or its state lies in files."""
         if forks.abandoned(self._lock):
             self._lock = forks.Torn(
                 "step: this process was forked while another thread was using the step", "compile it in the child"

@@ -1,4 +1,4 @@
-"""Observers of steps: what they are told of each program of a step just before its first call."""
+"""Observers of steps, which are called for each program of a step just before its first call."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from wholestep.train.state.result import Result
 
 
 class StepObserver(Protocol):
-    """Something that looks at steps as they are made and used; it changes nothing of them."""
+    """The interface of an observer of steps, which is called as they are compiled and used, and changes nothing."""
 
     def made(self, engine: Any) -> None:
-        """A step has been compiled."""
+        """Called when a step has been compiled."""
 
     def called(self, engine: Any, feed: BatchSignature, arrays: Sequence[NDArray] | None) -> None:
-        """A program of a step is about to be called for the first time, on a batch; None for one that is none."""
+        """Called before the first call of a step's program, with the arrays of a batch, or None where it has none."""
 
 
 OBSERVERS: list[StepObserver] = []
-"""Those that are told, in every thread."""
+"""The active observers, for all threads."""
 
 Batch = tuple[BatchSignature, Sequence[NDArray] | None]
 
 
 @contextmanager
 def observing(observer: StepObserver) -> Iterator[None]:
-    """Tell an observer of every step that is made inside the block, and of its programs' first calls."""
+    """Call an observer for every step that is compiled inside the block, and for its programs' first calls."""
     OBSERVERS.append(observer)
     try:
         yield
@@ -44,21 +44,21 @@ def observing(observer: StepObserver) -> Iterator[None]:
 def announce(
     engine: Any, program: ResidentProgram, signature: BatchSignature, batch: Callable[[Sequence[NDArray]], Batch]
 ) -> None:
-    """Have the observers told before the first call of a program; `batch` makes a batch of what that is called with."""
+    """Call the observers before the first call of a program; `batch` makes a batch of the program's arguments."""
     observers, first = tuple(OBSERVERS), program.run
 
     def run(arrays: Sequence[NDArray], strict: bool = False) -> Result:
         given = arrays[len(engine.head) :]
         if strict and not all(map(fits, given, signature.facts)):
-            raise UnfitArguments  # it comes again, converted
+            raise UnfitArguments  # the caller converts the arguments and calls again
         for observer in observers:
             observer.called(engine, *batch(given))
-        return first(arrays, strict)  # which puts another one in the place of this
+        return first(arrays, strict)  # `first` replaces `program.run`, so that this function runs once
 
     if observers:
         program.run = run
 
 
 def fits(x: Any, fact: tuple[Any, tuple[Any, ...], int]) -> bool:
-    """Test whether something is an array of a leaf of a signature, whatever its sizes."""
+    """Test whether x is an array with the dtype of a leaf of a signature, of any sizes."""
     return type(x) is np.ndarray and x.dtype is fact[0]

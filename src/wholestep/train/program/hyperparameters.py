@@ -28,8 +28,8 @@ ANY_NUMBER = Range(-np.inf)
 def hyper_changes(engine: Engine, changes: Mapping[str, Any]) -> dict[str, float]:
     """New hyper-parameters by their full names.
 
-    Raises ParameterError for a name that is not there, or not clear, and for numbers out of range or at odds with each
-    other; DtypeError for what is no number.
+    Raises ParameterError for a name that is unknown or ambiguous, and for numbers that are out of range or contradict
+    each other; DtypeError for a value that is no number.
     """
     known = engine.numbers
     found: dict[str, float] = {}
@@ -45,7 +45,7 @@ def hyper_changes(engine: Engine, changes: Mapping[str, Any]) -> dict[str, float
 
 
 def refuse_name(engine: Engine, name: str) -> None:
-    """Raise for a name that is that of no one hyper-parameter, saying what it is."""
+    """Raise ParameterError for a name that is not that of exactly one hyper-parameter, with the reason."""
     known = [*engine.hyper, "key", "params", "buffers", *["loss_scale"] * (engine.step_function.scaling is not None)]
     hint = f"there are {', '.join(known)}"
     held = fields_named(engine.step_function.optimizer, name)
@@ -58,7 +58,7 @@ def refuse_name(engine: Engine, name: str) -> None:
 
 
 def flush_accumulation(engine: Engine) -> dict[str, Any]:
-    """Parameters and optimizer state after an update with what the optimizer has gathered."""
+    """Parameters and optimizer state after an update with the gradients that the optimizer has accumulated."""
     optimizer = engine.step_function.optimizer
     if not flushes(optimizer):
         if any([flushes(part) for _, _, part in fields_below(optimizer)]):

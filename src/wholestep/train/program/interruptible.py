@@ -38,7 +38,7 @@ class InterruptFlag:
 
 
 class SecondInterruptRaises(InterruptFlag):
-    """The second time, Ctrl-C is what it always is: for somebody who does not want to wait."""
+    """A handler under which a second Ctrl-C raises KeyboardInterrupt at once, without waiting for the call."""
 
     def __call__(self, *_: Any) -> None:
         if self.any:
@@ -49,10 +49,10 @@ class SecondInterruptRaises(InterruptFlag):
 def run_in_thread(
     instance: BoundExecutable, arrays: Sequence[NDArray], strict: bool = False
 ) -> tuple[Sequence[NDArray], bool]:
-    """Run in a thread while the main one listens; returns the results, and whether Ctrl-C ended the loop early.
+    """Run in a thread while the main one handles signals; returns the results, and True if Ctrl-C ended the loop early.
 
-    A native program does not come back to Python until it is done, and only the main thread is told of signals. What a
-    signal handler of the user's raises passes on, once the loop has ended.
+    A native program does not return to Python until it is done, and only the main thread receives signals. An exception
+    of the user's own signal handler is raised once the loop has ended.
     """
     found: dict[str, Any] = {}
     done = threading.Event()
@@ -107,7 +107,7 @@ def catching_interrupts(stop: Callable[[], None], kind: type[InterruptFlag] = In
 
 @contextmanager
 def terminating_in_order() -> Iterator[None]:
-    """SIGTERM is taken as Ctrl-C is, and the process exits when what is inside has ended in its order.
+    """A context in which SIGTERM acts as Ctrl-C does, and the process exits when the block has ended in order.
 
     A handler of the user's own is left in place, and only the main thread may have one.
     """

@@ -14,7 +14,7 @@ from wholestep.primitives.loops import Scan
 from wholestep.primitives.structure import Body
 
 ROWS = Dim("rows")
-"""The number of rows, which a proved loss depends on as a mean does and not otherwise."""
+"""The number of rows, on which a proved loss depends only as a mean over rows does."""
 
 
 class RowDependence(NamedTuple):
@@ -22,10 +22,10 @@ class RowDependence(NamedTuple):
 
     name: str
     axis: int = -1
-    """The axis along which rows lie, each with as many elements as any other; -1 where there is none."""
+    """The axis along which rows of equal numbers of elements lie; -1 where there is none."""
 
     def at(self, axis: int) -> RowDependence:
-        """The same along another axis."""
+        """The same kind with rows along another axis."""
         return RowDependence(self.name, axis)
 
 
@@ -36,13 +36,13 @@ SIZE = RowDependence("size")
 SUM = RowDependence("sum")
 """A sum over rows of a function of each."""
 MEAN = RowDependence("mean")
-"""Such a sum divided by the number of rows, with something fixed added or not."""
+"""A sum over rows divided by the number of rows, possibly plus a value of kind FIXED."""
 EACH, PLACE = "each", "place"
 """The names of kinds with an axis: elements that depend on their own row alone, and places along the axis."""
 
 RowDependences = Sequence[RowDependence]
 MaybeKind = RowDependence | None
-"""A kind; None where none of them is proved."""
+"""A kind, or None for a value of which no kind is proved."""
 
 
 def is_mean(graph: Graph) -> bool:
@@ -84,7 +84,7 @@ def holds_symbolic_size(param: Any) -> bool:
 
 
 def node_kinds(node: Node, kinds: RowDependences) -> Sequence[MaybeKind]:
-    """The kinds of what a node makes of values of these kinds."""
+    """The kinds of a node's results for operands of these kinds."""
     if all(kind is FIXED for kind in kinds) and not any(map(holds_symbolic_size, node.params.values())):
         return [FIXED] * len(node.outputs)
     if isinstance(node.op, Body):
@@ -96,7 +96,7 @@ def node_kinds(node: Node, kinds: RowDependences) -> Sequence[MaybeKind]:
 
 
 def scan_kinds(node: Node, kinds: RowDependences) -> Sequence[MaybeKind]:
-    """The kinds of what a loop makes whose carries are of one kind before and after each step; steps are no rows."""
+    """The kinds of the results of a loop whose carries keep their kinds at each step; steps of the loop are no rows."""
     constants, carries = node.params["sizes"]
     fixed, xs = list(kinds[:constants]), list(kinds[constants + carries :])
     carry: list[MaybeKind] = list(kinds[constants : constants + carries])
@@ -120,7 +120,7 @@ def shift_rows_axis(kind: MaybeKind, by: int) -> MaybeKind:
 
 
 def elementwise_rule(node: Node, kinds: RowDependences) -> MaybeKind:
-    """Each row by itself; of sums and means, what is linear in them."""
+    """The kind of an elementwise result: of rows, rows; of a sum or a mean, the same where the operation is linear."""
     name, varying = node.op.name, {kind for kind in kinds if kind is not FIXED}
     (only,) = varying if len(varying) == 1 else (None,)
     if only is not None and only.name == EACH:
@@ -143,7 +143,7 @@ def elementwise_rule(node: Node, kinds: RowDependences) -> MaybeKind:
 
 
 def reduction_rule(node: Node, kinds: RowDependences) -> MaybeKind:
-    """Elements of a row combined, or a sum over those of all rows."""
+    """The kind of a reduction's result: rows where elements of one row are combined, or a sum over all rows."""
     (kind,), (x,), (out,) = kinds, node.inputs, node.outputs
     axes = node.params["axes"] if "axes" in node.params else (node.params["axis"],)
     adds = node.op.fold == "add" and out.type.inexact
@@ -155,19 +155,19 @@ def reduction_rule(node: Node, kinds: RowDependences) -> MaybeKind:
 
 
 def contraction_rule(node: Node, kinds: RowDependences) -> MaybeKind:
-    """Products of the elements of a row; a sum where the axis of rows is among those summed over."""
+    """The kind of a contraction's result: rows, or a sum where the axis of rows is contracted."""
     *operands, out = parts(node.params["spec"])
     varying = [(kind, labels) for kind, labels in zip(kinds, operands, strict=True) if kind is not FIXED]
     if any(kind.name != EACH for kind, _ in varying):
         return varying[0][0] if len(varying) == 1 and varying[0][0] in (SUM, MEAN) else None
-    label = varying[0][1][varying[0][0].axis]  # were it another one in the other operand, both would be in the result
+    label = varying[0][1][varying[0][0].axis]  # rows of another label in the other operand would be in the result
     if label in out:
         return RowDependence(EACH, out.index(label))
     return SUM if node.outputs[0].type.inexact else None
 
 
 def broadcast_rule(node: Node, kinds: RowDependences) -> MaybeKind:
-    """The same for each row, where rows are new."""
+    """The kind of a broadcast: a fixed value becomes equal rows."""
     kind, shape, axes = kinds[0], node.params["shape"], node.params["axes"]
     if kind.axis >= 0:
         return kind.at(axes[kind.axis])
@@ -175,12 +175,12 @@ def broadcast_rule(node: Node, kinds: RowDependences) -> MaybeKind:
 
 
 def same_for_each_row(shape: Shape) -> RowDependence:
-    """The kind of what is the same for each row."""
+    """The kind of an array of this shape whose rows are equal."""
     return RowDependence(EACH, next(i for i, n in enumerate(shape) if isinstance(n, Dim)))
 
 
 def reshape_rule(node: Node, kinds: RowDependences) -> MaybeKind:
-    """Rows stay together where as many elements stand before them in row-major order."""
+    """The kind of a reshape: rows stay whole where the axes before them have as many elements as before."""
     kind, before, after = kinds[0], node.inputs[0].type.shape, node.params["shape"]
     if kind.axis < 0:
         return kind
@@ -191,18 +191,18 @@ def reshape_rule(node: Node, kinds: RowDependences) -> MaybeKind:
 
 
 def permute_rule(node: Node, kinds: RowDependences) -> MaybeKind:
-    """The axes in another order."""
+    """The kind of a permutation, with the axis of rows at its new place."""
     kind = kinds[0]
     return kind if kind.axis < 0 else kind.at(node.params["axes"].index(kind.axis))
 
 
 def flip_rule(node: Node, kinds: RowDependences) -> MaybeKind:
-    """Axes backwards, that of rows excepted."""
+    """The kind of a flip of axes other than that of rows."""
     return kinds[0] if kinds[0].axis not in node.params["axes"] else None
 
 
 def axis_rule(node: Node, kinds: RowDependences) -> MaybeKind:
-    """Parts of axes cut out, put together or sorted, where the axis of rows stays whole."""
+    """The kind of a slice, a concatenation, padding or a sort, where the axis of rows stays whole."""
     kind, params = kinds[0], node.params
     if kind.name != EACH or any(other != kind for other in kinds) or params.get("axis") == kind.axis:
         return None
@@ -214,13 +214,13 @@ def axis_rule(node: Node, kinds: RowDependences) -> MaybeKind:
 
 
 def window_rule(node: Node, kinds: RowDependences) -> MaybeKind:
-    """Windows over the last axes."""
+    """The kind of windows over the last axes, where the axis of rows comes before them."""
     kind, inner = kinds[0], len(node.params["size"])
     return kind if kind.name == EACH and kind.axis < node.inputs[0].ndim - inner else None
 
 
 def gather_rule(node: Node, kinds: RowDependences) -> MaybeKind:
-    """Elements read for each row at indices of its own: from one table, or from the row itself by its place."""
+    """The kind of a gather at indices of each row, from a fixed table, or from the row itself at its own place."""
     x, indices = kinds[0], dict(zip(node.params["axes"], kinds[1:], strict=True))
     table, first = node.inputs[:2]
     place = indices.pop(x.axis, None)
@@ -236,7 +236,7 @@ def gather_rule(node: Node, kinds: RowDependences) -> MaybeKind:
 
 
 def full_rule(node: Node, kinds: RowDependences) -> MaybeKind:
-    """One number everywhere, which may be the number of rows."""
+    """The kind of an array of one number, which may be the number of rows."""
     value, dtype = node.params["value"], node.outputs[0].type.dtype
     if not isinstance(value, Dim):
         return same_for_each_row(node.params["shape"])
@@ -244,13 +244,13 @@ def full_rule(node: Node, kinds: RowDependences) -> MaybeKind:
 
 
 def iota_rule(node: Node, kinds: RowDependences) -> MaybeKind:
-    """Places along the axis of rows, or numbers along another one."""
+    """The kind of an iota: places along the axis of rows, or numbers along another one."""
     found = same_for_each_row(node.params["shape"])
     return RowDependence(PLACE, found.axis) if found.axis == node.params["axis"] else found
 
 
 def mark_rule(node: Node, kinds: RowDependences) -> MaybeKind:
-    """The same value."""
+    """The kind of an operation that returns its operand; None for collectives."""
     return None if node.op.collective else kinds[0]
 
 
@@ -277,4 +277,4 @@ BY_NAME: dict[str, DependenceRule] = {
     "full": full_rule,
     "iota": iota_rule,
 }
-"""The rules that prove a kind, by the kinds and names of primitives; what has none is not proved."""
+"""The rules that prove a kind, by the name of a primitive, before `BY_KIND`; without a rule no kind is proved."""

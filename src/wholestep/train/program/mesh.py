@@ -144,7 +144,7 @@ ALIKE = {
     "state": "every process begins with equal parameters, made from one seed or read from one file that all of them "
     "can read, and calls the step as often",
 }
-"""Ways to be alike, for the message of what is not."""
+"""The hint of the error for each fact that differs between processes."""
 
 
 def digest(parts: Sequence[NDArray]) -> bytes:

@@ -1,4 +1,4 @@
-"""The check that a loss is the mean over rows which micro-batches take it for: proved, or else tried on a few rows."""
+"""The check that a loss is a mean over rows, as micro-batches assume: by a proof, or else on a few rows."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ from wholestep.train.state.precision import convert_floats
 from wholestep.transforms.autocast import HALVES
 
 FEW_ROWS = 2
-"""The rows of each of the two parts that a loss is tried on, where parts have so many."""
+"""The most rows of each of the two parts on which a loss is first tried."""
 
 MAX_ELEMENTS = 2**25
-"""The elements of all values of a loss beyond which it is not tried on parts of their true size."""
+"""The most elements of all values of a loss that is tried on parts of their true size."""
 
 RANDOM_WORD = 0x9E3779B9
-"""The word that stands for every random one, so that a row draws the same wherever in the batch it stands."""
+"""The word that replaces every random word, so that a row's draws do not depend on its place in the batch."""
 
 CANDIDATES = 64
-"""The rows among which those are looked for that a loss is tried on."""
+"""The number of rows of the batch from which the tried rows are chosen."""
 
 EXACT_KINDS = ("creation", "movement", "indexing", "order", "mark")
 """The kinds of primitives that do not round."""
 
 
 class MeanComparison(NamedTuple):
-    """A loss of some rows at once, of their first and second half, and the line where it is made."""
+    """The loss of some rows at once, the losses of their first and second half, and the line that computes the loss."""
 
     rows: int
     whole: float
@@ -62,17 +62,17 @@ class MeanComparison(NamedTuple):
         return sum(self.halves) / 2
 
     def differs(self, tolerance: float) -> bool:
-        """Return whether the loss at once is another number than the mean, relative to the largest of the three."""
+        """Return whether the loss at once and the mean of the halves differ, relative to the largest of the three."""
         return abs(self.whole - self.mean) > tolerance * max(map(abs, (self.whole, *self.halves)))
 
     @property
     def suspect(self) -> bool:
-        """True where the two differ by more than rounding mostly makes."""
+        """True where the two differ by more than the usual rounding error."""
         return self.differs(64 * self.epsilon)
 
     @property
     def sure(self) -> bool:
-        """True where the two differ by more than rounding ever makes in a loss that can be trained."""
+        """True where the two differ by more than any rounding error of a loss that can be trained."""
         return self.differs(math.sqrt(self.epsilon))
 
     def __str__(self) -> str:
@@ -140,10 +140,10 @@ def no_mean_error(step_function: StepFunction, found: MeanComparison) -> Paramet
 
 
 def try_rows(example: LossExample, size: int) -> MeanComparison | None:
-    """The losses of a few rows that show it to be no mean; None where it is proved to be one, or nothing shows.
+    """The losses of a few rows that show the loss to be no mean; None where it is proved a mean, or no rows show it.
 
-    What looks like a difference is computed again in double precision, where the loss can be. It must then be so of two
-    parts of the true size as well, unless those are too many to try: a loss may have the size of a part written in it.
+    A suspected difference is computed again in double precision, if the loss allows that. It must then appear for two
+    parts of the true size too, unless they have too many elements: the size of a part may be a constant of the loss.
     """
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -169,7 +169,7 @@ def is_proved_mean(example: LossExample) -> bool:
 
 
 def in_double_precision(example: LossExample) -> LossExample:
-    """The example with everything in double precision."""
+    """The example with parameters, buffers and computation in double precision."""
     state = {
         **example.state,
         **{name: convert_floats(example.state[name], "float64") for name in ("params", "buffers")},
@@ -182,7 +182,7 @@ def compare_halves(
 ) -> MeanComparison | None:
     """The loss of two parts of this size, at once and apart; None where it cannot be computed or is not finite.
 
-    `otherwise` stands for it where its values have more than `most` elements.
+    `otherwise` is returned where the values of the loss have more than `most` elements.
     """
     try:
         whole, half = [loss_graph(example, n) for n in (2 * size, size)]
@@ -221,7 +221,7 @@ def loss_graph(example: LossExample, rows: Any) -> Graph:
     def loss(*arrays: Any) -> Any:
         state, batch = tree.unflatten(structure, arrays)
         value, (buffers, _) = step_function.objective(state, batch)(state["params"])
-        take_prints()  # what it prints, which nobody is to see
+        take_prints()  # discard the text that the loss prints in this trial
         return value, buffers
 
     types, scalars, weak = [kind_of(x) for x in leaves], [s for s, _ in kinds], [w for _, w in kinds]
@@ -294,10 +294,10 @@ def select_unlike_rows(example: LossExample, rows: int) -> NDArray:
 
 
 def example_arguments(example: LossExample, rows: int) -> Iterator[tuple[list[NDArray], list[bool]]]:
-    """Arguments of the loss of so many rows, and which of them have rows: first with all varied, at last as given.
+    """Arguments of the loss with so many rows, and marks of those with rows: first all varied, at last as given.
 
-    Zeros and equal rows would hide a sum or a maximum. What a loss makes nan of, or an index out of range, is left as
-    it is given.
+    Zeros and equal rows would hide a sum or a maximum. The later arguments vary less, for a loss that is nan or has
+    indices out of range for varied ones.
     """
     batch = batch_rows(example, rows, select_unlike_rows(example, rows))
     has_rows = [False] * len(tree.leaves(example.state)) + [bool(kind_of(x).shape) for x in tree.leaves(batch)]

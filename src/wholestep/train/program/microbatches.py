@@ -19,7 +19,7 @@ Differentiated = tuple[Any, Any, Any, Any]
 
 
 def check_microbatch(rows: Any, has_aux: bool, captures: bool) -> None:
-    """Raise for a number of rows that is none, and for what has no meaning over parts of a batch."""
+    """Raise for an invalid number of rows, and for `has_aux` and `captures`, which need a whole batch."""
     if rows is None or rows == "auto":
         return
     if not is_integer(rows):

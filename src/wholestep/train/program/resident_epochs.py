@@ -22,7 +22,7 @@ from wholestep.train.state.batch_signature import BatchSignature
 from wholestep.train.state.result import Result, join_results
 
 EpochCallback = Callable[[int, Result], Any]
-"""Called after each epoch with the number of epochs done and what came of this one."""
+"""A function called after each epoch with the number of finished epochs and the result of the last one."""
 
 
 StepCall = Callable[[Any], Result]
@@ -154,10 +154,10 @@ def run_epochs(
     turn: Callable[..., Any],
     one: StepCall | None = None,
 ) -> Result:
-    """Every epoch in turn, until Ctrl-C; the losses of all steps.
+    """Run every epoch in turn, until Ctrl-C; returns the losses of all steps.
 
-    `turn(f, ...)` calls f while nobody else uses the state. With `one`, which runs a step on a batch of any size, the
-    first epoch is what was left of one that was cut short, if there was one.
+    `turn(f, ...)` calls f while no other thread uses the state. With `one`, which runs a step on a batch of any size,
+    the first epoch is the remainder of an interrupted one, if there was one.
     """
     every: list[Result] = []
     rest = None if one is None else turn(rows.unfinished)
@@ -179,7 +179,7 @@ def run_epochs(
 def run_epoch(
     rows: ResidentData, bounds: Sequence[ResidentProgram], rest: UnfinishedEpoch | None, one: StepCall | None
 ) -> list[Result]:
-    """One epoch, or the rest of one, until Ctrl-C."""
+    """Run one epoch, or the remainder of an interrupted one, until Ctrl-C."""
     results: list[Result] = []
     with rows.noting(rest):
         if rest is not None and one is not None:

@@ -29,7 +29,7 @@ from wholestep.train.program.mesh import MeshAxis, buckets_of
 
 SHARDED = ("optimizer", None)
 PROBE = 100_003
-"""The length of the first part in the proof; those of the others follow it, so that no two parts have one length."""
+"""The length of the first part in the proof; the other parts have the next greater lengths, so that all differ."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ class Shards:
 
     axis: MeshAxis
     owners: tuple[int | None, ...]
-    """For each array of the optimizer's state the number of the parameter that it is like; None for what is whole."""
+    """The number of the parameter whose layout each array of the optimizer's state has; None for a whole array."""
 
     def part(self, elements: int) -> int:
-        """The elements that each process has of so many."""
+        """The number of elements of each process's part of an array of so many elements."""
         return part_of_sum(elements, self.axis.size)
 
     def begun(self, optimizer: Any, params: Any) -> Any:
@@ -82,7 +82,7 @@ class Shards:
         return tree.unflatten(tree.structure(grads), [found[i] for i in range(len(leaves))])
 
     def gathered(self, parts: Any, like: Any) -> Any:
-        """The whole of what the processes have parts of, in the shapes of the arrays it is like."""
+        """The whole arrays, gathered from the parts of all processes, in the shapes of the arrays of `like`."""
         leaves, shapes, found = tree.leaves(parts), [x.shape for x in tree.leaves(like)], {}
         for members in buckets_of(leaves):
             rows = all_gather(wnp.concatenate([leaves[i] for i in members]), self.axis.name)
@@ -91,7 +91,7 @@ class Shards:
         return tree.unflatten(tree.structure(like), [found[i] for i in range(len(leaves))])
 
     def everywhere(self, flag: Any) -> Any:
-        """True where the flag of every process is."""
+        """True where the flag is true in every process."""
         return psum(wnp.where(flag, 0, 1).astype(np.int32), self.axis.name) == 0
 
     def whole_state(self, state: Any, params: Any) -> Any:

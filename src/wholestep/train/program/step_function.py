@@ -68,9 +68,9 @@ class StepFunction:
     allow_unused: bool | None = None
     grad_norm: bool = False
     mesh: MeshAxis | None = None
-    """The axis of processes that the loss and its gradients are averaged over."""
+    """The axis of processes over which the loss and its gradients are averaged."""
     shards: Shards | None = None
-    """The layout of the optimizer's state where each of these processes keeps a part of it."""
+    """The layout of the optimizer's state where each process of the mesh keeps a part of it."""
     unreached: list[int] = field(default_factory=list, compare=False)
     """The numbers of the parameters that no gradient reached when a step was last traced."""
 
@@ -136,7 +136,7 @@ class StepFunction:
         return average_over_parts(differentiated, state, batch, self.microbatch, trained)
 
     def over_mesh(self, value: Any, grads: Any = None, buffers: Any = None) -> tuple[Any, Any, Any]:
-        """The means over the processes of a mesh; without one these are what was given."""
+        """The means of loss, gradients and buffers over the processes of a mesh; without a mesh, the arguments."""
         if self.mesh is None:
             return value, grads, buffers
         if self.shards is None or grads is None:
@@ -185,7 +185,7 @@ class StepFunction:
         loss = loss_in_precision(own if self.model is None else self.model.loss(own), self.precision)
 
         def objective(params: Any) -> Any:
-            # Under handles of their own: what the loss assigns into its buffers must not reach those that are kept.
+            # Copied handles, so that assignments of the loss into its buffers do not change the kept ones.
             buffers = tree.map(lambda x: Array(x.value, x._scalar), state["buffers"])
             if self.model is not None:
                 out, buffers = loss(params, buffers, batch, **keys)
@@ -197,7 +197,7 @@ class StepFunction:
         return objective
 
     def check_signature(self, keys: dict[str, Any]) -> None:
-        """Raise ArgumentError for a loss that does not take what a step gives it."""
+        """Raise ArgumentError for a loss that does not take the arguments of a step."""
         given = ("params", "buffers", "batch") if self.with_buffers and self.model is None else ("params", "batch")
         wanted = f"a step calls {self.name}({', '.join(given)})"
         check_fits(
@@ -230,7 +230,7 @@ class StepFunction:
         self.unreached[:] = [i for i, g in enumerate(gradient) if g is None]
 
     def parts(self, out: Any, with_buffers: bool) -> Any:
-        """(loss, (new buffers, aux)) from what the user's function returned."""
+        """(loss, (new buffers, aux)) from the result of the user's function."""
         wanted = ["loss", *["new_buffers"] * with_buffers, *["aux"] * self.has_aux]
         if len(wanted) == 1:
             return loss_value(out, "compile", False, self.loss), (None, None)
@@ -244,7 +244,7 @@ class StepFunction:
         return loss_value(out[0], "compile", False, self.loss), (buffers, rest[0] if self.has_aux else None)
 
     def finite(self, value: Any, grads: Any) -> Any:
-        """True if everything that the guard looks at is finite."""
+        """True if the loss, and the gradients if the guard tests them, are finite."""
         flag = wnp.isfinite(value)
         everywhere = CopiedCalls(lambda arrays: {FINITE: wnp.isfinite(*arrays).all()})
         with blaming_one_line():
@@ -255,9 +255,9 @@ class StepFunction:
     def guarded(
         self, finite: Any, kept: Any, optimizer: Any, grads: Any, buffers: Any, extras: dict[str, Any]
     ) -> dict[str, Any]:
-        """The state after the step: updated where it was finite, unchanged elsewhere.
+        """The state after the step: updated where the step was finite, unchanged elsewhere.
 
-        The optimizer gets those of the extras that its update names. What it does not use is not in the program.
+        The optimizer gets those of the extras that its update names. Extras that it does not use are eliminated.
         """
 
         def update(kept: Any, grads: Any, buffers: Any) -> dict[str, Any]:
@@ -323,7 +323,7 @@ FINITE = "finite"
 """The name of the test of one gradient among the results of a call."""
 
 PRINTED = "ws.print"
-"""The key among the captures of what the loss prints."""
+"""The key among the captures of the values that the loss prints."""
 
 GRAD_NORM = "gradient norm"
 """The captured value that is the global norm of the gradients, where it was asked for."""

@@ -31,7 +31,7 @@ def stacked_call(one: jit[..., Any], count: int, function: StepFunction) -> jit[
 def differentiate_steps(step: TracedStepCall, count: int, mesh: MeshAxis | None) -> TracedStepCall:
     """The results of `loop_steps`, and the gradient of the mean loss with respect to hyper, through all the steps.
 
-    What each process of a mesh finds is the part of its own rows, and the gradient the mean of these.
+    Each process of a mesh computes the gradient of its own rows; the result is the mean over the processes.
     """
 
     def steps(state: Any, hyper: Any, batches: Any) -> Any:
@@ -109,7 +109,7 @@ def drawn_rows(data: Any, drawn: Any, rows: int) -> Any:
 def scan_steps(
     step: TracedStepCall, state: Any, hyper: Any, xs: Any, count: int, batch_of: Callable[[Any], Any]
 ) -> Any:
-    """(state, what the steps gave beside it, stacked): a step for each of xs, as a loop."""
+    """(state, stacked other results of the steps): a loop with a step for each of xs."""
 
     def body(state: Any, x: Any) -> Any:
         new, *seen = step(state, hyper, batch_of(x))
@@ -119,6 +119,6 @@ def scan_steps(
 
 
 def without_extras(out: Any) -> Any:
-    """Of what the steps gave, losses, flags and what is printed: an epoch keeps no aux and no captures."""
+    """The state, losses, flags and printed values of the steps' results; an epoch keeps no aux and no captures."""
     last, (losses, flags, _, captures) = out
     return last, losses, flags, None, {name: said for name, said in captures.items() if name == PRINTED}

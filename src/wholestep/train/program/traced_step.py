@@ -1,4 +1,4 @@
-"""A traced step: what tracing and rewriting hand to the compiler, for compile, estimate, attach and replay."""
+"""A traced step: the graph and the function that tracing and rewriting hand to the compiler."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TracedStep(NamedTuple):
     notes: tuple[str, ...] = ()
     """Descriptions of attention by blocks, of the loops that rerolling made, and of rewrites that were left out."""
     tables: tuple[str, ...] = ()
-    """For each large table that is gathered from, which rows are updated, and why."""
+    """A line for each large table of a gather: the rows that are updated, with the reason."""
 
     def resident(self, arrays: int) -> list[tuple[int, int]]:
         """The pairs of inputs and outputs that are the state, which consists of so many arrays before stacking."""
@@ -54,7 +54,7 @@ def with_input_names(graph: Graph, names: Sequence[str], name: str) -> Graph:
 
 
 def check_roll(roll: object, stream: object = None) -> None:
-    """Raise ParameterError for an unknown choice, UnsupportedError for one that files stand in the way of."""
+    """Raise ParameterError for an unknown choice, UnsupportedError for one that does not work with `stream`."""
     if not isinstance(roll, bool) and roll != "auto":
         raise ParameterError(f"compile: roll is {roll!r}; it is True, False or 'auto'")
     if roll is True and stream is not None:

@@ -22,9 +22,9 @@ MAX_LISTED = 5
 def check_unused(step_function: StepFunction, params: Any, watches: Sequence[Watch]) -> None:
     """Raise DerivativeError where no parameter is trained, and warn where some are not.
 
-    `params` are those that were given, before the step copied them, and `watches` what the loss read from around it.
-    Parameters whose optimizer is None are not meant to move. `step_function.allow_unused` is True where nothing is
-    to be said, and False where one parameter is enough for an error.
+    `params` are those that were given, before the step copied them, and `watches` the objects outside the loss that it
+    reads. Parameters whose optimizer is None are not meant to be trained. `step_function.allow_unused` is True for no
+    check at all, and False for an error where a single parameter is not trained.
     """
     if step_function.optimizer is None or step_function.allow_unused:
         return

@@ -91,7 +91,7 @@ class Perceptrons(BaseEstimator):  # type: ignore[misc]
         self.take(shape, mlp_ensemble.train(shape, params, data, settings, rng))
 
     def take(self, shape: Shape, found: Trained) -> None:
-        """Keep what training found."""
+        """Keep the results of training."""
         self.params_, self.shape_ = found.params, shape
         self.loss_curve_, self.validation_curve_ = found.curve, found.held_out
         self.n_iter_ = len(found.curve)
@@ -104,7 +104,7 @@ class Perceptrons(BaseEstimator):  # type: ignore[misc]
             )
 
     def goes_on(self) -> bool:
-        """True if training goes on from what an earlier one found."""
+        """True if training continues from the parameters of an earlier fit."""
         return bool(self.warm_start) and hasattr(self, "params_")
 
     def earlier(self, params: Any) -> Any:
@@ -136,7 +136,7 @@ class Perceptrons(BaseEstimator):  # type: ignore[misc]
         return drawn.astype(x.dtype, copy=False)
 
     def outputs(self, x: Any) -> NDArray:
-        """f[n, outputs]: what the networks say together of inputs as they were given."""
+        """f[n, outputs]: the combined prediction of the networks for unscaled inputs."""
         check_is_fitted(self)
         x = validate_data(self, x, dtype=[np.float64, np.float32], reset=False)
         return mlp_ensemble.predicted(self.shape_, self.params_, self.inputs(x))
@@ -147,16 +147,16 @@ class WholestepClassifier(ClassifierMixin, Perceptrons):  # type: ignore[misc]
     """A few multilayer perceptrons trained side by side, whose probabilities are averaged; a scikit-learn classifier.
 
     `hidden_sizes` are the widths of the hidden layers, `activation` is elu, gelu, mish, relu, selu, silu or tanh, and
-    `members` how many networks there are: they see the same batches from different beginnings. Training is `epochs`
+    `members` the number of networks, which see the same batches from different initial parameters. Training is `epochs`
     passes of AdamW over shuffled batches of `batch_size`, by default 30, and more for a small table: 1000 updates. `lr`
-    is the highest learning rate, risen to over the first twentieth and falling to 0 as a cosine does, and each update
-    shrinks the weights by the rate times `weight_decay`.
+    is the highest learning rate, with a warmup over the first twentieth of the updates and a cosine decay to 0, and
+    each update shrinks the weights by the rate times `weight_decay`.
     With `early_stopping`, the share `validation_fraction` of the samples is held out, training ends when their loss has
-    not fallen for `patience` epochs, and the best parameters are kept. With `warm_start`, `fit` goes on from what was
-    found before. `random_state` makes it repeatable, to the bit.
+    not fallen for `patience` epochs, and the best parameters are kept. With `warm_start`, `fit` continues from the
+    parameters of the last fit. `random_state` makes it repeatable, to the bit.
 
-    Inputs are standardised, and those far out drawn in, so nothing has to be scaled. It computes in float64, or in
-    float32 where X is. Every program is compiled once for a shape of network and shared among fits.
+    Inputs are standardised, and outliers drawn in, so no scaling is needed. It computes in float64, or in float32 where
+    X is. Every program is compiled once for a shape of network and shared among fits.
 
     After `fit` there are `classes_`, `n_features_in_`, `feature_names_in_` for columns with names, `params_`,
     `loss_curve_` (the mean training loss of each epoch), `validation_curve_` and `n_iter_`, the number of epochs.
@@ -173,10 +173,10 @@ class WholestepClassifier(ClassifierMixin, Perceptrons):  # type: ignore[misc]
     """
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> WholestepClassifier:
-        """Train on inputs [n, features] and classes [n] of any kind; `sample_weight` [n] says how much each counts.
+        """Train on inputs [n, features] and classes [n] of any kind; `sample_weight` [n] are weights of the samples.
 
-        Raises ValueError or TypeError for what is not an array of finite numbers, ParameterError for a setting that
-        cannot be.
+        Raises ValueError or TypeError for an argument that is no array of finite numbers, ParameterError for an invalid
+        setting.
         """
         self.checked()
         x, y = validate_data(self, X, y, dtype=[np.float64, np.float32], reset=not self.goes_on())
@@ -210,7 +210,7 @@ class WholestepClassifier(ClassifierMixin, Perceptrons):  # type: ignore[misc]
 class WholestepRegressor(RegressorMixin, Perceptrons):  # type: ignore[misc]
     """A few multilayer perceptrons trained side by side, whose predictions are averaged; a scikit-learn regressor.
 
-    Settings, and what there is after `fit`, are those of `WholestepClassifier`. The loss is the squared error of
+    Settings, and attributes after `fit`, are those of `WholestepClassifier`. The loss is the squared error of
     standardised targets; there may be several targets for each row.
 
     Shapes: X [samples, features] and y [samples] or [samples, targets] of floats; `predict` gives the shape of y.
@@ -223,10 +223,10 @@ class WholestepRegressor(RegressorMixin, Perceptrons):  # type: ignore[misc]
     """
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> WholestepRegressor:
-        """Train on inputs [n, features] and targets [n] or [n, outputs]; `sample_weight` [n] says how much each counts.
+        """Train on inputs [n, features] and targets [n] or [n, outputs]; `sample_weight` [n] are sample weights.
 
-        Raises ValueError or TypeError for what is not an array of finite numbers, ParameterError for a setting that
-        cannot be.
+        Raises ValueError or TypeError for an argument that is no array of finite numbers, ParameterError for an invalid
+        setting.
         """
         self.checked()
         kinds = [np.float64, np.float32]
@@ -257,7 +257,7 @@ def default_epochs(samples: int, rows: int) -> int:
 
 
 def mean_and_deviation(x: NDArray, w: NDArray) -> tuple[NDArray, NDArray]:
-    """The mean and the standard deviation along the first axis, by weight, 1 for what does not vary."""
+    """The weighted mean and standard deviation along the first axis; the deviation of a constant column is 1."""
     mean = np.average(x, axis=0, weights=w)
     scale = np.sqrt(np.average((x - mean) ** 2, axis=0, weights=w))
     return mean, np.where(scale > 10 * np.finfo(np.float64).eps * np.abs(mean), scale, 1.0)

@@ -64,7 +64,7 @@ def init(shape: Shape, rng: Any) -> Params:
 
 
 def ensemble_scores(params: Params, x: Any, activation: str) -> Any:
-    """f[members, n, outputs]: what each network says of each row."""
+    """f[members, n, outputs]: the output of each network for each row."""
     last = len(params) // 2 - 1
     for i in range(last):
         x = ACTIVATIONS[activation](x @ params[f"w{i}"] + params[f"b{i}"])
@@ -98,7 +98,7 @@ def mean_loss(shape: Shape, params: Params, data: Data) -> float:
 
 
 def made(shape: Shape) -> Step:
-    """A compiled step for networks of this shape, whatever their parameters."""
+    """A compiled step for networks of this shape, into which any parameters may be set."""
 
     def perceptrons(params: Params, batch: Data) -> Any:
         each = wnp.sum(losses(shape, params, batch.x, batch.y), axis=0)
@@ -113,7 +113,7 @@ def made(shape: Shape) -> Step:
 
 
 class Pool:
-    """Compiled steps that nobody uses at the moment; beyond `kept` of them, the one idle for longest is let go of."""
+    """A pool of idle compiled steps; beyond `kept` steps, the one idle for longest is dropped."""
 
     def __init__(self, kept: int) -> None:
         self.idle: deque[tuple[Shape, Step]] = deque(maxlen=kept)
@@ -121,7 +121,7 @@ class Pool:
         forks.heir(self)
 
     def _forked(self) -> None:
-        """A lock of this process; the steps that lie idle are whole."""
+        """Make a new lock in this process; the idle steps are in no use by another thread."""
         self.lock = threading.RLock()
 
     def take(self, shape: Shape) -> Step:
@@ -152,7 +152,7 @@ class Settings(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """Parameters, the mean loss of each epoch, that on what was held out, and how many updates were left out."""
+    """Parameters, the mean loss of each epoch, that on held-out samples, and the number of skipped updates."""
 
     params: Params
     curve: list[float]

@@ -35,7 +35,7 @@ READY = 0x101
 
 
 class LeafSignature(NamedTuple):
-    """One array of a tree: where it stands, what it is, and whether a plain Python number stands for it."""
+    """One array of a tree: its path, its type, and True if a plain Python number stands for it."""
 
     path: str
     type: Type
@@ -55,17 +55,17 @@ class BatchSignature:
         self.leaves = [LeafSignature(path, *leaf) for path, leaf in zip(paths, leaves, strict=True)]
         self.symbolic = any(isinstance(n, Dim) for leaf in self.leaves for n in leaf.type.shape)
         self.pick = leaf_reader(example)
-        """The leaves of a plain tree like the example, whatever they are; None for any other tree."""
+        """The function that gives the unchecked leaves of a plain tree like the example, and None for another tree."""
         sizes = {n for leaf in self.leaves for n in leaf.type.shape if isinstance(n, Dim)}
         rows = [n for n in sizes if len(sizes) == 1 and str(n).isidentifier()]
         opened = [bool(rows) and list(leaf.type.shape[:1]) == rows for leaf in self.leaves]
         self.facts = [(x.type.dtype, x.type.shape[on:], on) for x, on in zip(self.leaves, opened, strict=True)]
-        """Of each leaf its dtype, and its shape, without the first axis where that counts rows of symbolic number."""
+        """The dtype, shape and flag of each leaf; with the flag set, the shape lacks the first axis, of symbolic rows."""
 
     def glance(self, given: Any) -> tuple[NDArray, ...] | None:
-        """The arrays of a plain tree that is seen to fit at once; None where it takes a second look, `checked`.
+        """The arrays of a plain tree that fits by a fast check; None for a tree that needs `checked`.
 
-        A batch without rows is left to who says what is wrong with it.
+        A batch without rows gives None too, since `checked` raises its error.
         """
         leaves, rows = self.pick(given), ()
         for x, (dtype, shape, opened) in zip(leaves or (), self.facts, strict=bool(leaves)):
@@ -79,21 +79,21 @@ class BatchSignature:
         return leaves
 
     def arrays(self, given: Any) -> tuple[NDArray, ...]:
-        """`checked`, at the price of a glance where nothing is wrong."""
+        """The arrays of `checked`, found by the fast check of `glance` where that is possible."""
         found = self.glance(given)
         return self.checked(given) if found is None else found
 
     def checked(self, given: Any) -> tuple[NDArray, ...]:
-        """The arrays of a tree like the example, in order, each lying row by row.
+        """The arrays of a tree like the example, in order, each in row-major layout.
 
-        Raises TreeError, ShapeError or DtypeError where it is another one.
+        Raises TreeError, ShapeError or DtypeError for a tree that is unlike the example.
         """
         return self.match_leaves(self.ordered(given))
 
     def ordered(self, given: Any) -> list[Any]:
-        """The leaves of a tree of the example's structure, NumPy's in the place of what is foreign.
+        """The leaves of a tree of the example's structure, with foreign arrays converted to NumPy's.
 
-        Raises TreeError where it has another one.
+        Raises TreeError for a tree of another structure.
         """
         leaves, structure = tree.flatten(given)
         if structure == self.structure and all([isinstance(x, PLAIN) for x in leaves]):
@@ -187,8 +187,8 @@ class BatchSignature:
 def match_containers(pattern: Any, given: Any, path: str, what: str) -> Any:
     """Convert a tree to the pattern's: foreign arrays to NumPy's, and lists, tuples and tables to its containers.
 
-    A list of numbers, a data frame and a tensor are arrays where the example had one. What is otherwise unlike the
-    pattern stays as it is.
+    A list of numbers, a data frame and a tensor are arrays where the example had one. Other parts that are unlike the
+    pattern stay as they are.
     """
     if isinstance(pattern, LeafSignature):
         return convert_leaf(pattern, given, what)
@@ -208,7 +208,7 @@ def match_containers(pattern: Any, given: Any, path: str, what: str) -> Any:
 
 
 def convert_leaf(leaf: LeafSignature, given: Any, what: str) -> Any:
-    """Convert what was given in the place of an array to one where that is possible."""
+    """Convert an object that was given in the place of an array to an array where that is possible."""
     if isinstance(given, list | tuple):
         for text in filter(outside.textual, outside.flat(given)):
             outside.numeric(text, leaf.path, what)
@@ -284,7 +284,7 @@ def declared_type(x: Any, path: str, what: str) -> tuple[Type, bool]:
 
 
 def checked_type(x: Any, path: str, what: str) -> Type:
-    """The type of a leaf; raises DtypeError for what is no array."""
+    """The type of a leaf; raises DtypeError for a leaf that is no array."""
     if not isinstance(x, PLAIN):
         raise DtypeError(
             f"{what}: {path} is a {type(x).__name__}, not an array", hint="convert it with np.asarray, or leave it out"

@@ -17,10 +17,10 @@ LEAST, MOST = 2.0**-24, 2.0**24
 
 @dataclass(frozen=True)
 class Scaling:
-    """The loss is multiplied by a scale before it is differentiated, and the gradients are divided by it.
+    """A scale that multiplies the loss before it is differentiated, and by which the gradients are divided.
 
-    The scale is part of the state. With `interval=None` it stays what it is. Otherwise it is halved after a step whose
-    loss or gradients are not finite, and doubled after `interval` finite steps in a row. Powers of two change no digit.
+    The scale is part of the state. With `interval=None` it is constant. Otherwise it is halved after a step whose loss
+    or gradients are not finite, and doubled after `interval` finite steps in a row. Powers of two change no digit.
     After Micikevicius et al., "Mixed precision training", ICLR 2018.
 
     >>> s = Scaling(8.0, interval=2)
@@ -64,7 +64,7 @@ class Scaling:
         }
 
     def before(self, counters: Any, skips: int) -> dict[str, Any]:
-        """The scale before that many skipped steps; what it counts is no part of a step."""
+        """The scale before that many skipped steps; the streak is left out, since no step's results depend on it."""
         return {} if self.interval is None else {"scale": np.asarray(counters["scale"] * np.float32(2.0**skips))}
 
 
@@ -86,7 +86,7 @@ def scaling_of(given: Any, precision: str | None, guard: str | None, trained: bo
 
 
 def scale_of(given: Any, who: str = "compile") -> float:
-    """A scale as it is kept; raises DtypeError for what is no number, ParameterError for one that is no scale."""
+    """The scale as a float; raises DtypeError for another type, ParameterError for a number not positive and finite."""
     if isinstance(given, bool | str) or not isinstance(given, int | float | np.integer | np.floating):
         what = repr(given) if isinstance(given, str) else f"a {type(given).__name__}"
         raise DtypeError(f"{who}: loss_scale is {what}, not a number", hint="a number, 'dynamic' or None")

@@ -108,10 +108,10 @@ def check_predicts(model: ModelStructure | None) -> None:
 def split_model(
     params: Any, buffers: Any, before: ModelStructure | None = None
 ) -> tuple[ModelStructure | None, Any, Any]:
-    """(model, parameters, buffers) of what was given for parameters; there is a model if it holds modules.
+    """Split `params` into (model, parameters, buffers); the model is None if `params` holds no modules.
 
-    The parameters by path of the model that there was `before` belong to that one. Raises ParameterError for buffers
-    beside a model.
+    A dictionary of the parameters by path of the model `before` belongs to that model. Raises ParameterError for
+    buffers beside a model.
     """
     leaves, _ = tree.flatten(params, is_model)
     if any(is_model(x) for x in leaves):

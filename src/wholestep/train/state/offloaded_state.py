@@ -34,9 +34,10 @@ class OffloadedState:
     folder: Path
 
     def paths(self, parts: Mapping[str, Any]) -> frozenset[str]:
-        """The paths of all arrays of a state that lie in files: those chosen, and what an optimizer keeps like them.
+        """The paths of all arrays of a state that lie in files: the chosen ones, and their optimizer state.
 
-        Raises ParameterError for a pattern that nothing matches. What has no axis stays in memory.
+        Optimizer state belongs to a parameter by the ending of its path and by its shape. Arrays without axes stay in
+        memory. Raises ParameterError for a pattern that matches no path.
         """
         own = [
             (name, path, x) for part in ("params", "buffers") for name, path, x in named_leaves(parts.get(part), part)
@@ -62,7 +63,7 @@ class OffloadedState:
         return dict(zip(parameter_paths(each), chosen_parameters("compile: stream", self.choice, each), strict=True))
 
     def on(self, params: Any) -> list[bool]:
-        """For each parameter whether it lies in a file."""
+        """Flags of the parameters that lie in files."""
         found = self.paths({"params": params})
         return [path in found for path in tree.paths(params, "params")]
 
@@ -138,8 +139,8 @@ class LazyLayers:
 def stacked(make: Callable[[int], Any], count: int) -> LazyLayers:
     """`count` layers along a first axis, made one at a time: `make(i)` gives the parameters of layer i.
 
-    It stands for a subtree of the parameters that `ws.compile` is given. Each array becomes one with a first axis more,
-    whose row i is what `make(i)` gave; where it is streamed, no more than one layer is in memory.
+    The result stands for a subtree of the parameters that `ws.compile` is given. Each array becomes one with a further
+    first axis, whose row i is the array of `make(i)`; where it is streamed, at most one layer is in memory.
 
     Shapes: `make(i)` a tree of arrays; each array [...] becomes one [count, ...] of the same dtype.
     Raises: TreeError for a layer of another structure, shape or dtype than layer 0, ParameterError for a count below 1.
@@ -196,7 +197,7 @@ def fill_layers(layers: LazyLayers, on: Sequence[bool], stream: OffloadedState |
 def init_optimizer_by_rows(init: Callable[[Any], Any], params: Any, stream: OffloadedState) -> Any:
     """The initial optimizer state, made of a few rows of the streamed parameters at a time.
 
-    Raises UnsupportedError where it keeps what is not made row by row.
+    Raises UnsupportedError for optimizer state that cannot be made row by row.
     """
     leaves, structure = tree.flatten(params)
     on = stream.on(params)

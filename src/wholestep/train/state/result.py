@@ -1,4 +1,4 @@
-"""Results of calls: the losses, flags of finite steps, and what was asked for beside them."""
+"""Results of calls: the losses, the flags of finite steps, and captured and auxiliary values."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def join_results(results: Sequence[Result], interrupted: bool = False) -> Result
 def block_until_ready(x: T) -> T:
     """Wait until every array of a tree has its value, and return the tree.
 
-    What runs on the CPU is ready when the call returns, so this is for programs that are timed on any device.
+    Results on the CPU are ready when the call returns, so this is for code that times programs on any device.
 
     Shapes: x a tree of arrays of any shapes and dtypes; the same tree.
     Raises: nothing of its own.

@@ -67,7 +67,7 @@ class State:
         }
         """The records of large arrays, by path, instead of copies."""
         self.initial: dict[str, Any] | None = None
-        """Parameters, buffers and counters of the beginning; kept when something is about to change them."""
+        """The initial parameters, buffers and counters, copied before the first change; None until then."""
         if streamed:
             self.keep()  # there must be room on the disk from the beginning
         types = tree.map(lambda buffer: ShapeDtype(buffer.shape, buffer.dtype), self.tree)
@@ -76,7 +76,7 @@ class State:
         """Arrays of isomorphic layers stacked into one, by their places in `arrays`; None until they are stacked."""
 
     def keep(self) -> None:
-        """Keep the beginning from now on: whoever changes the state calls this first."""
+        """Copy the initial state once; every method that changes the state calls this first."""
         if self.initial is None:
             self.initial = {name: self.first(name) for name in RESET_PARTS}
 
@@ -88,7 +88,7 @@ class State:
         return tree.unflatten(structure, [self.given.get(path) or memory.download(x) for path, (memory, x) in pairs])
 
     def beginning(self) -> dict[str, Any]:
-        """The parts as they were in the beginning; raises ParameterError where one is gone."""
+        """The initial parts of the state; raises ParameterError where the caller has changed one of its arrays."""
         self.keep()
         found: dict[str, Any] = tree.map(lambda x: x.unchanged() if isinstance(x, GivenArray) else x, self.initial)
         return found
@@ -122,7 +122,7 @@ class State:
         self.lay_out(tree.structure(self.tree), arrays)
 
     def lay_out(self, structure: tree.TreeDef, buffers: Sequence[Any]) -> None:
-        """Make these the resident buffers; copies of a part are asked for often, and so each is taken apart here."""
+        """Make these the resident buffers, and flatten each part once, since copies of parts are frequent."""
         self.tree = tree.unflatten(structure, buffers)
         self.held: dict[str, tuple[tree.TreeDef, list[tuple[DeviceMemory[Any], Any]]]] = {}
         for name, part in self.tree.items():
@@ -136,7 +136,7 @@ class State:
         return [stacks.get(p, array) for p, array in enumerate(self.arrays) if p not in later]
 
     def memory_of(self, buffer: Any) -> DeviceMemory[Any]:
-        """The memory that a buffer lies in: files are the host's, whatever the device."""
+        """The memory in which a buffer lies; files belong to the host's memory on every device."""
         return HOST if mapped_arrays.is_file_backed(buffer) else self.memory
 
     def host_array(self, buffer: Any) -> NDArray:

@@ -55,7 +55,7 @@ class AttachedProgram(NamedTuple):
 
     @property
     def inputs(self) -> list[str]:
-        """The paths of what it is called with, the parts of the state apart."""
+        """The paths of the program's arguments other than the state: the batch, and the key if it takes one."""
         return [*[leaf.path for leaf in self.signature.leaves], *["key"] * self.draws]
 
 
@@ -64,9 +64,9 @@ class Attached:
     """`f(params, batch)`, `f(params, buffers, batch)` or `f(model, batch)` on a step's state as it is at each call.
 
     Batches may have any structure, shapes and dtypes; there is a program for each kind, of which the last eight are
-    kept. One for symbolic sizes takes every batch that is like it but for these. It follows the step through `replace`.
-    Results are arrays of the caller's own. An f with a keyword-only parameter `key` is called with `key=` too, a seed
-    or a key.
+    kept. A program with symbolic sizes takes batches of all these sizes. The function follows the step through
+    `replace`. Results are arrays of the caller's own. An f with a keyword-only parameter `key` is called with `key=`
+    too, a seed or a key.
     """
 
     def __init__(

@@ -70,56 +70,57 @@ def compile(
 
     `loss(params, batch)` returns a real scalar. A module, or a tree with modules in it, may stand for `params`; the
     loss is then `loss(model, batch)`, and buffers that it assigns are carried along. With `buffers` it is
-    `loss(params, buffers, batch) -> (loss, new_buffers)`; with `has_aux` what it returns has a further last item. A
-    keyword-only parameter `key` gets a fresh random key each step. `batch` is an example of what a call is given,
-    arrays or `ShapeDtype`s; with `steps_per_call=K` its arrays have a first axis of K batches. A call with other sizes
-    compiles once for each shape; with `strict` it is a ShapeError. Without an `optimizer` the parameters stay as they
-    are. `device` is where the step and its state are: "cpu", or another one that devices.md names.
+    `loss(params, buffers, batch) -> (loss, new_buffers)`; with `has_aux` its result has a further last item. A
+    keyword-only parameter `key` gets a fresh random key each step. `batch` is an example batch of arrays or
+    `ShapeDtype`s; with `steps_per_call=K` its arrays have a first axis of K batches. A call with other sizes compiles
+    once for each shape; with `strict` it is a ShapeError. Without an `optimizer` the parameters stay as they are.
+    `device` is the device of the step and its state: "cpu", or another one that devices.md names.
 
     The step owns copies of the parameters and updates its whole state in place, as if all of it were donated. Where the
-    loss or a gradient is not finite the update is left out and the result says so; `guard="loss"` looks at the loss
-    alone, `guard=None` at nothing. `captures` names values, marked in the loss with `ws.capture`, that each result
-    holds; with `grad_norm` it holds the norm of the gradients. `key` is a seed or a key.
+    loss or a gradient is not finite the update is skipped and the result says so; `guard="loss"` tests the loss alone,
+    `guard=None` nothing. `captures` names values, marked in the loss with `ws.capture`, that each result holds; with
+    `grad_norm` it holds the norm of the gradients. `key` is a seed or a key.
 
     Mixed precision: `precision=None` takes arrays in the dtypes that they have, and parameters of float32 and float64
     together are a MixedPrecisionWarning. With "float32" or "float64" parameters, buffers and batches are converted to
     it. With "bfloat16" or "float16" parameters stay float32 and the loss is computed as `ws.autocast` says.
-    `loss_scale` is a number, "dynamic" (what "auto" means for float16), or None (what it means elsewhere).
+    `loss_scale` is a number, "dynamic", None, or "auto", which is "dynamic" for float16 and None elsewhere.
 
-    `memory_budget` is what a program of the step may take at most: bytes, text such as "200MB", or a share such as
-    "25%" of the arena that it takes without a limit. Values leave memory between two uses and are rematerialized
+    `memory_budget` is the most memory that a program of the step may take: bytes, text such as "200MB", or a share such
+    as "25%" of the arena that it takes without a limit. Values leave memory between two uses and are rematerialized
     (recomputed), the cheapest first; results stay the same to the bit. With `folder`, a value may also be written to a
-    file there and read back, where that is predicted to take less or it cannot be made again. `step.plan.decisions`
-    lists them.
+    file there and read back, where that is predicted to be faster or the value cannot be recomputed.
+    `step.plan.decisions` lists these values.
 
-    `microbatch` is gradient accumulation within a step: the rows of the batch are taken at most so many at a time, in
-    equal parts, and loss and gradients averaged. That is right where the loss is a mean over rows, and equal to the
+    `microbatch` is gradient accumulation within a step: the batch is split into equal parts of at most so many rows,
+    and loss and gradients are averaged over them. That is right where the loss is a mean over rows, and equal to the
     whole batch to rounding. A loss that is neither proved to be such a mean nor found to be one on a few rows is a
     ParameterError; statistics of the batch, as those of `nn.BatchNorm`, are a BatchStatisticsWarning. "auto" takes the
     batch in as few parts as the budget allows.
 
-    Each step's gradient takes the current parameters as leaves: with `unroll="stop"` nothing is differentiated through
-    an update. With "through" the K steps of a call do the same, to the bit, and `result.hypergradients` holds besides
+    Each step's gradient takes the current parameters as leaves: with `unroll="stop"` no derivative goes through an
+    update. With "through" the K steps of a call do the same, to the bit, and `result.hypergradients` holds in addition
     the derivative of the mean of their losses with respect to every hyper-parameter, through all K updates; it needs
     two steps a call or more. `ws.unroll` is for losses of trained parameters.
 
-    Equal layers that the loss goes through in a Python loop become a loop of the program, where that pays; `roll=True`
-    wherever it can, `roll=False` nowhere. Attention that the loss writes out in arrays goes by blocks where sequences
-    are long (see nn.md); `blocks=False` leaves it as it is written, to the bit.
+    Equal layers that the loss goes through in a Python loop become a loop of the program, where that is predicted to
+    pay; `roll=True` rolls them wherever possible, `roll=False` nowhere. Attention that the loss writes out in arrays is
+    computed by blocks where sequences are long (see nn.md); `blocks=False` leaves it as it is written, to the bit.
 
     `winograd=True` computes convolutions of 3x3 windows with a stride of 1 by tiles, with less than half of the
-    products where channels are many (Winograd's minimal filtering, see semantics.md): other roundings, and what is not
-    finite spreads over a tile of 2x2 results. `step.explain()` says which ones.
+    products where channels are many (Winograd's minimal filtering, see semantics.md): rounding errors differ, and a
+    value that is not finite spreads over a tile of 2x2 results. `step.explain()` lists these convolutions.
 
-    With `stream`, the parameters and buffers that it means (a pattern of paths such as "layers.*", several, a table, or
-    a function of the path), and what the optimizer keeps for them, lie in files in `folder`, as do the gradients of a
-    `ws.scan` over them and what it keeps of each layer. They pass through memory a few rows at a time; the numbers are
-    the same to the bit. `ws.stacked` gives parameters that are made one layer at a time.
+    With `stream`, the chosen parameters and buffers (a pattern of paths such as "layers.*", several, a table, or a
+    function of the path) and their optimizer state lie in files in `folder`, as do the gradients and the residuals of a
+    `ws.scan` over them. They pass through memory a few rows at a time; the numbers are the same to the bit.
+    `ws.stacked` gives parameters that are made one layer at a time.
 
     Where no gradient of the loss reaches any parameter, nothing would be trained: a DerivativeError, which names the
-    parameters that the loss reads from around it instead. Where some are not reached, an UnusedParameterWarning names
-    them. `allow_unused=True` says nothing of either, and False makes an error of one. Those that `ws.optim.groups`
-    gives no optimizer are not counted. With `rewrite=False` the user's functions run as they stand (see language.md).
+    parameters that the loss reads from its closure instead. Where some are not reached, an UnusedParameterWarning names
+    them. `allow_unused=True` allows both, and False raises an error for a single one. Parameters to which
+    `ws.optim.groups` gives no optimizer are not counted. With `rewrite=False` the user's functions run as they stand
+    (see language.md).
 
     With `mesh={"data": communicator}` this process is one of several that train together, each on the rows of the batch
     that it is given: loss, gradients and floating buffers are averaged over the processes before the guard and the
@@ -135,8 +136,7 @@ def compile(
     Shapes: trees of arrays, parameters floating or complex; `result.loss` is a scalar, with K steps a call [K].
     Raises: DtypeError for parameters without a derivative, ParameterError or UnsupportedError for options that are not
     there, DerivativeError where nothing is trained, CommunicationError where processes of a mesh differ, BudgetError
-    where the budget cannot be kept, StorageError where the disk has no room for the files, and whatever the loss
-    raises.
+    where the budget cannot be kept, StorageError where the disk has no room for the files, and exceptions of the loss.
 
     >>> import numpy as np, wholestep as ws
     >>> def loss(params, batch):

@@ -63,12 +63,12 @@ def estimate(
     """The memory that `ws.compile` with these arguments would need on this processor, in bytes by purpose.
 
     Arguments are those of `compile`; parameters, buffers and batch are arrays or `ShapeDtype`s;
-    `ws.eval_shape(lambda: Model(...))` gives a model of them. Nothing of their size is allocated, so that models far
-    larger than this machine can be asked about; with `stream` the part of the state that it means is counted as lying
-    in files, and with `folder` what a budget sends there; no file is made. The numbers are those of `step.memory`, to
-    the byte, without the code, and `cost()` of the result is what `step.cost()` would say; where the batch has symbolic
-    sizes they are expressions, and `memory.at(B=32)` has the numbers. Whether a loss taken by `microbatch` is a mean
-    over rows depends on its values, which only `compile` has.
+    `ws.eval_shape(lambda: Model(...))` gives a model of them. No array of their size is allocated, so that the models
+    may be far larger than this machine; the part of the state that `stream` chooses counts as files, and so do values
+    that a budget moves to `folder`; no file is made. The numbers are those of `step.memory`, to the byte, without the
+    code, and `cost()` of the result equals `step.cost()`; where the batch has symbolic sizes they are expressions, and
+    `memory.at(B=32)` has the numbers. A loss under `microbatch` is not checked to be a mean over rows, since that takes
+    values, which only `compile` has.
 
     Shapes: those of `compile`, symbolic sizes too; the numbers are bytes, those of `cost()` operations and bytes.
     Raises: as `compile` does, and UnsupportedError where there is no one program for all sizes.

@@ -62,21 +62,22 @@ class ExportedStep:
     ) -> tuple[Path, ...]:
         """Write the whole step, forward, backward and update, as a program of another system, and its state beside it.
 
-        The target is what `to` names, or what the suffix of the path means. The state is the file that `save` writes,
-        under the same name with the suffix `.safetensors`; what that program has trained, `load` takes back where its
-        target writes that file. `attach` has further functions on the same state by their names: what `step.attach`
-        gives, called or given a batch before, or functions that take the step's own batch. Each file is replaced in
-        one instant, and none is written where an operation has no words in the target: one error names all of those.
+        The target is the one that `to` names, or by default that of the suffix of the path. The state is the file that
+        `save` writes, under the same name with the suffix `.safetensors`; `load` reads a state trained by the exported
+        program where the target writes that file. `attach` has further functions on the same state by their names:
+        results of `step.attach`, called or given a batch before, or functions that take the step's own batch. Each file
+        is replaced in one instant, and none is written where the target lacks an operation: one error names all of
+        these.
 
         `model.o`, `model.c` and `model.wasm` are the step as a program without Python, with a C header or an ES module
         beside it. An object is for `processor`: "x86-64-v3", "aarch64", "cortex-m4" and others, this machine's by
         default; C source runs everywhere, and its sums are in the order of a processor's vectors.
 
-        `train.html` is one page that trains in a browser by WebGPU, over the rows of `data` in the order that
-        `run(data, drop_last=True)` has, or with `shuffle=False` in theirs. The state is in the page, which saves and
-        takes checkpoints, and computes the functions of `attach` from what a person types or drops there.
-        `train.mjs` is the same as an ES module with its types beside it, `data` or not; `to="npm"` makes a package of
-        it in the folder `path`.
+        `train.html` is one page that trains in a browser by WebGPU, over the rows of `data` in the order of
+        `run(data, drop_last=True)`, or with `shuffle=False` in their own. The state is in the page, which saves and
+        loads checkpoints, and computes the functions of `attach` for inputs that a person types or drops there.
+        `train.mjs` is the same as an ES module with its types beside it, with or without `data`; `to="npm"` makes a
+        package of it in the folder `path`.
 
         `model.mlpackage` is a package for Core ML, which has no numbers of 64 bits: `narrow=True` makes float64 float32
         and int64 int32. With `model_state=True` the floats of the state lie in the model, in float16, as Core ML has
@@ -130,7 +131,7 @@ def write_files(files: Files) -> None:
 
 
 def step_program(engine: Engine) -> ExportedProgram:
-    """A call of a step as it was traced, before what only our own programs can use, such as stacked parameters."""
+    """A call of a step as it was traced, before rewrites for this library's programs alone, such as stacked layers."""
     function = engine.step_function
     call = step_loops.call_function(engine.one, engine.count, function)
     traced = engine.trace(call, engine.signature)
@@ -148,7 +149,7 @@ def step_program(engine: Engine) -> ExportedProgram:
 
 
 def named_extras(aux: Any, captures: dict[str, Any], *through: Any) -> Iterator[tuple[str, int]]:
-    """(name, place) of the results of a step beside its state, loss and flag, but for what is printed."""
+    """(name, place) of the results of a step other than its state, loss and flag, without printed values."""
     parts = {"aux": aux, "captures": {k: v for k, v in captures.items() if k not in (PRINTED, GRAD_NORM)}}
     parts["grad_norm"] = captures.get(GRAD_NORM)
     parts["hypergradients"] = through[0] if through else None

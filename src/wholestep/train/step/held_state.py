@@ -124,12 +124,12 @@ class HeldState(ABC):
     def set(self, **changes: Any) -> None:
         """Set hyper-parameters by name, `key` (a key or a seed), `params`, `buffers` or `loss_scale`.
 
-        Nothing is compiled anew, and what `changes` do not name stays. The hyper-parameters are those in `hyper`; of a
-        name such as `default.lr` any end will do that is only its own.
+        Nothing is compiled anew, and parts that `changes` do not name stay. The hyper-parameters are those in `hyper`;
+        a name such as `default.lr` may be shortened to any unambiguous ending, as `lr`.
 
         Shapes: hyper-parameters are numbers; parameters and buffers have those of the step's own.
         Raises: ParameterError for a name that is not there and a number that the optimizer would not take, DtypeError
-        for a hyper-parameter that is no number, and what `load_state` raises; nothing is changed then.
+        for a hyper-parameter that is no number, and errors as `load_state` does; nothing is changed then.
 
         >>> import numpy as np, wholestep as ws
         >>> step = ws.compile(lambda p, x: np.mean((p - x) ** 2), 0.0, optimizer=ws.optim.sgd(0.5), batch=np.ones(2))
@@ -189,11 +189,10 @@ class HeldState(ABC):
         return with_averaged_parameters(self)
 
     def reset(self, params: bool = True, optimizer: bool = True) -> None:
-        """Go back to the parameters and buffers of the beginning, to a fresh optimizer state, or to both.
+        """Go back to the initial parameters and buffers, to a fresh optimizer state, or to both.
 
         `params` asks for the first, `optimizer` for the second. With both the counters go back too, and training
-        repeats itself to the bit. Of arrays of a megabyte or more the beginning is what the caller gave, and no copy of
-        it.
+        repeats itself to the bit. Initial arrays of a megabyte or more are the caller's own arrays, without a copy.
 
         Shapes: the state keeps its own.
         Raises: ParameterError where such an array was changed in place since; the state stays as it is.

@@ -55,9 +55,9 @@ class NativeStep(NamedTuple):
 def native_files(
     target: str, engine: Engine, path: Path, processor: str | None, attached: Mapping[str, AttachedProgram]
 ) -> Files:
-    """The files of a step and functions on its state as a native program, but for that of the state.
+    """The files of a step and functions on its state as a native program, without the file of the state.
 
-    Raises UnsupportedError for what needs a library, and for a processor that no objects are made for.
+    Raises UnsupportedError for an operation that needs a library, and for a processor without code generation.
     """
     return model_files(target, path, processor, lambda machine: native_model(engine, path, target, machine, attached))
 
@@ -65,7 +65,7 @@ def native_files(
 def native_model(
     engine: Engine, path: Path, kind: str, machine: Target, attached: Mapping[str, AttachedProgram]
 ) -> NativeStep:
-    """A step and functions on its state, lowered for a machine; raises UnsupportedError for what needs a library."""
+    """A step and functions on its state, lowered for a machine; raises UnsupportedError where one needs a library."""
     prefix = prefix_of(path.stem, kind)
     for name in attached:
         check_function_name(name)

@@ -42,16 +42,16 @@ class NativeModel(Protocol):
 
 
 class NativeWriter(NamedTuple):
-    """The processor that a target is for where none is named, and what writes its files."""
+    """The default processor of a target, and the function that writes its files."""
 
     processor: str
     write: Callable[[NativeModel, Backend, Path], Files]
 
 
 def model_files(target: str, path: Path, processor: str | None, made: Callable[[Target], NativeModel]) -> Files:
-    """The files of a native program, which is made for a machine.
+    """The files of a native program, which `made` lowers for the machine of the processor.
 
-    Raises UnsupportedError for a processor that no objects are made for.
+    Raises UnsupportedError for a processor without code generation.
     """
     writer = WRITERS[target]
     if target == "wasm" and processor not in (None, writer.processor):

@@ -48,7 +48,7 @@ def page_files(
 ) -> dict[Path, bytes]:
     """The files of a step that trains in browsers, over rows of data, shuffled or in order.
 
-    Raises UnsupportedError for what no page can do.
+    Raises UnsupportedError for a step that a page cannot run.
     """
     if data is None and target == "page":
         raise ParameterError("export: a page trains on data of its own", hint="data= takes rows, as step.run does")
@@ -66,7 +66,7 @@ def page_files(
 
 
 def page_program(engine: Engine, data: Any, shuffle: bool, attached: Mapping[str, AttachedProgram]) -> dict[str, Any]:
-    """A step as the runtime in JavaScript takes it; raises UnsupportedError for what it cannot do."""
+    """A step as the runtime in JavaScript takes it; raises UnsupportedError for a step that it cannot run."""
     if engine.count > 1:
         raise UnsupportedError(
             "export to page: the step takes several batches a call", hint="compile it without steps="
@@ -105,7 +105,7 @@ def page_kernels(block: MemoryBlock) -> dict[str, Any]:
         "given": [[x.path, x.dtype, x.address] for x in recorder.given],
         "loss": loss.offset,
         "finite": finite.offset,
-        "wgsl": compact_wgsl(wgsl),  # last, beside the script's own kernels: what is alike is close together
+        "wgsl": compact_wgsl(wgsl),  # last, beside the script's own kernels, so that similar text is adjacent
     }
 
 

@@ -30,14 +30,14 @@ class SavedState(ABC):
     ) -> None:
         """Write all of the state to a safetensors file: a step that loads it goes on with the same bits.
 
-        It lies at `path` and holds parameters, buffers, the optimizer's state, counters and key, hyper-parameters, how
-        far an epoch of `run` came that was cut short, where `loader` is in its data, and `metadata`, which JSON must be
-        able to hold. With `max_shard_bytes` it is a folder of files of up to that size (a larger array has one of its
-        own) and a manifest.
+        It lies at `path` and holds parameters, buffers, the optimizer's state, counters and key, hyper-parameters, the
+        progress of an interrupted epoch of `run`, the position of `loader` in its data, and `metadata`, which JSON must
+        be able to hold. With `max_shard_bytes` it is a folder of files of up to that size (a larger array has one of
+        its own) and a manifest.
 
-        The file is replaced in one instant, and only once the new one is safe from a power cut; the one before it is
+        The file is replaced in one instant, and only once the new one is safe from a power cut; the previous file is
         kept beside it, as `NAME.previous.safetensors`. Where processes have parts of the optimizer's state
-        (`shard="optimizer"`) all of them call this, and each writes all of it; in `fit` rank 0 alone writes.
+        (`shard="optimizer"`) all processes call this, and each writes the whole state; in `fit` rank 0 alone writes.
 
         Shapes: arrays of any shapes and dtypes; nothing is returned.
         Raises: CheckpointError where the file cannot be written.
@@ -67,22 +67,22 @@ class SavedState(ABC):
         loader: Any = None,
         fallback: bool = False,
     ) -> checkpoint.Loaded:
-        """Take over what `save` has written, or the weights in a safetensors file of another library.
+        """Load a checkpoint that `save` has written, or the weights in a safetensors file of another library.
 
-        The file, or folder of files, lies at `path`; names, shapes and dtypes must be those of the step. `rename` says
-        what a tensor of the file is called here (a table, or a function of the name that may return None to leave it
-        out), `only` which parts to read of params, buffers, optimizer, counters and hyper; `strict=False` loads what
-        there is and says what there is not. `convert` is a table from names in the file, in which `*` stands for
-        anything, to functions of the array, such as `checkpoint.torch_linear`; `cast=True` converts dtypes. In a file
-        from elsewhere a name is that of a parameter or a buffer. `loader` is set to where the one was that was saved.
-        With `fallback` the checkpoint before the newest is loaded where the newest is damaged or missing, and the
-        result says what was wrong with it.
+        The file, or folder of files, lies at `path`; names, shapes and dtypes must be those of the step. `rename` maps
+        a tensor's name in the file to its name in the state (a table, or a function that may return None to leave the
+        tensor out), and `only` lists the parts to read of params, buffers, optimizer, counters and hyper;
+        `strict=False` loads the names that match, and the result lists the others. `convert` is a table from names in
+        the file, in which `*` matches any characters, to functions of the array, such as `checkpoint.torch_linear`;
+        `cast=True` converts dtypes. In a file of another library a name is that of a parameter or a buffer. `loader` is
+        set to the saved position. With `fallback` the checkpoint before the newest is loaded where the newest is
+        damaged or missing, and the result has the fault of the newest.
 
         Nothing in a file is executed, and it takes no more memory than it has bytes.
 
         Shapes: arrays of the shapes and dtypes of the step, or with `cast` of any dtypes.
-        Raises: CheckpointError for a file that is damaged, hostile, from elsewhere or of another model; the state is
-        then as it was.
+        Raises: CheckpointError for a file that is damaged, hostile, of an unknown format or of another model; the state
+        is then as it was.
 
         >>> import numpy as np, os, tempfile, wholestep as ws
         >>> step = ws.compile(lambda p, x: np.mean((p - x) ** 2), 0.0, optimizer=ws.optim.sgd(0.5), batch=np.ones(2))

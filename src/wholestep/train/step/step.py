@@ -79,15 +79,15 @@ class Step(ExclusiveAccess, HeldState, SavedState, ExportedStep, Inspected):
             self._engine.hyper[name][...] = value
 
     def __call__(self, batch: Any, *more: Any) -> Result:
-        """Run one step, or K, and say what came of it.
+        """Run one step, or K, and return the result.
 
         The batch may have other sizes than the one that the step was compiled for, such as the last one of an epoch:
-        each shape is compiled once, an LRU cache keeps the last sixteen, and `traces` and `reasons` count and name
-        them. With K steps a call the first axis says how many steps there are. Structure, dtypes and the number of axes
-        stay what they are; so do all sizes where the step is `strict`.
+        each shape is compiled once, an LRU cache keeps the last sixteen programs, and `traces` and `reasons` count and
+        name them. With K steps a call the first axis is the number of steps. Structure, dtypes and the number of axes
+        must be those of the example batch, and all sizes too where the step is `strict`.
 
         Raises TreeError, ShapeError or DtypeError for a batch that does not fit, MutationError where a captured array
-        has changed, and what the program itself raises, such as BoundsError; the state is then as it was. Raises
+        has changed, and errors of the program itself, such as BoundsError; the state is then as it was. Raises
         ReentrancyError in a signal handler or a finalizer that runs inside a call by the same thread, which goes on.
         Gives RecompilationWarning where it was compiled for many sizes of one axis.
         """
@@ -151,15 +151,15 @@ class Step(ExclusiveAccess, HeldState, SavedState, ExportedStep, Inspected):
     ) -> Result:
         """Train over data, a tree like the batch whose arrays have rows; the result holds the loss of every step.
 
-        The order of the rows is drawn from the step's own key and counter, so it is another one each epoch, and the
-        same for the same state; with `shuffle=False` it is that of the data. The last batch holds what is left over;
-        `drop_last` leaves it out. `batch_size` is that of the compiled batch by default; each size has a program of its
-        own. There are `epochs` passes over the data; after each `progress` is called with the number of epochs done and
-        the result of this one. Ctrl-C ends the run after the step that it is in; the result then says so. So does
-        SIGTERM, and then the process, by SystemExit with the code 143.
+        The order of the rows is drawn from the step's own key and counter, so it differs each epoch, and is the same
+        for the same state; with `shuffle=False` it is that of the data. The last batch may have fewer rows; `drop_last`
+        leaves such a batch out. `batch_size` is that of the compiled batch by default; each size has a program of its
+        own. There are `epochs` passes over the data; after each, `progress` is called with the number of epochs done
+        and the result of this epoch. Ctrl-C ends the run after the current step; the result then says so. SIGTERM does
+        the same, and then ends the process, by SystemExit with the code 143.
 
-        With `resume` the first epoch is what was left of one that was cut short, in this step or in the one that saved
-        the checkpoint which this one has loaded; where there is none it is an epoch like any other.
+        With `resume` the first epoch is the remainder of an interrupted epoch, of this step or of the one that saved
+        the loaded checkpoint; without an interrupted epoch it is an epoch like any other.
 
         Shapes: data [rows, ...] of the dtypes of the batch; `losses` of the result are f64[steps].
         Raises: TreeError, ShapeError or DtypeError for data that does not fit, ParameterError for counts below 1 and
@@ -186,14 +186,14 @@ class Step(ExclusiveAccess, HeldState, SavedState, ExportedStep, Inspected):
             return result
 
     def diagnose(self, batch: Any) -> Diagnosis:
-        """The origin of the last skipped step's inf or nan: that step, replayed in the reference interpreter.
+        """The origin of the last skipped step's inf or nan, found by replaying that step in the reference interpreter.
 
-        `batch` is what the last call was given: its batch, its K batches, or the data of `run`. The step has the key,
-        the loss scale and the state that it had, which a skipped step leaves as they were. Where the call went on with
-        steps that were not skipped the state has moved on, and the answer says so; load the state of before the call to
-        have it exactly. Where nothing was skipped, the step to come is tried. Nothing is changed.
+        `batch` is the argument of the last call: its batch, its K batches, or the data of `run`. The replay has the
+        key, the loss scale and the state of the step, which a skipped step leaves unchanged. Where the call went on
+        with steps that were not skipped, the state has changed, and the diagnosis says so; load the state from before
+        the call for an exact replay. Where no step was skipped, the next step is replayed. The state is not changed.
 
-        Shapes: a batch as the last call was given.
+        Shapes: a batch like that of the last call.
         Raises: TreeError, ShapeError or DtypeError for a batch of another kind.
 
         >>> import numpy as np, wholestep as ws
@@ -212,13 +212,13 @@ class Step(ExclusiveAccess, HeldState, SavedState, ExportedStep, Inspected):
     def attach(self, f: Callable[..., Any], *, batch: Any = None, training: bool = False) -> Attached:
         """Attach another function to the same state: `f(params, batch)`, or `f(params, buffers, batch)` with buffers.
 
-        With a module it is `f(model, batch)`, in evaluation mode unless `training`; what it assigns is not kept. The
-        result is called with a batch of any kind and compiles for each; with `batch` it compiles for that one now. One
-        with symbolic sizes does for all of them. Where f has a keyword-only parameter `key`, as what draws samples has,
-        the call is given one: `attached(batch, key=ws.random.key(0))`, or a seed.
+        With a module it is `f(model, batch)`, in evaluation mode unless `training`; its assignments are not kept. The
+        result is called with a batch of any kind and compiles for each kind; with `batch` it compiles for that one now.
+        One program with symbolic sizes serves all sizes. Where f has a keyword-only parameter `key`, as a function that
+        draws samples has, the call is given one: `attached(batch, key=ws.random.key(0))`, or a seed.
 
-        Shapes: a batch of any structure, shapes and dtypes that f takes; what f returns, a tree of arrays.
-        Raises: in the call, whatever f raises, DtypeError for a result that is no array, and ParameterError for a key
+        Shapes: a batch of any structure, shapes and dtypes that f takes; the result of f is a tree of arrays.
+        Raises: in the call, exceptions of f, DtypeError for a result that is no array, and ParameterError for a key
         that f does not take or is not given.
 
         >>> import numpy as np, wholestep as ws
@@ -237,9 +237,9 @@ class Step(ExclusiveAccess, HeldState, SavedState, ExportedStep, Inspected):
 
         It is `step.attach(lambda model, x: model(x))`, made at the first call; `step.model` is the model itself.
 
-        Shapes: x as the model takes it; what the model returns.
-        Raises: UnsupportedError where the step knows a loss and no model: one of plain parameters, or of a tree in
-        which there are modules.
+        Shapes: x as the model takes it; the result of the model.
+        Raises: UnsupportedError where the step has no single model: it has plain parameters, or a tree with modules in
+        it.
 
         >>> import numpy as np, wholestep as ws
         >>> model = ws.nn.Linear(3, 1, key=0)
@@ -267,7 +267,7 @@ class Step(ExclusiveAccess, HeldState, SavedState, ExportedStep, Inspected):
     ) -> None:
         """Compile another loss, other parameters, another batch or optimizer into this handle.
 
-        `loss`, `params`, `buffers`, `batch` and `optimizer` are those of `ws.compile`. What is not given stays: state,
+        `loss`, `params`, `buffers`, `batch` and `optimizer` are those of `ws.compile`. Other parts stay: state,
         counters, and hyper-parameters that the optimizer still has. New parameters or a new optimizer begin with a
         fresh optimizer state. Attached functions follow at their next call.
 

@@ -72,23 +72,23 @@ def unroll(
     """`steps` optimizer steps on `loss(params, batch)` as a function that is differentiated like any other.
 
     The result is called as `(params, opt_state, batches, hyper=None, *, key=None)` and returns `(params, opt_state,
-    losses)`: what came of the steps, and the loss before each of them. It is one loop in a program, whatever `steps`
-    is, for `ws.grad`, `ws.vmap`, `ws.jit`, and losses of `ws.compile`. `params` is a tree or a model, whose buffers are
-    carried along; with `opt_state` None it begins with `optimizer.init(params)`. The arrays of `batches` have a first
-    axis of steps; with `batches` None the loss is given None. `hyper` holds other values for hyper-parameters, by the
-    names of `step.hyper`: numbers, traced ones too, or an array of one for each step. If the loss has a keyword-only
-    parameter `key`, step n gets `fold_in(key, n)`, as in a compiled step.
+    losses)`: the final parameters and state, and the loss before each step. It is one loop in a program, for any number
+    of `steps`, for `ws.grad`, `ws.vmap`, `ws.jit`, and losses of `ws.compile`. `params` is a tree or a model, whose
+    buffers are carried along; with `opt_state` None it begins with `optimizer.init(params)`. The arrays of `batches`
+    have a first axis of steps; with `batches` None the loss is given None. `hyper` holds other values for
+    hyper-parameters, by the names of `step.hyper`: numbers, traced ones too, or an array of one for each step. If the
+    loss has a keyword-only parameter `key`, step n gets `fold_in(key, n)`, as in a compiled step.
 
-    With `through` True derivatives go through the updates. With False each step takes the parameters and the state that
-    it begins with as constants: what it gives depends on its own batch and hyper-parameters alone. "first_order" goes
-    through the updates and takes the gradients within them as constants. With `checkpoint` the way back keeps the state
-    of each step and computes the rest again; without it it keeps all that a step makes. Neither changes a value.
+    With `through` True derivatives go through the updates. With False each step takes its initial parameters and state
+    as constants, so that its results depend on its own batch and hyper-parameters alone. "first_order" goes through the
+    updates and takes the gradients within them as constants. With `checkpoint` the backward pass keeps the state of
+    each step and recomputes its other residuals; without it all residuals are kept. Neither changes a value.
 
-    Nothing is skipped: a loss that is not finite goes on.
+    No step is skipped: a loss that is not finite enters the update.
 
     Shapes: parameters and state keep theirs; batches [steps, ...]; the losses f[steps].
     Raises: ParameterError for a name that is no hyper-parameter or a number that the optimizer would not take,
-    DtypeError and ShapeError for values that are no numbers or not one for each step, and whatever the loss raises.
+    DtypeError and ShapeError for values that are no numbers or not one for each step, and exceptions of the loss.
     Source: Maclaurin, Duvenaud and Adams, "Gradient-based hyperparameter optimization through reversible learning",
     2015; Finn, Abbeel and Levine, "Model-agnostic meta-learning", 2017, for "first_order" too.
 

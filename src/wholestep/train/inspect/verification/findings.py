@@ -1,4 +1,4 @@
-"""The findings of a verification: values, lines, derivatives, faults, and what was not looked at."""
+"""The findings of a verification: values, lines, derivatives, faults, and parts that were not checked."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ComparedLine(NamedTuple):
 class ComparedSlope(NamedTuple):
     """The slope of the loss in a random direction of some parameters: by differences, and by the gradient.
 
-    `gap` is the difference of the two relative to the absolute products that the gradient's is made of.
+    `gap` is the difference of the two, relative to the sum of the absolute products of gradient and direction.
     """
 
     params: tuple[str, ...]
@@ -83,10 +83,10 @@ class Verification(Shown):
     """The evidence about one call of a step; printed it is a few tables.
 
     `values` are the results of the compiled program beside float64, `lines` the operations one by one, by the user's
-    line, `slopes` the gradient beside differences, and `plain` what NumPy itself made of the loss. `faults` says what
-    is wrong, the first real difference first; `notes` what was seen and is no fault, `unchecked` what nobody looked at.
-    `operations` counts those that were compared by themselves, `rules` the derivatives that were; `memory` is the
-    number of bytes of all intermediate values that were held for it at once, at least.
+    line, `slopes` the gradient beside differences, and `plain` the outcome of the loss in NumPy itself. `faults` are
+    the differences beyond their bounds, the earliest first; `notes` are observations that are no faults, `unchecked`
+    the parts that were not checked. `operations` is the number of operations that were compared one by one, `rules`
+    that of derivatives; `memory` is the largest number of bytes of intermediate values that were held at once.
     """
 
     name: str
@@ -140,7 +140,7 @@ class Verification(Shown):
         return table_format.tables_as_html(self.title(), self.tables()) + preformatted(self.remarks())
 
     def tables(self) -> list[table_format.ReportTable]:
-        """Values, lines and slopes; the first column is the share of what is allowed."""
+        """Tables of values, lines and slopes; the first column is the error as a share of its bound."""
         values = sorted(self.values, key=lambda v: -share_of_bound(v.units, v.allowed))
         rows = [
             (share_of_bound(v.units, v.allowed), v.units, v.allowed, v.kind, v.path, v.dtype, v.line) for v in values

@@ -49,7 +49,7 @@ def node_graph(node: Node) -> Graph:
 
 
 class OperationWalk:
-    """Graphs walked in order, with what was found: by line, and the faults."""
+    """A walk over graphs in order, with the compared operations by line, and the faults."""
 
     def __init__(self, device: str, seed: int, line: Callable[[Where], str] = show) -> None:
         self.device, self.line = device, line
@@ -62,7 +62,7 @@ class OperationWalk:
         self.phase = "forward"
 
     def walk(self, graph: Graph, args: Sequence[NDArray], place: str = "", phases: Phases = NO_PHASES) -> None:
-        """Compare every operation; `phases` names what begins behind a node."""
+        """Compare every operation; `phases` names the phase that begins after a node."""
         for stretch in self.stretches(graph):
             known = dict(zip(stretch.graph.inputs, args, strict=True))
             known.update(zip(stretch.graph.outputs, stretch.program(args), strict=True))
@@ -88,10 +88,10 @@ class OperationWalk:
         for graph, arrays, where in graphs:
             self.inside(graph, arrays, place or where)
         if len(self.faults) > before + 1 and graphs:
-            del self.faults[before]  # what is inside says more than the loop around it
+            del self.faults[before]  # faults inside a loop say more than that of the loop itself
 
     def inside(self, graph: Graph, arrays: Sequence[NDArray], place: str) -> None:
-        """Walk over a graph in a node, of which everything has the phase of the node."""
+        """Walk over a graph in a node; its operations have the phase of the node."""
         self.walk(graph, [np.array(x, order="C") for x in arrays], place)
 
     def compare(self, node: Node, args: list[NDArray], found: list[NDArray], place: str) -> list[Inner]:
@@ -151,7 +151,7 @@ class OperationWalk:
 
 
 class Inner(NamedTuple):
-    """A graph that a node runs, with what it is run on, and where in a loop that is."""
+    """A graph that a node runs, with its arguments, and the trip of the loop in words."""
 
     graph: Graph
     arrays: list[NDArray]

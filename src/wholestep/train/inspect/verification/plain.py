@@ -23,7 +23,7 @@ orders."""
 
 
 class PlainRun(NamedTuple):
-    """The outcome of NumPy on the function itself: in words, and what is wrong, empty where nothing is."""
+    """The outcome of running the function itself in NumPy: in words, with a fault and an unchecked part, or neither."""
 
     said: str
     wrong: str = ""
@@ -37,7 +37,7 @@ def plain_loss(subject: Subject, compiled: NDArray, seed: int) -> PlainRun:
     """
     try:
         double, own = numpy_loss(subject, double=True), numpy_loss(subject, double=False)
-    except Exception as failed:  # whatever the user's function raises where it is not traced
+    except Exception as failed:  # any exception of the user's function, which may need to be traced
         said = f"it raised {type(failed).__name__}: {str(failed).partition(chr(10))[0]}"
         return PlainRun("not run", unchecked=f"the function on plain NumPy arrays: {said}")
     (exact,) = exact_values(subject.forward, subject.args)
@@ -102,7 +102,7 @@ def array_for(x: Any, double: bool) -> NDArray:
 
 
 def loss_and_buffers(function: Any, params: Any, buffers: Any, batch: Any, keys: Any) -> tuple[Any, Any]:
-    """The loss and the new buffers among what the function returns."""
+    """The loss and the new buffers among the results of the function."""
     if function.model is not None:
         out, new = function.model.loss(function.loss)(params, buffers, batch, **keys)
         return out[0] if function.has_aux else out, new

@@ -1,4 +1,4 @@
-"""The rule that is wrong: derivatives of node_graph operations, and of what follows them, beside differences."""
+"""Wrong derivative rules, found by differences: of single operations, and of the rest of a graph after one."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class RuleWalk:
         self.rules = 0
 
     def walk(self, graph: Graph, args: Sequence[NDArray], wrt: Sequence[bool], deep: int = 0) -> None:
-        """Check the rules of a graph's operations; `args` are of float64, and `wrt` marks what is differentiated."""
+        """Check the rules of a graph's operations; `args` are of float64, and `wrt` marks the differentiated inputs."""
         known: dict[Value, Any] = dict(zip(graph.inputs, args, strict=True))
         active = {v for v, w in zip(graph.inputs, wrt, strict=True) if w}
         for node, dying in zip(graph.nodes, last_uses(graph), strict=True):
@@ -91,7 +91,7 @@ class RuleWalk:
         return HeldRun()(in_double(node_graph(node)), xs)
 
     def rule(self, node: Node, xs: list[NDArray], on: list[bool], deep: int) -> None:
-        """Check one rule, and those inside where it is off."""
+        """Check the rule of one node, and, where it is off, the rules in the graphs of the node."""
         self.rules += 1
         name, stated = operation_name(node), isinstance(node.op, StatedRule) and node.params["rule"] is not None
         head = f"{name}({', '.join([str(v.type) for v in node.inputs])})"
@@ -143,9 +143,9 @@ def by_user(rule: Any) -> bool:
 
 
 def first_wrong(graph: Graph, args: Sequence[NDArray], wrt: Sequence[bool], seed: int) -> Node | None:
-    """The last operation from which on the derivative of the rest is wrong, by halving; None where it is none.
+    """The last operation such that the derivative of the graph from it on is wrong, by bisection; None without one.
 
-    A rule may be right by itself and what connects it with others wrong.
+    It finds faults in the chaining of rules that are each right by themselves.
     """
 
     def wrong(at: int) -> bool:
@@ -165,7 +165,7 @@ def first_wrong(graph: Graph, args: Sequence[NDArray], wrt: Sequence[bool], seed
 def cut_at(
     graph: Graph, args: Sequence[NDArray], wrt: Sequence[bool], at: int
 ) -> tuple[Graph, list[NDArray], list[bool]]:
-    """The rest of a graph from one of its nodes on: as a graph of what it reads, with these values and marks."""
+    """The part of a graph from one of its nodes on, a function of the values it reads, with their arrays and marks."""
     made = {v for node in graph.nodes[at:] for v in node.outputs}
     read = dict.fromkeys([v for node in graph.nodes[at:] for v in node.inputs if v not in made])
     read.update(dict.fromkeys([v for v in graph.outputs if v not in made]))

@@ -13,16 +13,17 @@ from wholestep.ir.graph import Graph, NDArray, Value
 Function = Callable[[Sequence[NDArray]], list[NDArray]]
 
 STEPS = ((1e-5, 1e-6, 1e-9, False), (4e-4, 1e-6, 1e-10, True), (1e-5, 1e-5, 1e-9, False), (1e-7, 1e-5, 1e-7, False))
-"""Steps of differences, relative to the size of what is moved; the gap that each may leave relative to the absolute
-products of the slope, and to the value; and whether it is of fourth order. Small steps are for kinks nearby."""
+"""Steps of differences, relative to the typical size of the moved argument; the gap that each may leave, relative to
+the absolute products of the slope, and to the value; True for differences of fourth order. Small steps are for
+points near a kink."""
 ASIDE = 1e-3
-"""The distance to go from a point at which a function has a kink, relative to the size of what is moved."""
+"""The distance to move from a point at which a function has a kink, relative to the typical size of the argument."""
 
 
 class HeldRun:
-    """A graph that runs again as it ran first: what has no derivative gives what it gave then.
+    """A graph whose values without a derivative are held: later runs reuse their values of the first run.
 
-    That is `stop_gradient`, and integers and truths, so that the run goes the same way at every point.
+    Results of `stop_gradient`, integers and booleans have no derivative; all runs so take the same branches.
     """
 
     def __init__(self) -> None:
@@ -35,7 +36,7 @@ class HeldRun:
             return [np.asarray(x) for x in self.run(graph, arrays)]
 
     def run(self, graph: Graph, arrays: Sequence[Any]) -> list[Any]:
-        """The outputs; values are let go of after their last use."""
+        """The outputs of a graph; values are dropped after their last use."""
         last = graph.derived("last uses", lambda: last_uses(graph))
         known: dict[Value, Any] = dict(zip(graph.inputs, arrays, strict=True))
         for node, dying in zip(graph.nodes, last, strict=True):
@@ -53,7 +54,7 @@ class HeldRun:
         return [reference.broadcast_thin(known[v], v.shape) for v in graph.outputs]
 
     def held(self, x: Any) -> Any:
-        """A value without a derivative: this one in the first run, later that of the first."""
+        """The held value of a result without a derivative: this one in the first run, later that of the first."""
         if self.at is None:
             self.kept.append(x)
             return x
@@ -62,7 +63,7 @@ class HeldRun:
 
 
 def last_uses(graph: Graph) -> list[list[Value]]:
-    """For each node the values that nothing needs after it."""
+    """The values whose last use is a node, for each node."""
     kept, seen = set(graph.outputs), set[Value]()
     found = []
     for node in reversed(graph.nodes):
@@ -78,7 +79,7 @@ class Slope(NamedTuple):
     differences: float
     cotangents: float
     gap: float
-    """Relative to the absolute products of both."""
+    """The difference of the two, relative to the sum of the absolute products of cotangents and direction."""
     ok: bool
     finite: bool
 
@@ -98,14 +99,14 @@ def random_way(rng: np.random.Generator, x: NDArray) -> NDArray:
 
 
 def typical_size(x: NDArray) -> float:
-    """The mean absolute value of what is finite and not 0; 1 where there is none."""
+    """The mean absolute value of the elements that are finite and not 0; 1 where there are none."""
     sizes = np.abs(x)
     known = sizes[np.isfinite(sizes) & (sizes > 0)]
     return float(known.mean()) if known.size else 1.0
 
 
 def aside(rng: np.random.Generator, args: Sequence[NDArray], marks: Sequence[bool]) -> list[NDArray]:
-    """Arguments a little beside these, where no kink is."""
+    """Arguments a little beside these, in random directions, to leave a kink."""
     ways = random_directions(rng, args, marks)
     return [x if d is None else x + ASIDE * d * rng.uniform(0.2, 1.0, x.shape) for x, d in zip(args, ways, strict=True)]
 

@@ -30,7 +30,7 @@ GRADIENTS = "gradients of the loss"
 """The key among the captures of the gradients that verification looks at."""
 
 UPDATE = "(what the step adds: its optimizer, guard and counters)"
-"""The line of operations that no line of the user's has written."""
+"""The line shown for operations that come from no line of the user's."""
 
 KINDS = {"params": "parameter", "buffers": "buffer", "optimizer": "optimizer", "counters": "counter"}
 """The kinds of the values of the new state, by the part that they belong to."""
@@ -44,7 +44,7 @@ class RevealingStep(StepFunction):
 
     def gradient(self, state: Any, batch: Any) -> tuple[Any, Any, Any, Any]:
         found = super().gradient(state, batch)
-        # Under handles of their own, since an optimizer may assign into what it is given.
+        # Copied handles, since an optimizer may assign into the gradients that it is given.
         self.held[:] = [tree.map(lambda g: Array(g.value, g._scalar), found[1])]
         return found
 
@@ -60,14 +60,14 @@ def revealing(step_function: StepFunction) -> RevealingStep:
 
 
 class Place(NamedTuple):
-    """A result of a step: what it is, and the user's spelling of it."""
+    """A result of a step: its kind, and its path in the user's spelling."""
 
     kind: str
     path: str
 
 
 class Subject:
-    """An engine, a batch for it, and a copy of its state: everything that is verified is computed from these."""
+    """An engine, a batch for it, and a copy of its state, from which all verified values are computed."""
 
     def __init__(self, engine: Engine, feed: BatchSignature, arrays: Sequence[NDArray]) -> None:
         self.engine, self.feed = engine, feed
@@ -143,7 +143,7 @@ class Subject:
         return found + [Place("metric", path) for part in rest for path in tree.paths(part, "hypergradients")]
 
     def line(self, where: Where) -> str:
-        """The user's line of an operation; what the step adds has that of whoever had it traced, which is verify."""
+        """The user's line of an operation, or `UPDATE` for one that the step adds, whose line is the call of verify."""
         return UPDATE if where == self.caller else show(where)
 
     @property

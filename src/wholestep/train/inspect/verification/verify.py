@@ -83,7 +83,7 @@ def verified(engine: Engine, feed: BatchSignature, arrays: Sequence[NDArray], se
 
 
 class LossPoint(NamedTuple):
-    """Arguments in float64, with loss and gradient, and the run that repeats what has no derivative there."""
+    """Arguments in float64, with loss and gradient, and the run that holds the values without a derivative."""
 
     args: list[NDArray]
     held: HeldRun
@@ -92,7 +92,7 @@ class LossPoint(NamedTuple):
 
 
 class VerificationCase:
-    """One verification: what was compared so far, and what was found."""
+    """One verification in progress: the comparisons and the findings so far."""
 
     def __init__(self, subject: Subject, seed: int) -> None:
         self.subject, self.seed = subject, seed
