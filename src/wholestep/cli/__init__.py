@@ -68,7 +68,7 @@ def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
 
 
 def add_missing(commands: Any, word: str, name: str) -> None:
-    """Add a command, or a word of one, that says how to install it, whatever its options; no help lists it."""
+    """Add a command or subcommand that takes any arguments and says how to install it; help does not list it."""
     said = name if word == name else f"{name} {word}"
 
     def refuse(options: argparse.Namespace) -> int:

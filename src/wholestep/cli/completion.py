@@ -1,4 +1,4 @@
-"""`wholestep --completion`: what a shell needs to complete commands and options, read off the command line itself."""
+"""`wholestep --completion`: shell scripts that complete commands and options, generated from the argument parser."""
 
 from __future__ import annotations
 

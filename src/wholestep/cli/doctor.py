@@ -90,7 +90,7 @@ def doctor(out: TextIO) -> int:
         (y,) = program([x])
         works = bool((y == x + x).all())
         verdict = "compiled code works" if works else "compiled code gives WRONG numbers: please report this processor"
-    except Exception as error:  # whatever it is, it is what was to be found out
+    except Exception as error:  # any exception is the result of the test
         works, verdict = False, f"compiled code does not work: {first_line(error)}"
     print(verdict, file=out)
     return 0 if works else 1

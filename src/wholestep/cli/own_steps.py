@@ -25,7 +25,7 @@ where all agree, 1 where something is off, nothing was verified or the script fa
 
 
 def add(commands: Any) -> Any:
-    """The command line of `wholestep audit`; returns what further audits are added to."""
+    """Add the command line of `wholestep audit`; returns the subparsers to which further audits are added."""
     top = commands.add_parser("audit", help="test what is promised", description=ABOUT)
     kinds = top.add_subparsers(title="audits", required=True, metavar="AUDIT")
     job = kinds.add_parser("mine", help="verify the compiled steps of a script", description=MINE)
@@ -43,7 +43,7 @@ def add(commands: Any) -> Any:
 
 
 class StepVerifier:
-    """An observer that verifies each program of each step before its first call, and tells what it found."""
+    """An observer that verifies each program of each step before its first call, and prints the findings."""
 
     def __init__(self, rows: int | None, seed: int, out: TextIO) -> None:
         self.rows, self.seed, self.out = rows, seed, out
@@ -65,7 +65,7 @@ class StepVerifier:
         module = importlib.import_module(VERIFY)
         try:
             found = module.verified_rows(engine, feed, arrays, self.rows, self.seed)
-        except Exception as failed:  # whatever it is, the script goes on, and the exit code says so
+        except Exception as failed:  # the script goes on after any exception, and the exit code is 1
             traceback.print_exc()
             self.unverified.append(f"{name} on {feed}: {type(failed).__name__}: {str(failed).partition(chr(10))[0]}")
             return
@@ -75,7 +75,7 @@ class StepVerifier:
         print(found, end="\n\n", file=self.out, flush=True)
 
     def verdict(self) -> tuple[int, str]:
-        """The exit code, and what was found in a few lines."""
+        """The exit code, and a summary of the findings in a few lines."""
         said = f"{len(self.known)} of {self.steps} steps verified, in {self.calls} calls: "
         said += f"{self.off} off" if self.off else "all agree" if self.calls else "nothing was verified"
         code = 0 if self.calls and not self.off and not self.unverified else 1
@@ -104,7 +104,7 @@ def script_of(options: argparse.Namespace) -> Path:
 
 
 def run_script(script: Path, args: Sequence[str]) -> tuple[str, dict[str, Any]]:
-    """Run a script as `python script.py` does; returns how it failed, empty where it did not, and what it defines."""
+    """Run a script as `python script.py` does; returns the failure in words, or "", and the script's globals."""
     before = sys.argv, sys.path[:]
     sys.argv = [str(script), *args]
     sys.path.insert(0, str(script.resolve().parent))

@@ -45,7 +45,7 @@ def text_loss(model: Writer, text: Any) -> Any:
 def writing(count: int, reach: int, temperature: float = 0.8) -> Any:
     """A function of a model and {"key", "text"} that goes on from a text [time] for `count` characters.
 
-    No character looks further back than `reach`, which is what the model was trained to do.
+    No character attends further back than `reach`, as in training.
     """
 
     def write(model: Writer, batch: Any) -> Any:

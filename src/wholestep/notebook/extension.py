@@ -48,7 +48,7 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """Take back what loading gave; pipescript stays loaded."""
+    """Remove the views and names that loading added; pipescript stays loaded."""
     formatter = shell.display_formatter.formatters["text/html"]
     for cls in VIEWS:
         formatter.pop(cls, None)

@@ -1,4 +1,4 @@
-"""A weight under its bare name: whatever array it has now, plain or traced, also where the name was read before."""
+"""A weight under its bare name, which stands at every use for the weight's current array, plain or traced."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wholestep.nn.ambient import Weights
 
 
 class Name(NDArrayOperatorsMixin):
-    """One weight of an ambient model; everything that is done with it is done with its array of that moment."""
+    """One weight of an ambient model; every operation on it uses its current array."""
 
     __slots__ = ("_name", "_weights")
 
@@ -23,7 +23,7 @@ class Name(NDArrayOperatorsMixin):
         self._weights, self._name = weights, name
 
     def __live__(self) -> Any:
-        """The array that the name stands for now."""
+        """The current array of the weight."""
         return getattr(self._weights, self._name)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:

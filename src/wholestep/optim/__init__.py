@@ -21,6 +21,6 @@ from typing import TYPE_CHECKING
 from wholestep.lazy import names_of
 
 if TYPE_CHECKING:
-    from wholestep.optim.public import *  # noqa: F403  # what is found at run time, for type checkers
+    from wholestep.optim.public import *  # noqa: F403  # the names of `__getattr__`, for type checkers
 
 __getattr__, __dir__ = names_of("wholestep.optim")

@@ -23,17 +23,18 @@ from wholestep.optim.protocol import (
 
 
 class Accumulate(Wrapper):
-    """Update once every `steps` calls, with the mean of their gradients: what one batch of them all would give.
+    """Update once every `steps` calls, with the mean of their gradients, as one batch of all their samples would.
 
-    A mean over batches is the mean over their samples only where they are equally large. For losses that are means over
-    tokens, or batches of different sizes, the loss says with `has_aux=True` how many samples its mean is over, and
-    `weight` names that number in aux, a dictionary; a window in which nothing counts makes no update. At the end of the
-    data a window may be open: `step.flush()`, or `optimizer.flush(state, params)`, closes it, and `step.set(steps=1)`
-    makes every following call close it at once; nothing is compiled anew. The optimizer inside, its schedule and its
-    count see only whole windows; it is told the mean loss, and has no objective.
+    A mean over batches is the mean over their samples only where batches have equal sizes. For losses that are means
+    over tokens, or batches of different sizes, the loss gives with `has_aux=True` the number of samples of its mean,
+    and `weight` names that number in aux, a dictionary; a window with a total weight of 0 makes no update. At the end
+    of the data a window may be open: `step.flush()`, or `optimizer.flush(state, params)`, closes it, and
+    `step.set(steps=1)` makes every following call close it at once; nothing is compiled anew. The optimizer inside, its
+    schedule and its count see only whole windows; it gets the mean loss, and no objective.
 
     Shapes: trees of floating or complex arrays; the state has an array like each, beside that of the optimizer.
-    Raises: ParameterError for fewer steps than one, or where aux lacks the weight; DtypeError for what is no optimizer.
+    Raises: ParameterError for fewer steps than one, or where aux lacks the weight; DtypeError for an argument that is
+    no optimizer.
 
     >>> import numpy as np, wholestep as ws
     >>> optimizer, p = ws.optim.accumulate(ws.optim.sgd(1.0), 2, weight="rows"), np.zeros(1)
@@ -50,7 +51,7 @@ class Accumulate(Wrapper):
     weight: str | None = None
 
     def resolved(self) -> Any:
-        """The same; raises DtypeError for what is no optimizer, or no name of a weight."""
+        """The same object; raises DtypeError for an argument that is no optimizer, or a weight that is no name."""
         super().resolved()
         if self.weight is not None and not isinstance(self.weight, str):
             raise DtypeError(f"accumulate: weight is a {type(self.weight).__name__}, not the name of a number in aux")
@@ -73,9 +74,9 @@ class Accumulate(Wrapper):
         return self.moved(window["count"] >= self.steps, state, params, loss is not None)
 
     def flush(self, state: Any, params: Any) -> tuple[Any, Any]:
-        """An update with what the window holds, where it holds anything: for the end of the data.
+        """An update with the gradients of an open window, if there are any, for the end of the data.
 
-        The optimizer is told the mean loss of the window; a window that was never given one has a loss of 0.
+        The optimizer gets the mean loss of the window; a window that was never given a loss has a loss of 0.
         """
         return self.moved(state["count"] > 0, state, params, True)
 

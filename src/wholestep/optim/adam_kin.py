@@ -19,7 +19,7 @@ class Nadam(WithMoments):
     """NAdam: Adam whose first moment looks one update ahead, with a momentum that grows towards b1.
 
     In update t the momentum is `b1 * (1 - 0.96**(t * momentum_decay) / 2)`; `lr`, `b2` and `eps` are those of `adam`.
-    `weight_decay` is added to the gradients of the parameters that `decay` means. Formulas and defaults are those of
+    `weight_decay` is added to the gradients of the parameters that `decay` selects. Formulas and defaults are those of
     torch.optim.NAdam.
 
     Shapes: trees of floating or complex arrays; the state has two arrays like each.
@@ -61,7 +61,7 @@ class Radam(WithMoments):
     """RAdam: momentum at first, then Adam with a rate that grows as the variance of its second moment falls.
 
     `lr`, `b1`, `b2` and `eps` are those of `adam`. `weight_decay` is added to the gradients of the parameters that
-    `decay` means. Formulas and defaults are those of torch.optim.RAdam.
+    `decay` selects. Formulas and defaults are those of torch.optim.RAdam.
 
     Shapes: trees of floating or complex arrays; the state has two arrays like each.
     Raises: as `adamw` does.
@@ -103,7 +103,7 @@ class Adamax(WithMoments):
     """Adamax: Adam with the largest gradient so far, decaying by b2, in the place of the root of the second moment.
 
     `lr` and `b1` are those of `adam`; `eps` is added to the size of each gradient. `weight_decay` is added to the
-    gradients of the parameters that `decay` means. Formulas are those of torch.optim.Adamax.
+    gradients of the parameters that `decay` selects. Formulas are those of torch.optim.Adamax.
 
     Shapes: trees of floating or complex arrays; the state has two arrays like each.
     Raises: as `adamw` does.
@@ -138,8 +138,8 @@ class Adamax(WithMoments):
 class Lamb(WithMoments):
     """LAMB: the direction of AdamW, as long as lr * |p| for each parameter p; plain lr where p or the step is 0.
 
-    `b1`, `b2` and `eps` are those of `adam`. To the direction of the parameters that `decay` means `weight_decay * p`
-    is added.
+    `b1`, `b2` and `eps` are those of `adam`. `weight_decay * p` is added to the direction of the parameters p that
+    `decay` selects.
 
     Shapes: trees of floating or complex arrays; the state has two arrays like each.
     Raises: as `adamw` does.
@@ -175,10 +175,10 @@ class Lamb(WithMoments):
 
 
 class Lion(Leafwise):
-    """Lion: the sign of a mean of gradients, with weight decay beside it; one moment is kept for each parameter.
+    """Lion: the sign of a mean of gradients, with decoupled weight decay; one moment is kept for each parameter.
 
-    The sign is that of `b1 * m + (1 - b1) * g`; then the mean m takes g in, keeping `b2` of what it was. `lr` is as in
-    `adam`, and `lr * weight_decay * p` goes off the parameters that `decay` means.
+    The sign is that of `b1 * m + (1 - b1) * g`; then `m = b2 * m + (1 - b2) * g`. `lr` is as in `adam`, and
+    `lr * weight_decay * p` is subtracted from the parameters that `decay` selects.
 
     Shapes: trees of floating or complex arrays; the state has an array like each.
     Raises: as `adamw` does.

@@ -14,11 +14,11 @@ from wholestep.optim.protocol import real_zeros, running_mean, scalar_like, squa
 
 
 class Rmsprop(Leafwise):
-    """RMSProp: the gradient over the root of the running mean of its square, which keeps `keep` of what it was.
+    """RMSProp: the gradient over the root of the running mean of its square, an exponential mean with decay `keep`.
 
-    `lr` is as in `adam`, and `eps` is added to the root. `centered` takes the square of the mean gradient off that
-    mean; `momentum` gathers the steps in a velocity; `weight_decay` is added to the gradients of the parameters that
-    `decay` means. Formulas are those of torch.optim.RMSprop.
+    `lr` is as in `adam`, and `eps` is added to the root. `centered` subtracts the square of the mean gradient from that
+    mean; `momentum` accumulates the steps in a velocity; `weight_decay` is added to the gradients of the parameters
+    that `decay` selects. Formulas are those of torch.optim.RMSprop.
 
     Shapes: trees of floating or complex arrays; the state has one to three arrays like each.
     Raises: as `sgd` does.
@@ -39,7 +39,7 @@ class Rmsprop(Leafwise):
     decay: Choice = None
 
     def kept(self, p: Any) -> dict[str, Any]:
-        """The second moment, the first where it is taken off, and with momentum a velocity."""
+        """The second moment, the first moment with `centered`, and a velocity with momentum."""
         kept = {"v": real_zeros(p)}
         if self.centered:
             kept["m"] = working_zeros(p)
@@ -62,7 +62,7 @@ class Adagrad(Leafwise):
     """AdaGrad: the gradient over the root of the sum of all its squares, which begins at `start`.
 
     `lr` is as in `adam`, and `eps` is added to the root. `weight_decay` is added to the gradients of the parameters
-    that `decay` means. Formulas are those of torch.optim.Adagrad.
+    that `decay` selects. Formulas are those of torch.optim.Adagrad.
 
     Shapes: trees of floating or complex arrays; the state has one real array like each.
     Raises: as `sgd` does.
@@ -94,9 +94,9 @@ class Adagrad(Leafwise):
 class Adadelta(Leafwise):
     """Adadelta: steps whose size is that of earlier steps, so that they have the unit of the parameter.
 
-    `p -= lr * s` with `s = sqrt(d + eps) / sqrt(v + eps) * g`, where d and v are means of the squares of s and g, which
-    keep `keep` of what they were. `weight_decay` is added to the gradients of the parameters that `decay` means.
-    Formulas are those of torch.optim.Adadelta.
+    `p -= lr * s` with `s = sqrt(d + eps) / sqrt(v + eps) * g`, where d and v are running means of the squares of s and
+    g with decay `keep`. `weight_decay` is added to the gradients of the parameters that `decay` selects. Formulas are
+    those of torch.optim.Adadelta.
 
     Shapes: trees of floating or complex arrays; the state has two real arrays like each.
     Raises: as `sgd` does.
@@ -129,9 +129,9 @@ class Adadelta(Leafwise):
 class Madgrad(Leafwise):
     """MADGRAD: dual averaging, the sum of all gradients over the cube root of the sum of their squares, with momentum.
 
-    Gradient number k counts `lr * sqrt(k)` in both sums. A parameter goes (1 - momentum) of the way from where it is to
-    its beginning less that quotient; `eps` is added to the cube root. `weight_decay` is added to the gradients of the
-    parameters that `decay` means.
+    Gradient number k has the weight `lr * sqrt(k)` in both sums. A parameter moves by (1 - momentum) of the distance to
+    its initial value minus that quotient; `eps` is added to the cube root. `weight_decay` is added to the gradients of
+    the parameters that `decay` selects.
 
     Shapes: trees of floating or complex arrays; the state has three arrays like each.
     Raises: as `sgd` does.
@@ -165,6 +165,6 @@ class Madgrad(Leafwise):
         total = kept["sum"] + scalar_like(numbers, p) * g
         v = kept["v"] + scalar_like(numbers, kept["v"]) * squared_magnitude(g)
         root = wnp.cbrt(v)
-        # Where nothing but zeros has come, the sum is 0 too.
+        # The sum of gradients is 0 wherever v is 0.
         aim = kept["start"] - total / wnp.where(v > 0, root + scalar_like(self.eps, v), scalar_like(1.0, v))
         return running_mean(p, aim, self.momentum), {"start": kept["start"], "sum": total, "v": v}

@@ -17,12 +17,12 @@ from wholestep.tree import Tree
 
 
 class Wrapper(Fields):
-    """The common part of what an optimizer is wrapped in."""
+    """The base of optimizers that wrap another one, `optimizer`."""
 
     optimizer: Any
 
     def resolved(self) -> Any:
-        """The same; raises DtypeError for what is no optimizer."""
+        """The same object; raises DtypeError for a first argument that is no optimizer."""
         check_optimizer(f"{label(self)}: the first argument", self.optimizer)
         return self
 
@@ -30,12 +30,12 @@ class Wrapper(Fields):
 class Ema(Wrapper):
     """Keep a running mean of the parameters: average = decay * average + (1 - decay) * p after every update.
 
-    It begins as the first parameters, is float32 for half precisions, and changes nothing about the training.
-    `average(state)` reads it from the optimizer's state, and `with step.averaged():` puts it in the place of the
-    parameters for as long as an evaluation takes.
+    The average begins as the initial parameters, is float32 for half precisions, and does not affect the training.
+    `average(state)` reads it from the optimizer's state, and inside `with step.averaged():` it takes the place of the
+    parameters, for an evaluation.
 
     Shapes: trees of floating or complex arrays; the state has an array like each, beside that of the optimizer.
-    Raises: ParameterError for a decay outside [0, 1), DtypeError for what is no number or optimizer.
+    Raises: ParameterError for a decay outside [0, 1), DtypeError for an argument that is no number or optimizer.
     Source: Polyak and Juditsky, "Acceleration of stochastic approximation by averaging", 1992.
 
     >>> import numpy as np, wholestep as ws
@@ -60,10 +60,11 @@ class Ema(Wrapper):
 
 
 class Lookahead(Wrapper):
-    """After every `steps` updates slow weights go the part alpha of the way to the parameters, which go back to them.
+    """Lookahead: after every `steps` updates, slow += alpha * (p - slow), and the parameters p are set to slow.
 
     Shapes: trees of floating or complex arrays; the state has an array like each, beside that of the optimizer.
-    Raises: ParameterError for fewer steps than one or a negative alpha, DtypeError for what is no number or optimizer.
+    Raises: ParameterError for fewer steps than one or a negative alpha, DtypeError for an argument that is no number or
+    optimizer.
     Source: Zhang, Lucas, Hinton and Ba, "Lookahead optimizer: k steps forward, 1 step back", 2019.
 
     >>> import numpy as np, wholestep as ws

@@ -14,10 +14,10 @@ from wholestep.optim.protocol import real_zeros, running_mean, scalar_like, squa
 
 
 class Adabelief(WithMoments):
-    """AdaBelief: Adam with the mean square of what the gradient differs from its own mean, plus eps each step.
+    """AdaBelief: Adam with the mean square of the gradient's deviation from its running mean, plus eps each step.
 
-    `lr`, `b1` and `b2` are those of `adam`, and `eps` is added to the root too. `weight_decay` goes beside it, as in
-    `adamw`, to the parameters that `decay` means.
+    `lr`, `b1` and `b2` are those of `adam`, and `eps` is added to the root too. `weight_decay` is decoupled, as in
+    `adamw`, for the parameters that `decay` selects.
 
     Shapes: trees of floating or complex arrays; the state has two arrays like each.
     Raises: as `adamw` does.
@@ -83,10 +83,10 @@ class Yogi(WithMoments):
 
 
 class Adan(Leafwise):
-    """Adan: Nesterov's momentum by means of the gradient and of its change, over the root of a mean of their square.
+    """Adan: Nesterov's momentum from means of the gradient and of its change, over the root of a mean of their square.
 
-    `lr` is as in `adam`; `b1`, `b2` and `b3` are what the means of the gradient, of its change and of the square keep;
-    `eps` is added to the root. The parameter is then divided by `1 + lr * weight_decay` where `decay` means it.
+    `lr` is as in `adam`; `b1`, `b2` and `b3` are the decay rates of the means of the gradient, of its change and of the
+    square; `eps` is added to the root. Parameters that `decay` selects are then divided by `1 + lr * weight_decay`.
 
     Shapes: trees of floating or complex arrays; the state has four arrays like each.
     Raises: as `adamw` does.
@@ -108,7 +108,7 @@ class Adan(Leafwise):
     decay: Choice = None
 
     def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """(the rate, those over the corrections of both means, one over the root of that of the square, first step)."""
+        """(rate, rate over the correction of each mean, one over the root of the square's correction, first step)."""
         new = increment_count(common)
         rate, count = rate_at(self.lr, common["count"]), new["count"]
         sizes = rate / (1 - self.b1**count), rate * self.b2 / (1 - self.b2**count)
@@ -131,11 +131,11 @@ class Adan(Leafwise):
 
 
 class Ademamix(WithMoments):
-    """AdEMAMix: AdamW along m' + alpha * slow, where `slow` is a mean of gradients that keeps b3 of what it was.
+    """AdEMAMix: AdamW along m' + alpha * slow, where `slow` is a running mean of gradients with decay b3.
 
-    The slow mean, which remembers thousands of gradients, begins at 0 and is not corrected. `alpha` and `b3` are
-    numbers, or schedules that bring them up: `linear(0.0, 5.0, steps)`. `lr`, `b1`, `b2` and `eps` are those of `adam`.
-    `weight_decay` goes beside it, as in `adamw`, to the parameters that `decay` means.
+    The slow mean, over thousands of gradients, begins at 0 and is not bias-corrected. `alpha` and `b3` are numbers, or
+    schedules that raise them: `linear(0.0, 5.0, steps)`. `lr`, `b1`, `b2` and `eps` are those of `adam`. `weight_decay`
+    is decoupled, as in `adamw`, for the parameters that `decay` selects.
 
     Shapes: trees of floating or complex arrays; the state has three arrays like each.
     Raises: as `adamw` does.
@@ -154,7 +154,7 @@ class Ademamix(WithMoments):
     decay: Choice = None
 
     def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """(what Adam's are, b3, alpha times the rate)."""
+        """(the numbers of Adam, b3, alpha times the rate)."""
         count = common["count"]
         numbers, new = super().numbers(common)
         return (*numbers, rate_at(self.b3, count), rate_at(self.alpha, count) * numbers[0]), new
@@ -175,10 +175,10 @@ class Ademamix(WithMoments):
 class Adopt(WithMoments):
     """ADOPT: momentum of gradients over the root of the second moment before them, which lets any b2 converge.
 
-    `lr` is as in `adam`; the momentum keeps `b1` and the second moment `b2` of what they were, and the root is `eps` or
-    more. The first gradient only begins the second moment. What a gradient is divided into is cut to count**0.25 in
-    size, which grows with the number of updates, unless `clip` is False. `weight_decay` goes beside it, as in `adamw`,
-    to the parameters that `decay` means.
+    `lr` is as in `adam`; `b1` and `b2` are the decay rates of the momentum and of the second moment, and the root is
+    `eps` or more. The first gradient only initializes the second moment. The normalized gradient is clipped to
+    count**0.25 in size, which grows with the number of updates, unless `clip` is False. `weight_decay` is decoupled, as
+    in `adamw`, for the parameters that `decay` selects.
 
     Shapes: trees of floating or complex arrays; the state has two arrays like each.
     Raises: as `adamw` does.
@@ -200,7 +200,7 @@ class Adopt(WithMoments):
     decay: Choice = None
 
     def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """(the rate, 0 at first; what b1 and b2 are, 1 and 0 at first; the largest size)."""
+        """(the rate, b1, b2, the largest size); in the first update rate, b1 and b2 are 0, 1 and 0."""
         count, later = common["count"], common["count"] > 0
         b1, b2 = wnp.where(later, self.b1, 1.0), wnp.where(later, self.b2, 0.0)
         rate = wnp.where(later, rate_at(self.lr, count), 0.0)

@@ -31,7 +31,7 @@ from wholestep.optim.protocol import (
 
 
 class Chain(Fields):
-    """The optimizer that `chain` makes: transforms, each of which gets what the one before it gives, and an optimizer.
+    """The optimizer that `chain` makes: transforms, each applied to the result of the previous one, and an optimizer.
 
     Shapes: as `chain`.
     Raises: as `chain` does.
@@ -69,12 +69,12 @@ class Stateless(Fields):
 
 
 class ClipByGlobalNorm(Stateless):
-    """Scale all gradients by one number so that their common norm is `max_norm` where it is larger.
+    """Scale all gradients by one number so that their global norm is at most `max_norm`.
 
-    They are untouched at or below it. The scale is max_norm / norm, without an epsilon.
+    Gradients of a smaller norm are unchanged. The scale is max_norm / norm, without an epsilon.
 
     Shapes: a tree of floating or complex arrays; the same.
-    Raises: ParameterError for a norm that is not positive, DtypeError for what is no number.
+    Raises: ParameterError for a norm that is not positive, DtypeError for a norm that is no number.
     Source: Pascanu, Mikolov and Bengio, "On the difficulty of training recurrent neural networks", 2013.
 
     >>> import numpy as np, wholestep as ws
@@ -89,17 +89,17 @@ class ClipByGlobalNorm(Stateless):
         norm = global_norm(grads)
         over = norm > self.max_norm
         factor = wnp.where(over, self.max_norm / wnp.where(over, norm, 1), 1)
-        # A norm that is nan is over nothing, and must not pass for a small one.
+        # A nan compares as False, and must not pass for a small norm.
         factor = wnp.where(wnp.isnan(norm), norm, factor)
         return tree.map(lambda g: working_array(g) * scalar_like(factor, working_array(g)), grads), None
 
 
 class ClipByValue(Stateless):
-    """Bring each element of every gradient into [-limit, limit].
+    """Clip each element of every gradient to [-limit, limit].
 
     Shapes: a tree of real floating arrays; the same.
-    Raises: ParameterError for a limit that is not positive, DtypeError for what is no number, and UnsupportedError for
-    complex gradients.
+    Raises: ParameterError for a limit that is not positive, DtypeError for a limit that is no number, and
+    UnsupportedError for complex gradients.
     Source: Mikolov, "Statistical language models based on neural networks", 2012.
 
     >>> import numpy as np, wholestep as ws
@@ -120,14 +120,14 @@ class ClipByValue(Stateless):
             raise UnsupportedError(
                 "clip_by_value: complex gradients have no order", hint="clip_by_global_norm takes them"
             )
-        # A zero stays one whatever the limit, which lets the rows of a table that have no gradient alone.
+        # A zero stays 0 for any limit, so that sparse gradients of a table keep their zero rows.
         return wnp.where(g == 0, g, wnp.clip(g, scalar_like(-self.limit, g), scalar_like(self.limit, g)))
 
 
 class Normalize(Stateless):
     """Divide the gradient of each parameter by its own norm plus eps.
 
-    `only` says which parameters: a function of the path, a table, patterns, or None for all.
+    `only` selects the parameters: a function of the path, a table, patterns, or None for all.
 
     Shapes: a tree of floating or complex arrays; the same.
     Raises: ParameterError for a negative eps or a pattern that matches nothing.
@@ -144,20 +144,20 @@ class Normalize(Stateless):
     only: Choice = None
 
     def apply(self, grads: Any, state: Any, params: Any) -> tuple[Any, Any]:
-        """Gradients of length 1, those of the parameters that are not meant as they were."""
+        """Gradients of norm 1 for the parameters that `only` selects; the others are unchanged."""
         structure = tree.structure(params)
         pairs = zip(tree.below(structure, grads), chosen_parameters("normalize", self.only, params), strict=True)
         return tree.unflatten(structure, [self.normalized(working_array(g)) if yes else g for g, yes in pairs]), None
 
     def normalized(self, g: Any) -> Any:
-        """One gradient of length 1."""
+        """One gradient divided by its norm plus eps."""
         return g / (scalar_like(global_norm(g), g) + scalar_like(self.eps, g))
 
 
 class AddDecayedWeights(Stateless):
-    """Add weight_decay * p to the gradient of each parameter p that `decay` means.
+    """Add weight_decay * p to the gradient of each parameter p that `decay` selects.
 
-    That is the gradient of a penalty of weight_decay * p**2 / 2.
+    The added term is the gradient of the penalty weight_decay * p**2 / 2.
 
     Shapes: a tree of floating or complex arrays; the same.
     Raises: ParameterError for a negative number or a pattern that matches nothing.

@@ -13,12 +13,13 @@ from wholestep.optim.schedules import Formula, blend, check_ascending, count_as_
 
 
 class Warmup(Formula):
-    """From `start` at the first update in a straight line to the first value of `then` at update `steps`; then `then`.
+    """A linear warm-up from `start` at update 0 to the first value of `then` at update `steps`, followed by `then`.
 
     `then` is a schedule, which counts from the end of the warm-up, or a number.
 
     Shapes: count an integer or an array of any shape; f64 of its shape.
-    Raises: ParameterError for a negative value or no steps, DtypeError for what is neither number nor function.
+    Raises: ParameterError for a negative value or no steps, DtypeError for an argument that is neither number nor
+    function.
     Source: Goyal et al., "Accurate, large minibatch SGD: training ImageNet in 1 hour", 2017.
 
     >>> from wholestep.optim import cosine, warmup
@@ -44,7 +45,7 @@ class Join(Formula):
 
     Shapes: count an integer or an array of any shape; f64 of its shape.
     Raises: ParameterError for boundaries that do not ascend or are not one fewer than the schedules, DtypeError for
-    what is neither number nor function.
+    an item that is neither number nor function.
 
     >>> from wholestep.optim import join, linear
     >>> [float(join((linear(0.0, 1.0, 2), linear(1.0, 0.0, 4)), (2,))(t)) for t in (0, 1, 2, 4, 6)]
@@ -55,7 +56,7 @@ class Join(Formula):
     boundaries: tuple[float, ...] = field(metadata=number_in(strictly=True))
 
     def resolved(self) -> Join:
-        """The same, whose numbers and schedules are checked."""
+        """The same object with checked numbers and schedules."""
         return replace(self, schedules=tuple([check_numbers(Scaled(s, 1.0)).schedule for s in self.schedules]))
 
     def __call__(self, count: Any) -> NDArray:
@@ -79,7 +80,7 @@ class Scaled(Formula):
     """A schedule, or a number, times `factor`.
 
     Shapes: count an integer or an array of any shape; f64 of its shape.
-    Raises: ParameterError for a negative factor, DtypeError for what is neither number nor function.
+    Raises: ParameterError for a negative factor, DtypeError for a schedule that is neither number nor function.
 
     >>> from wholestep.optim import cosine, scaled
     >>> float(scaled(cosine(1.0, 10), 0.5)(0))

@@ -14,10 +14,11 @@ from wholestep.optim.protocol import scalar_like, squared_magnitude, working_arr
 
 
 class AdaptiveClip(Stateless):
-    """Scale the gradient of each unit down to `clipping` times the norm of its weights, which count as `eps` at least.
+    """Clip the gradient norm of each unit to `clipping` times the norm of its weights, taken as at least `eps`.
 
-    A unit is what the last axis of a matrix counts, the first of a kernel of three axes or more, and a vector is one
-    number each. `only` says which parameters: a function of the path, a table, patterns, or None for all.
+    A unit is an index along the last axis of a matrix, or along the first axis of a kernel of three axes or more; each
+    element of a vector is a unit. `only` selects the parameters: a function of the path, a table, patterns, or None
+    for all.
 
     Shapes: a tree of floating or complex arrays; the same.
     Raises: ParameterError for numbers that are not positive and for a pattern that matches nothing.
@@ -35,7 +36,7 @@ class AdaptiveClip(Stateless):
     only: Choice = None
 
     def apply(self, grads: Any, state: Any, params: Any) -> tuple[Any, Any]:
-        """Gradients of units that are no longer than their weights allow."""
+        """Gradients with the norm of each unit clipped."""
         leaves, structure = tree.flatten(params)
         yes = chosen_parameters("adaptive_clip", self.only, params)
         each = zip(leaves, tree.below(structure, grads), yes, strict=True)
@@ -51,10 +52,10 @@ class AdaptiveClip(Stateless):
 
 
 class ClipByBlockRms(Stateless):
-    """Scale the gradient of each parameter so that its root mean square is `most` where it is larger.
+    """Scale the gradient of each parameter so that its root mean square is at most `most`.
 
     Shapes: a tree of floating or complex arrays; the same.
-    Raises: ParameterError for a number that is not positive, DtypeError for what is none.
+    Raises: ParameterError for a number that is not positive, DtypeError for an argument that is no number.
     Source: Shazeer and Stern, "Adafactor: adaptive learning rates with sublinear memory cost", 2018, section 6; Optax's
     clip_by_block_rms.
 
@@ -67,7 +68,7 @@ class ClipByBlockRms(Stateless):
     most: float = field(metadata=number_in(strictly=True))
 
     def apply(self, grads: Any, state: Any, params: Any) -> tuple[Any, Any]:
-        """Gradients of which none has a larger root mean square."""
+        """Gradients with a root mean square of at most `most` each."""
         return tree.map(self.shortened, grads), None
 
     def shortened(self, g: Any) -> Any:
@@ -86,7 +87,7 @@ def unit_norms(x: Any) -> Any:
     axes = () if x.ndim < 2 else (0,) if x.ndim == 2 else tuple(range(1, x.ndim))
     squares = squared_magnitude(x)
     total = wnp.sum(squares, axis=axes, keepdims=True) if axes else squares
-    # The root has an infinite slope at 0, which a derivative through the update would meet.
+    # The root has an infinite slope at 0, which would make a derivative through the update nan.
     nothing = total == 0
     return wnp.where(nothing, 0, wnp.sqrt(wnp.where(nothing, 1, total)))
 
@@ -94,7 +95,7 @@ def unit_norms(x: Any) -> Any:
 class Centralize(Stateless):
     """Subtract from the gradient of each unit its mean; vectors and scalars stay as they are.
 
-    A unit is what the last axis of a matrix counts, and the first of a kernel of three axes or more.
+    A unit is an index along the last axis of a matrix, or along the first axis of a kernel of three axes or more.
 
     Shapes: a tree of floating or complex arrays; the same.
     Raises: nothing of its own.
@@ -120,9 +121,9 @@ def subtract_unit_mean(g: Any) -> Any:
 
 
 class ZeroNans(Stateless):
-    """Put 0 in the place of each element of a gradient that is nan; infinities stay.
+    """Replace each nan in a gradient by 0; infinities stay.
 
-    A step's own guard, which skips an update that is not finite as a whole, looks at what comes out.
+    The guard of a step tests the gradients before this transform, and with `guard="gradients"` skips the update.
 
     Shapes: a tree of floating or complex arrays; the same.
     Raises: nothing of its own.

@@ -18,14 +18,14 @@ from wholestep.optim.protocol import required_extra, running_mean, scalar_like, 
 
 
 class Sophia(Leafwise):
-    """Sophia-H: p -= lr * m / max(gamma * h, eps), cut to lr in size, with means m of the gradient and h of curvature.
+    """Sophia-H: p -= lr * clip(m / max(gamma * h, eps), -1, 1), with means m of the gradient and h of the curvature.
 
-    The means keep `b1` and `b2` of what they were. The first update and every `every`-th after it estimate the diagonal
+    `b1` and `b2` are the decay rates of the means. The first update and every `every`-th after it estimate the diagonal
     of the Hessian by Hutchinson's method: u times the derivative of the gradient along u, where u are normal numbers
-    that follow from `seed` and the number of the update. Such an update computes the objective and two gradients more.
+    that follow from `seed` and the number of the update. Such an update computes the objective and two more gradients.
     A compiled step gives it the objective, and eagerly `update` takes `objective=`, a function of the parameters. Where
-    h is not positive, the step is lr times the sign of m. `weight_decay` goes beside it, as in `adamw`, to the
-    parameters that `decay` means.
+    h is not positive, the step is lr times the sign of m. `weight_decay` is decoupled, as in `adamw`, for the
+    parameters that `decay` selects.
 
     Shapes: trees of real floating arrays; the state has two arrays like each.
     Raises: as `adamw` does; ParameterError for an `every` below 1, and in `update` where the objective is not given;
@@ -64,7 +64,7 @@ class Sophia(Leafwise):
         return {"m": working_zeros(p), "h": working_zeros(p)}
 
     def update(self, grads: Any, state: Any, params: Any, *, objective: Any = None) -> tuple[Any, Any]:
-        """New parameters and a new state, whose curvature is estimated anew where it is its turn."""
+        """New parameters and a new state, whose curvature is estimated anew in every `every`-th update."""
         f, count = required_extra("sophia", "objective", {"objective": objective}), state["count"]
 
         def estimated(before: Any) -> Any:
@@ -72,7 +72,7 @@ class Sophia(Leafwise):
             found = curvature_estimate(f, params, key)
             return tree.map(lambda h, x: running_mean(h, x, self.b2), before, found)
 
-        # Nothing but the old estimate is kept from one turn to the next, so the other branch is free.
+        # The other branch returns the old estimate, and costs nothing.
         curvature = cond(count % self.every == 0, estimated, lambda before: before, state["h"])
         return super().update(grads, {**state, "h": curvature}, params)
 

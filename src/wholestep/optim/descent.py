@@ -1,4 +1,4 @@
-"""Stochastic gradient descent: plain, with momentum or Nesterov's, or with the mean of what it comes by."""
+"""Stochastic gradient descent: plain, with momentum or Nesterov's, or with the mean of its iterates."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Sgd(Leafwise):
     """Stochastic gradient descent: p -= lr * v with v = momentum * v + g, or lr * (g + momentum * v) with `nesterov`.
 
     `lr` is a number, or a function of the number of updates made so far. With a momentum of 0 no velocity is kept. From
-    the second update on the velocity takes up `(1 - dampening) * g`. `weight_decay` adds weight_decay * p to the
-    gradients of the parameters that `decay` means: a function of the path, a table of paths, patterns, or None for all.
-    Half-precision parameters have float32 velocities. The formulas are those of torch.optim.SGD.
+    the second update on, `(1 - dampening) * g` is added to the velocity. `weight_decay` adds weight_decay * p to the
+    gradients of the parameters that `decay` selects: a function of the path, a table of paths, patterns, or None for
+    all. Half-precision parameters have float32 velocities. The formulas are those of torch.optim.SGD.
 
     Shapes: trees of floating or complex arrays; with momentum the state has an array like each.
     Raises: ParameterError for a negative rate or decay, a momentum or dampening outside [0, 1), `nesterov` without
-    momentum or with dampening, and a pattern that matches nothing; DtypeError for what is no number.
+    momentum or with dampening, and a pattern that matches nothing; DtypeError for a value that is no number.
     Source: Robbins and Monro, "A stochastic approximation method", 1951; Polyak, "Some methods of speeding up the
     convergence of iteration methods", 1964; Sutskever et al., "On the importance of initialization and momentum in deep
     learning", 2013.
@@ -46,7 +46,7 @@ class Sgd(Leafwise):
     decay: Choice = None
 
     def resolved(self) -> Sgd:
-        """The same; raises ParameterError where Nesterov's momentum has none to look ahead with."""
+        """The same object; raises ParameterError for Nesterov's momentum without a momentum or with dampening."""
         if self.nesterov and (not self.momentum or self.dampening):
             raise ParameterError("sgd: nesterov=True needs a momentum, and no dampening")
         return self
@@ -58,7 +58,7 @@ class Sgd(Leafwise):
         return (rate_at(self.lr, count), part), increment_count(common)
 
     def kept(self, p: Any) -> dict[str, Any]:
-        """With momentum a velocity."""
+        """A velocity, if there is a momentum."""
         return {} if self.momentum is None else {"velocity": working_zeros(p)}
 
     def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
@@ -73,11 +73,11 @@ class Sgd(Leafwise):
 
 
 class Asgd(Leafwise):
-    """Averaged SGD: p -= rate * (g + pull * p), and beside it the mean of the parameters from update `start` on.
+    """Averaged SGD: p -= rate * (g + pull * p), with the mean of the parameters from update `start` on.
 
     The rate of update t is `lr / (1 + pull * lr * t)**power`. `average(state)` reads the mean, which until `start` is
     the parameters themselves, and `with step.averaged():` evaluates with it. `weight_decay` is added to the gradients
-    of the parameters that `decay` means, and `pull` shrinks all. Formulas and defaults are those of torch.optim.ASGD.
+    of the parameters that `decay` selects, and `pull` shrinks all. Formulas and defaults are those of torch.optim.ASGD.
 
     Shapes: trees of floating or complex arrays; the state has an array like each.
     Raises: as `sgd` does.

@@ -17,17 +17,17 @@ from wholestep.optim.protocol import running_mean, scalar_like, working_array, w
 
 
 class Adafactor(Leafwise):
-    """Adafactor: Adam without a first moment, whose second one is a row and a column for a matrix.
+    """Adafactor: Adam without a first moment, with the second moment of a matrix factored into a row and a column.
 
-    The second moment at update t keeps `1 - t**-power` of what it was. The update is shortened to a root mean square of
+    The decay rate of the second moment at update t is `1 - t**-power`. The update is clipped to a root mean square of
     `clip`. With `relative` the step is `min(lr, 1 / sqrt(t)) * max(least, rms(p))`, otherwise `lr`. `eps` bounds the
-    second moment from below; by default it is that of the dtype. `decay` says which parameters shrink by
+    second moment from below; by default it is that of the dtype. `decay` selects the parameters that shrink by
     `lr * weight_decay`. Formulas and defaults are those of torch.optim.Adafactor.
 
-    Shapes: trees of real floating arrays; the state has a row and a column for those of two axes or more, else an
+    Shapes: trees of real floating arrays; the state has a row and a column for arrays of two axes or more, else an
     array.
-    Raises: ParameterError for numbers out of range, DtypeError for what is none, UnsupportedError for complex
-    parameters.
+    Raises: ParameterError for numbers out of range, DtypeError for a value that is no number, UnsupportedError for
+    complex parameters.
     Source: Shazeer and Stern, "Adafactor: adaptive learning rates with sublinear memory cost", 2018.
 
     >>> import numpy as np, wholestep as ws

@@ -45,7 +45,7 @@ class Divided(Fields):
         return self.joined(params, moved), new
 
     def objective(self, part: str, params: Any, extras: Mapping[str, Any]) -> dict[str, Any]:
-        """The objective as a function of one part, the others being what they are."""
+        """The objective as a function of one part, with the current values of the other parts."""
         whole = extras.get("objective")
         if whole is None:
             return {}
@@ -61,7 +61,7 @@ class Divided(Fields):
         return found
 
     def joined(self, params: Any, divided: Mapping[str, Mapping[str, Any]]) -> Any:
-        """The tree again."""
+        """The tree like the parameters whose parts were divided."""
         places = zip(self.assigned(params), parameter_paths(params), strict=True)
         return tree.unflatten(tree.structure(params), [divided[part][name] for part, name in places])
 
@@ -69,7 +69,7 @@ class Divided(Fields):
 class Groups(Divided):
     """The optimizer that `optim.groups` makes: parameters whose path matches a pattern have an optimizer of their own.
 
-    `groups` are pairs of a pattern and its optimizer or None, `default` is the optimizer of what matches none.
+    `groups` are pairs of a pattern and its optimizer or None; `default` is the optimizer of all other parameters.
 
     Shapes: as `groups`.
     Raises: as `groups` does.
@@ -99,15 +99,15 @@ class Groups(Divided):
 def groups(patterns: Mapping[str, Any], default: Optimizer | None) -> Groups:
     """Other optimizers for the parameters whose path matches a pattern; the first that matches counts.
 
-    `*` stands for any characters, and the path of a tree for all that is in it: `layers[0]`, `*.bias`. A value of
+    `*` matches any characters, and the path of a tree matches all its leaves: `layers[0]`, `*.bias`. A value of
     `patterns` is an optimizer; a dictionary of hyper-parameters that differ from the default's; or None for parameters
-    that never move and have no state. Their gradients are still computed, for the guard to look at; `nn.frozen` saves
-    that. `default`, an optimizer or None, is for the parameters that no pattern matches. Hyper-parameters are spelled
-    `groups['*.bias'].lr` and `default.lr` where a shorter name is not clear.
+    that are never updated and have no state. Their gradients are still computed, since the guard tests them;
+    `nn.frozen` saves that. `default`, an optimizer or None, is for the parameters that no pattern matches.
+    Hyper-parameters are spelled `groups['*.bias'].lr` and `default.lr` where a shorter name is ambiguous.
 
     Shapes: trees of floating or complex arrays; states are those of the optimizers.
-    Raises: ParameterError for hyper-parameters that the default does not have, or whose numbers are wrong, and, when it
-    meets the parameters, for a pattern that matches nothing; DtypeError for what is no optimizer or pattern.
+    Raises: ParameterError for hyper-parameters that the default does not have, or whose numbers are wrong, and, in
+    `init` and `update`, for a pattern that matches nothing; DtypeError for an invalid optimizer or pattern.
 
     >>> import numpy as np, wholestep as ws
     >>> optimizer = ws.optim.groups({"head": {"lr": 1.0}, "body.b": None}, ws.optim.sgd(0.1))

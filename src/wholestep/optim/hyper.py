@@ -25,7 +25,7 @@ Rate: TypeAlias = Any
 Path: TypeAlias = tuple[str, ...]
 
 DESCEND: Any = object()
-"""A visitor's answer that leaves a field as it is and asks to see what is inside."""
+"""The result of a visitor that leaves a field as it is and visits the fields of its value."""
 
 
 class Range(NamedTuple):
@@ -47,7 +47,7 @@ class Range(NamedTuple):
 
 
 class Number(NamedTuple):
-    """One hyper-parameter: where it is, what it is, and what it may be."""
+    """One hyper-parameter: its path, its value and its range."""
 
     path: Path
     value: float
@@ -57,7 +57,7 @@ class Number(NamedTuple):
 def number_in(
     least: float = 0.0, below: float = np.inf, strictly: bool = False, optional: bool = False, off: float | None = None
 ) -> dict[str, Any]:
-    """The metadata of a field that holds such a number, or a tuple of them; None too where it is optional.
+    """The metadata of a field that holds a number in a range, or a tuple of them, or None where it is optional.
 
     A field with a number `off` is optional: users write that number, and the field then holds None.
     """
@@ -70,10 +70,10 @@ def number_or_schedule(least: float = 0.0) -> dict[str, Any]:
 
 
 class Spelled:
-    """Something that prints as the call that makes it."""
+    """The base of objects that print as the call that makes them."""
 
     def resolved(self) -> Any:
-        """The same, with what follows from other arguments filled in; raises for a choice that there is not."""
+        """The same object, with defaults that depend on other arguments filled in; raises for an invalid choice."""
         return self
 
     def agree(self) -> None:
@@ -81,14 +81,14 @@ class Spelled:
 
     def __repr__(self) -> str:
         held = [(f, getattr(self, f.name)) for f in dataclasses.fields(self)]  # type: ignore[arg-type]
-        # Numbers and choices that are None are those that were not given.
+        # Numbers and choices that are None were not given.
         said = [(f.name, x) for f, x in held if x is not None or not (f.metadata.get("optional") or f.type == "Choice")]
         return f"{label(self)}({', '.join(f'{name}={x!r}' for name, x in said)})"
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
 class Fields(Spelled):
-    """The base of what is made of its arguments: every subclass in this package is a frozen dataclass."""
+    """The base of objects that are defined by their arguments; every subclass in this package is a frozen dataclass."""
 
     def __init_subclass__(cls) -> None:
         if cls.__module__.startswith(f"{__package__}."):
@@ -154,13 +154,13 @@ def label(x: Any) -> str:
 
 
 def labels(items: Iterable[Any]) -> list[str]:
-    """Their labels, counted where several are the same: `clip_by_value[1]`."""
+    """The labels of objects, numbered where several are equal: `clip_by_value[1]`."""
     found = [label(x) for x in items]
     return [name if found.count(name) == 1 else f"{name}[{found[:i].count(name)}]" for i, name in enumerate(found)]
 
 
 def check_numbers(x: T) -> T:
-    """The same with its numbers as floats; raises DtypeError for what is no number, ParameterError for a wrong one."""
+    """The same object with its numbers as floats; raises DtypeError or ParameterError as `checked_number` does."""
     made: Any = x
     name = label(x)
     for field in dataclasses.fields(made):
@@ -175,9 +175,9 @@ def check_numbers(x: T) -> T:
 
 
 def checked_number(name: str, field: str, value: Any, allowed: Range) -> Any:
-    """A number as a float; raises DtypeError for what is none, ParameterError for one outside of the range.
+    """A number as a float; raises DtypeError for another type, ParameterError for a number out of range.
 
-    A traced number stays as it is: its value differs from call to call, and is not looked at.
+    A traced number stays as it is: its value differs from call to call, and is not checked.
     """
     if not is_one_number(value):
         what = type_of(value) if isinstance(value, Array | np.ndarray) else f"a {type(value).__name__}"
@@ -198,7 +198,7 @@ def is_one_number(x: Any) -> bool:
 
 
 def has_hyperparameters(x: Any) -> bool:
-    """Test whether something is an object with fields that may hold hyper-parameters."""
+    """Test whether x is an object with fields that may hold hyper-parameters."""
     return dataclasses.is_dataclass(x) and not isinstance(x, type)
 
 
@@ -222,7 +222,7 @@ def map_field(old: Any, field: Any, visit: Callable[[Path, Any, Any], Any], path
         return new
     if isinstance(old, tuple):
         return map_items(old, field, visit, path)
-    # The optimizer that another one wraps is known by its kind, every other part by its field.
+    # A wrapped optimizer is named by its kind in the path, every other part by its field.
     return map_fields(old, visit, (*path, label(old) if field.name == "optimizer" else field.name))
 
 
@@ -254,9 +254,9 @@ def fields_below(x: Any) -> list[tuple[Path, Any, Any]]:
 
 
 def hyperparameters_of(optimizer: Any) -> dict[str, Number]:
-    """The hyper-parameters of an optimizer by name: the floats in its fields, and in those of the parts it is made of.
+    """The hyper-parameters of an optimizer by name: the floats in its fields and in the fields of its parts.
 
-    A name is the end of the path to the number, as short as it can be without being that of another: `lr`, or
+    A name is the shortest ending of the path to the number that is no ending of another path: `lr`, or
     `groups['head'].lr` and `default.lr`.
     """
     held = [x for x in fields_below(optimizer) if isinstance(x[2], float | np.floating)]
@@ -265,7 +265,7 @@ def hyperparameters_of(optimizer: Any) -> dict[str, Number]:
 
 
 def shortest_names(paths: Sequence[Path]) -> list[str]:
-    """The shortest end of each path that no other path has; the whole path where there is none."""
+    """The shortest ending of each path that no other path has; the whole path where there is none."""
     counts: dict[Path, int] = {}
     for path in paths:
         for i in range(len(path)):
@@ -297,7 +297,7 @@ def with_hyper(optimizer: Any, values: Mapping[str, Any]) -> Any:
 
 
 def full_name(names: Mapping[str, Number], given: str) -> str | None:
-    """The name of the number that is meant: any end of its path that is only its own."""
+    """The full name of a hyper-parameter given by any unambiguous ending of its path; None if there is none."""
     if given in names:
         return given
     meant = [name for name, found in names.items() if f".{'.'.join(found.path)}".endswith(f".{given}")]
@@ -305,7 +305,7 @@ def full_name(names: Mapping[str, Number], given: str) -> str | None:
 
 
 def override_fields(optimizer: Any, values: Mapping[str, Any], who: str) -> Any:
-    """The same optimizer with other fields, numbers or not; raises ParameterError for a name that is not just one."""
+    """The same optimizer with other values of fields; raises ParameterError for an unknown or ambiguous name."""
     found: dict[str, list[str]] = {name: [] for name in values}
 
     def replace(path: Path, field: Any, value: Any) -> Any:

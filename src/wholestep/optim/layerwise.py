@@ -22,8 +22,8 @@ def vector_length(x: Any) -> Any:
 class Lars(Leafwise):
     """LARS: momentum, with the gradient of each parameter p scaled by trust * |p| / (|g| + weight_decay * |p|).
 
-    `lr` is as in `adam`; the velocity keeps `momentum` of what it was. Where p or its gradient is 0 the scale is 1.
-    `decay` says which parameters decay, and which are scaled.
+    `lr` is as in `adam`; the velocity is multiplied by `momentum` in each update. Where p or its gradient is 0 the
+    scale is 1. `decay` selects the parameters that decay and are scaled.
 
     Shapes: trees of floating or complex arrays; the state has an array like each.
     Raises: as `sgd` does.
@@ -57,11 +57,11 @@ class Lars(Leafwise):
 
 
 class Novograd(Leafwise):
-    """NovoGrad: momentum of gradients that are divided by a running norm of their parameter's, one number for each.
+    """NovoGrad: momentum of gradients, each divided by a running norm of the gradient of its parameter.
 
-    `lr` is as in `adam`. The momentum is `b1 * m` plus the divided gradient; the norm is the root of a mean of squares,
-    which keeps `b2` of what it was, and `eps` is added to it. After the division `weight_decay * p` is added for the
-    parameters p that `decay` means.
+    `lr` is as in `adam`. The momentum is `b1 * m` plus the divided gradient; the norm, a scalar, is the root of a
+    running mean of the squared norm with decay `b2`, and `eps` is added to it. After the division `weight_decay * p` is
+    added for the parameters p that `decay` selects.
 
     Shapes: trees of floating or complex arrays; the state has an array and a number for each.
     Raises: as `adamw` does.
@@ -82,7 +82,7 @@ class Novograd(Leafwise):
     decay: Choice = None
 
     def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """(the rate, whether this is the first step)."""
+        """(the rate, True in the first step)."""
         return (rate_at(self.lr, common["count"]), common["count"] == 0), increment_count(common)
 
     def kept(self, p: Any) -> dict[str, Any]:

@@ -17,11 +17,11 @@ from wholestep.optim.paths import chosen_parameters
 from wholestep.optim.protocol import scalar_like, working_array
 
 PARAMETER = ""
-"""The name of the parameter among what an update makes of it."""
+"""The key of the new parameter in the dictionary of an update's results."""
 
 
 class Leafwise(Fields):
-    """The state is a dictionary: scalars such as `count`, and trees like the parameters, named by what `kept` gives.
+    """The base of optimizers whose state is a dictionary of scalars such as `count`, and a tree for each key of `kept`.
 
     Arithmetic is carried out in `working_array` precision, and parameters stay in the dtype that they have.
     """
@@ -29,11 +29,11 @@ class Leafwise(Fields):
     lr: Rate = field(metadata=number_or_schedule())
 
     def common(self) -> dict[str, Any]:
-        """The scalars of the state, at the beginning."""
+        """The initial scalars of the state."""
         return {"count": np.int64(0)}
 
     def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """The scalars of the rule, made once a step, by default the rate alone; and the new scalars of the state."""
+        """The scalars of the rule, computed once a step, by default the rate; and the new scalars of the state."""
         return rate_at(self.lr, common["count"]), increment_count(common)
 
     def kept(self, p: Any) -> dict[str, Any]:
@@ -41,23 +41,23 @@ class Leafwise(Fields):
         return {}
 
     def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
-        """One parameter after the update, and what is kept for it; `decay` is None where it does not decay."""
+        """One parameter and its state after the update; `decay` is None where the parameter does not decay."""
         raise NotImplementedError
 
     def decays(self, params: Any) -> list[Any]:
-        """The weight decay of each parameter, None where it does not decay; raises for a wrong choice of these."""
+        """The weight decay of each parameter, None where it does not decay; raises for an invalid `decay`."""
         rate, choice = getattr(self, "weight_decay", None), getattr(self, "decay", None)
         return [rate if yes else None for yes in chosen_parameters(label(self), choice, params)]
 
     def lazy_ones(self, params: Any) -> list[bool]:
-        """True for each parameter whose rows without a gradient stay; raises for a wrong choice of these."""
+        """True for each parameter whose rows without a gradient stay; raises for an invalid `lazy`."""
         choice: Any = getattr(self, "lazy", False)
         if isinstance(choice, bool):
             return [choice for _ in tree.leaves(params)]
         return chosen_parameters(label(self), choice, params)
 
     def init(self, params: Any) -> Any:
-        """The state to begin with."""
+        """The initial state."""
         leaves, structure = tree.flatten(params)
         self.decays(params)
         self.lazy_ones(params)
@@ -109,10 +109,10 @@ def increment_count(common: dict[str, Any]) -> dict[str, Any]:
 
 
 def add_weight_decay(p: Any, g: Any, decay: Any) -> Any:
-    """A gradient with that of decay * |p|**2 / 2 added: weight decay that goes through the optimizer."""
+    """A gradient plus that of the penalty decay * |p|**2 / 2: weight decay that goes through the optimizer."""
     return g if decay is None else g + scalar_like(decay, p) * p
 
 
 def decay_parameter(p: Any, rate: Any, decay: Any) -> Any:
-    """(1 - rate * decay) * p: weight decay beside the optimizer."""
+    """(1 - rate * decay) * p: decoupled weight decay."""
     return p if decay is None else p * scalar_like(1 - rate * decay, p)

@@ -11,17 +11,17 @@ from wholestep import numpy as wnp
 from wholestep.frontend.control import while_loop
 
 SUFFICIENT = 1e-4
-"""The part of the decrease that the slope promises which is enough."""
+"""The fraction of the decrease predicted by the slope that is sufficient."""
 
 FLATTER = 0.9
-"""The part of the first slope that the slope at the end may have."""
+"""The largest slope at the end, as a fraction of the first slope."""
 
 Objective = Callable[[Any], tuple[Any, Any]]
 """A step length to the value there and the slope along the direction, both scalars."""
 
 
 def backtracking(at: Objective, first: Any, value: Any, slope: Any, tries: int) -> Any:
-    """`first` halved until the value is lower by 1e-4 of what the slope promises; 0 where no try was.
+    """`first` halved until the value is lower by 1e-4 of the decrease predicted by the slope; 0 if no try succeeds.
 
     Armijo, Minimization of functions having Lipschitz continuous first partial derivatives (1966).
 
@@ -45,9 +45,10 @@ def backtracking(at: Objective, first: Any, value: Any, slope: Any, tries: int) 
 def strong_wolfe(at: Objective, first: Any, value: Any, slope: Any, tries: int) -> Any:
     """A length that meets Armijo's condition and where the slope is at most 0.9 of the first one, in absolute value.
 
-    The length is doubled until an interval holds such a point, which is then halved: below, the value is low enough and
-    the slope steep; above, one of them is not. Where no try was right it is the longest one that was low enough, which
-    may be 0. Nocedal and Wright, Numerical optimization (2006), section 3.1.
+    The length is doubled until an interval contains such a point, and the interval is then halved: at its lower end the
+    value is low enough and the slope steep, at its upper end one of the two does not hold. If no try succeeds, the
+    result is the longest length whose value was low enough, which may be 0. Nocedal and Wright, Numerical optimization
+    (2006), section 3.1.
 
     >>> import numpy as np
     >>> float(strong_wolfe(lambda t: ((t - 3.0) ** 2, 2 * (t - 3.0)), np.float64(0.1), 9.0, -6.0, 20))
@@ -72,5 +73,5 @@ def strong_wolfe(at: Objective, first: Any, value: Any, slope: Any, tries: int) 
 
 
 def sufficient_decrease(found: Any, t: Any, value: Any, slope: Any) -> Any:
-    """Test whether a value has decreased enough for the length of its step; what is not finite has not."""
+    """Test whether a value has decreased enough for the length of its step; False for a value that is not finite."""
     return wnp.isfinite(found) & (found <= value + SUFFICIENT * t * slope)

@@ -1,4 +1,4 @@
-"""Adam and AdamW: a step of about the learning rate for each parameter, whatever the size of its gradient."""
+"""Adam and AdamW: a step of about the learning rate for each parameter, independent of the size of its gradient."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class WithMoments(Leafwise):
 
     def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """(the rate, the rate over the correction of m, one over the root of the correction of v)."""
-        # The corrections are numbers, made once a step; what is left for each element is one pass over p, g, m and v.
+        # The corrections are scalars, computed once a step, so that the update is one pass over p, g, m and v.
         new = increment_count(common)
         rate = rate_at(self.lr, common["count"])
         return (rate, rate / (1 - self.b1 ** new["count"]), 1 / wnp.sqrt(1 - self.b2 ** new["count"])), new
@@ -38,20 +38,20 @@ class WithMoments(Leafwise):
 class Adam(WithMoments):
     """Adam: p -= lr * m' / (sqrt(v') + eps), with bias-corrected means m' of the gradient and v' of its square.
 
-    `lr` is a number, or a function of the number of updates made so far, 0 for the first. In each update the means of
-    the gradient and of its square keep `b1` and `b2` of what they were; `eps` keeps what is divided by from being 0.
-    With `amsgrad` the largest v so far takes the place of v. Moments have the dtype of their parameter, float32 for
-    half precisions; for a complex parameter the second moment is that of the absolute value.
+    `lr` is a number, or a function of the number of updates made so far, 0 for the first. `b1` and `b2` are the decay
+    rates of the means of the gradient and of its square; `eps` is added to the denominator. With `amsgrad` the largest
+    v so far takes the place of v. Moments have the dtype of their parameter, float32 for half precisions; for a complex
+    parameter the second moment is that of the absolute value.
 
-    `lazy` says which parameters are tables of which a step reads a few rows: True for all, or a function of the path, a
-    table of paths, a pattern or several. A row (a place on the first axis) whose gradient is zero is then left alone:
-    it does not move, its moments do not decay, and nothing is subtracted by a weight decay. Only the count of updates,
-    which the corrections of all moments use, is that of all rows. A compiled step reads and writes only the rows that
-    were gathered.
+    `lazy` selects the parameters that are tables of which a step reads a few rows: True for all, or a function of the
+    path, a table of paths, a pattern or several. A row (an index of the first axis) whose gradient is zero is then
+    unchanged: neither it nor its moments move or decay, and no weight decay applies. Only the count of updates, which
+    the corrections of all moments use, is that of all rows. A compiled step reads and writes only the rows that were
+    gathered.
 
     Shapes: trees of floating or complex arrays; the state has two arrays like each, with `amsgrad` three.
-    Raises: ParameterError for a negative rate or eps, or means that keep all or less than nothing, DtypeError for what
-    is no number.
+    Raises: ParameterError for a negative rate or eps, or decay rates outside [0, 1), DtypeError for a value that is no
+    number.
     Source: Kingma and Ba, "Adam: a method for stochastic optimization", 2015; Reddi, Kale and Kumar, "On the
     convergence of Adam and beyond", 2018.
 
@@ -82,10 +82,10 @@ class Adam(WithMoments):
 
 
 class Adamw(Adam):
-    """AdamW: Adam, and p -= lr * weight_decay * p beside it, so that the decay does not pass through the moments.
+    """AdamW: Adam with decoupled weight decay, p -= lr * weight_decay * p, which does not pass through the moments.
 
-    `decay` says which parameters decay: a function of the path, a table of paths, a pattern or several (`*` stands for
-    any characters), or None for all. Other options are those of `adam`.
+    `decay` selects the parameters that decay: a function of the path, a table of paths, a pattern or several (`*`
+    matches any characters), or None for all. Other options are those of `adam`.
 
     Shapes: as `adam`.
     Raises: as `adam` does, and ParameterError for a pattern that matches nothing.

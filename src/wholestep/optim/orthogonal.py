@@ -43,7 +43,7 @@ class Muon(Leafwise):
     decay: Choice = None
 
     def init(self, params: Any) -> Any:
-        """The number of updates and a momentum for each parameter; raises ShapeError for what is no matrix."""
+        """The number of updates and a momentum for each parameter; raises ShapeError for one that is no matrix."""
         for name, p in zip(parameter_paths(params), tree.leaves(params), strict=True):
             if wnp.ndim(p) != 2:
                 raise ShapeError(
@@ -86,7 +86,7 @@ class Matrices(Divided):
         return {"matrices": self.matrices, "rest": self.rest}
 
     def assigned(self, params: Any) -> list[str]:
-        """By the number of axes."""
+        """The part of each parameter, by its number of axes."""
         return ["matrices" if wnp.ndim(p) == 2 else "rest" for p in tree.leaves(params)]
 
     def __repr__(self) -> str:
@@ -94,7 +94,7 @@ class Matrices(Divided):
 
 
 def orthogonalised(x: Any, iterations: int, eps: Any) -> Any:
-    """About u @ vt of the singular value decomposition of x, by Newton and Schulz's iteration with a quintic."""
+    """An approximation of u @ vt of the singular value decomposition of x, by a quintic Newton-Schulz iteration."""
     a, b, c = [scalar_like(k, x) for k in QUINTIC]
     tall = x.shape[0] > x.shape[1]
     x = x.T if tall else x
@@ -119,17 +119,17 @@ def muon(
 ) -> Muon | Matrices:
     """Muon: each matrix moves along the momentum of its gradient, made orthogonal by a Newton-Schulz iteration.
 
-    The momentum is a running mean, which keeps `momentum` of what it was, looking one update ahead with `nesterov`. A
-    step of an (m, n) matrix is longer than the rate by sqrt(max(1, m / n)) where `size` is "original", by 0.2 *
-    sqrt(max(m, n)) where it is "rms" (steps of the root mean square of AdamW's), and not at all where it is None. The
-    iteration has `iterations` steps, and begins with the momentum over its norm, which is `eps` at least. `lr` is as in
-    `adam`, and `lr * weight_decay * p` goes off the matrices that `decay` means, as in `adamw`. `rest` is the optimizer
-    of all parameters that are no matrices. The formulas are those of torch.optim.Muon, which iterates in bfloat16 where
-    this is in the precision of the parameters.
+    The momentum is a running mean with decay `momentum`, looking one update ahead with `nesterov`. The rate of an
+    (m, n) matrix is multiplied by sqrt(max(1, m / n)) where `size` is "original", by 0.2 * sqrt(max(m, n)) where it is
+    "rms" (steps of the root mean square of AdamW's), and by 1 where it is None. The iteration has `iterations` steps,
+    and begins with the momentum over its norm, taken as at least `eps`. `lr` is as in `adam`, and
+    `lr * weight_decay * p` is subtracted from the matrices that `decay` selects, as in `adamw`. `rest` is the optimizer
+    of all parameters that are no matrices. The formulas are those of torch.optim.Muon, which iterates in bfloat16,
+    while this optimizer iterates in the precision of the parameters.
 
     Shapes: matrices of real floats, and with `rest` any other parameters; the state has an array like each matrix.
-    Raises: ParameterError for numbers out of range, DtypeError for what is none; in `init`, ShapeError for parameters
-    that are no matrices where there is no `rest`, UnsupportedError for complex ones.
+    Raises: ParameterError for numbers out of range, DtypeError for a value that is no number; in `init`, ShapeError for
+    parameters that are no matrices where there is no `rest`, UnsupportedError for complex ones.
     Source: Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024.
 
     >>> import numpy as np, wholestep as ws

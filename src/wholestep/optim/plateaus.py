@@ -58,7 +58,7 @@ class Plateau(Wrapper):
         return self
 
     def init(self, params: Any) -> Any:
-        """The optimizer's state, and what the losses so far have come to."""
+        """The optimizer's state, and the statistics of the losses so far."""
         zero, none = np.zeros(()), np.zeros((), np.int64)
         watch = {"scale": np.ones(()), "best": np.full((), np.inf), "bad": none, "cooling": none}
         return {"optimizer": self.optimizer.init(params), **watch, "sum": zero, "seen": none}

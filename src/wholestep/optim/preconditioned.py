@@ -1,4 +1,4 @@
-"""Shampoo: gradients between roots of what they have been along each axis."""
+"""Shampoo: gradients preconditioned along each axis by inverse roots of the sums of their products."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ NEAR = 1e-3
 
 
 class Shampoo(Leafwise):
-    """Shampoo: along each of the k axes of a gradient the -1/(2k)-th power of the sum of its products with itself.
+    """Shampoo: gradients multiplied along each of their k axes by the -1/(2k)-th power of the sum of their products.
 
-    For a matrix g that is l**-1/4 @ g @ r**-1/4, with l and r the sums of g @ g.T and g.T @ g, which begin with `eps`
-    on their diagonals. Of an axis longer than `largest` it is their diagonal alone. A velocity, which keeps `momentum`
-    of what it was, gathers these directions. The powers are found anew by eigenvectors in the first update and every
-    `every`-th after it. `lr` is as in `adam`, and `weight_decay * p` is a term of the gradient of the parameters p that
-    `decay` means.
+    For a matrix g the direction is l**-1/4 @ g @ r**-1/4, with l and r the sums of g @ g.T and g.T @ g, which begin
+    with `eps` on their diagonals. For an axis longer than `largest` only the diagonal is used. The directions are
+    accumulated in a velocity, which is multiplied by `momentum` in each update. The powers are recomputed by
+    eigenvectors in the first update and every `every`-th after it. `lr` is as in `adam`, and `weight_decay * p` is
+    added to the gradient of the parameters p that `decay` selects.
 
     Shapes: trees of real floating arrays; the state has an array like each and, for each axis of n, two of n by n, or
     of n where that is longer than `largest`.
@@ -53,11 +53,11 @@ class Shampoo(Leafwise):
     decay: Choice = None
 
     def resolved(self) -> Shampoo:
-        """The same, whose counts are checked."""
+        """The same object with checked counts."""
         return with_checked_counts(self)
 
     def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """(the rate, whether powers are found anew)."""
+        """(the rate, True if the powers are recomputed)."""
         return (rate_at(self.lr, common["count"]), common["count"] % self.every == 0), increment_count(common)
 
     def kept(self, p: Any) -> dict[str, Any]:

@@ -229,13 +229,14 @@ class L2Ball(ConvexSet):
 class Projected(Wrapper):
     """Put the parameters into a set after every update of an optimizer: projected gradients.
 
-    `onto` is a set such as `l2_ball(1.0)`, or a function of your own from a tree to such a tree. `only` says which
-    parameters: a function of the path, a table, patterns, or None for all; they are one vector together, given to
-    `onto` as a dictionary by path where they are not all, or with `each=True` one array after the other.
+    `onto` is a set such as `l2_ball(1.0)`, or a function of your own from a tree to such a tree. `only` selects the
+    parameters: a function of the path, a table, patterns, or None for all. The selected parameters are one vector
+    together, given to `onto` as a dictionary by path where they are not all, or with `each=True` one array after the
+    other.
 
     Shapes: trees of floating or complex arrays; the state is that of the optimizer.
-    Raises: DtypeError for what is no optimizer or function, ParameterError for a pattern that matches nothing,
-    TreeError where `onto` returns another structure.
+    Raises: DtypeError for an argument that is no optimizer or function, ParameterError for a pattern that matches
+    nothing, TreeError where `onto` returns another structure.
     Source: `optax.projections`; `optax.keep_params_nonnegative` is that with `non_negative()`.
 
     >>> import numpy as np, wholestep as ws
@@ -251,7 +252,7 @@ class Projected(Wrapper):
     each: bool = False
 
     def resolved(self) -> Any:
-        """The same; raises DtypeError for what is no optimizer, and no function."""
+        """The same object; raises DtypeError for an argument that is no optimizer, or an `onto` that is no function."""
         if not callable(self.onto) or isinstance(self.onto, type):
             raise DtypeError(f"projected: onto is {self.onto!r}", hint="give a set, such as ws.optim.l2_ball(1.0)")
         return super().resolved()

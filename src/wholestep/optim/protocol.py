@@ -16,7 +16,7 @@ class Optimizer(Protocol):
     """Two pure functions of trees of arrays, which run eagerly and inside a compiled step.
 
     Shapes: trees of floating or complex arrays; states are trees of arrays, whose types stay.
-    Raises: in `init` and `update`, what the optimizer raises.
+    Raises: in `init` and `update`, errors of the optimizer.
 
     >>> import numpy as np, wholestep as ws
     >>> class Halve:
@@ -29,17 +29,17 @@ class Optimizer(Protocol):
     """
 
     def init(self, params: Any) -> Any:
-        """The state to begin with, a tree of arrays."""
+        """The initial state, a tree of arrays."""
 
     def update(self, grads: Any, state: Any, params: Any) -> tuple[Any, Any]:
         """New parameters and a new state, of the structures and types of the old ones."""
 
 
 class Transform(Protocol):
-    """Two pure functions that change gradients on their way to an optimizer; `chain` puts them before it.
+    """Two pure functions that change gradients before an optimizer uses them; `chain` puts them before it.
 
     Shapes: trees of arrays like the parameters; states are trees of arrays, whose types stay.
-    Raises: in `init` and `apply`, what the transform raises.
+    Raises: in `init` and `apply`, errors of the transform.
 
     >>> import numpy as np, wholestep as ws
     >>> class Negate:
@@ -53,14 +53,14 @@ class Transform(Protocol):
     """
 
     def init(self, params: Any) -> Any:
-        """The state to begin with, None where there is none."""
+        """The initial state, or None."""
 
     def apply(self, grads: Any, state: Any, params: Any) -> tuple[Any, Any]:
         """New gradients and a new state."""
 
 
 def check_optimizer(who: str, x: Any, optional: bool = False) -> None:
-    """Raise DtypeError for what has no init and update, and for those of Optax, which mean something else."""
+    """Raise DtypeError for an object without init and update, and for optimizers of Optax, whose update differs."""
     if getattr(type(x), "__module__", "").partition(".")[0] == "optax":
         raise DtypeError(
             f"{who} is a {type(x).__name__} of Optax, whose update gives what is added to the parameters",
@@ -78,8 +78,9 @@ def check_optimizer(who: str, x: Any, optional: bool = False) -> None:
 def call_update(optimizer: Any, grads: Any, state: Any, params: Any, extras: Mapping[str, Any]) -> Any:
     """The result of `update`, called with those of the extras that it names.
 
-    They are `loss`, its value; `objective`, a function of params that computes it again; and `aux`, what it returned
-    beside it. Raises ArgumentError for an update with other parameters, and TreeError where it returns no pair.
+    Extras are `loss`, the value of the loss; `objective`, a function of params that computes it again; and `aux`, the
+    loss function's further results. Raises ArgumentError for an update with other parameters, and TreeError where it
+    returns no pair.
     """
     named = {name: extras[name] for name in accepted_extras(optimizer.update, extras)}
     name = type(optimizer).__name__
@@ -120,7 +121,7 @@ def accepted_extras(f: Callable[..., Any], extras: Mapping[str, Any]) -> list[st
 
 
 def required_extra(name: str, what: str, extras: Mapping[str, Any]) -> Any:
-    """An extra that this update cannot do without; raises ParameterError where it was not given."""
+    """An extra that this update requires; raises ParameterError where it was not given."""
     if extras.get(what) is None:
         raise ParameterError(
             f"{name}: update was not given {what}=",
@@ -131,7 +132,7 @@ def required_extra(name: str, what: str, extras: Mapping[str, Any]) -> Any:
 
 
 def working_array(x: Any) -> Any:
-    """An array in the dtype that arithmetic on it is carried out in: half precisions become float32."""
+    """An array in the dtype of arithmetic on it: half precisions become float32."""
     array = wnp.asarray(x)
     return array.astype(dtypes.compute_dtype(array.dtype), copy=False)
 

@@ -18,15 +18,16 @@ from wholestep.optim.protocol import running_mean, scalar_like, working_zeros
 
 
 class Soap(WithMoments):
-    """SOAP: Adam, whose second moment is that of gradients turned into the eigenvectors of Shampoo's sums.
+    """SOAP: Adam, whose second moment is that of gradients rotated into the eigenbasis of Shampoo's products.
 
-    For a matrix g these are the eigenvectors of running means of g @ g.T and g.T @ g, which keep `b2`; axes longer than
-    `largest`, vectors and numbers are not turned. The first gradient only finds the eigenvectors and moves nothing;
-    every `every`-th update after it improves them by one step of power iteration, q of qr(mean @ q). Signs are those
-    that make the largest element of each positive. `lr`, `b1` and `eps` are those of `adam`, and `b2` is what the
-    second moment keeps too. `weight_decay` goes beside it, as in `adamw`, to the parameters that `decay` means.
+    For a matrix g the bases are eigenvectors of running means of g @ g.T and g.T @ g with decay `b2`; axes longer than
+    `largest`, vectors and scalars are not rotated. The first gradient only initializes the eigenvectors and updates no
+    parameter; every `every`-th update after it improves them by one step of power iteration, q of qr(mean @ q). The
+    sign of each eigenvector makes its largest element positive. `lr`, `b1` and `eps` are those of `adam`, and `b2` is
+    the decay rate of the second moment too. `weight_decay` is decoupled, as in `adamw`, for the parameters that `decay`
+    selects.
 
-    Shapes: trees of real floating arrays; the state has two arrays like each and, for each turned axis of n, two of n
+    Shapes: trees of real floating arrays; the state has two arrays like each and, for each rotated axis of n, two of n
     by n.
     Raises: as `adamw` does; ParameterError for an `every` or `largest` below 1, UnsupportedError for complex ones and
     where an update is differentiated: eigenvectors of equal eigenvalues have no derivative.
@@ -51,7 +52,7 @@ class Soap(WithMoments):
     decay: Choice = None
 
     def resolved(self) -> Soap:
-        """The same, whose counts are checked."""
+        """The same object with checked counts."""
         return with_checked_counts(self)
 
     def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -63,11 +64,11 @@ class Soap(WithMoments):
         return (count, rate, *corrections), increment_count(common)
 
     def turned(self, shape: tuple[int, ...]) -> list[int]:
-        """The axes that are turned."""
+        """The axes that are rotated."""
         return [axis for axis, n in enumerate(shape) if n <= self.largest] if len(shape) > 1 else []
 
     def kept(self, p: Any) -> dict[str, Any]:
-        """Both moments, and for each turned axis the mean of products and its eigenvectors."""
+        """Both moments, and for each rotated axis the mean of products and its eigenvectors."""
         zeros = working_zeros(p)
         if dtypes.is_complex(zeros.dtype):
             raise UnsupportedError("soap: complex parameters are not covered", hint="give real and imaginary parts")
@@ -94,7 +95,7 @@ class Soap(WithMoments):
 
 @custom_jvp
 def without_derivative(mean: Any) -> Any:
-    """A mean whose eigenvectors are taken."""
+    """The mean itself, without a derivative, since its eigenvectors are computed."""
     return mean
 
 

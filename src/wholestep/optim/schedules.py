@@ -20,7 +20,8 @@ class Schedule(Spelled):
     Its fields that hold floats are hyper-parameters like an optimizer's. It prints as the call that makes it.
 
     Shapes: count an integer or an array of any shape; f64 of its shape.
-    Raises: in the call that makes it, ParameterError for numbers out of range, DtypeError for what is no number.
+    Raises: in the call that makes it, ParameterError for numbers out of range, DtypeError for a value that is no
+    number.
 
     >>> import wholestep as ws
     >>> ws.optim.cosine(0.1, 100)
@@ -37,10 +38,10 @@ class Formula(Fields, Schedule):
 
 
 class Constant(Formula):
-    """The same value always, as a schedule, for `join`.
+    """A schedule of one constant value, for `join`.
 
     Shapes: count an integer or an array of any shape; f64 of its shape.
-    Raises: ParameterError for a negative value, DtypeError for what is no number.
+    Raises: ParameterError for a negative value, DtypeError for a value that is no number.
 
     >>> from wholestep.optim import constant
     >>> float(constant(0.1)(7))
@@ -54,10 +55,10 @@ class Constant(Formula):
 
 
 class LinearSchedule(Formula):
-    """From `start` at the first update in a straight line to `end` at update `steps`, and `end` from then on.
+    """A linear schedule from `start` at the first update to `end` at update `steps`, and `end` from then on.
 
     Shapes: count an integer or an array of any shape; f64 of its shape.
-    Raises: ParameterError for a negative value or no steps, DtypeError for what is no number.
+    Raises: ParameterError for a negative value or no steps, DtypeError for a value that is no number.
     Source: as `polynomial`, with power 1.
 
     >>> from wholestep.optim import linear

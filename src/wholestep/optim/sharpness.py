@@ -20,8 +20,8 @@ class Sam(Wrapper):
     `update` takes `objective=`, a function of the parameters.
 
     Shapes: trees of floating or complex arrays; the state is that of the optimizer.
-    Raises: ParameterError for a negative rho, and in `update` where the objective is not given; DtypeError for what is
-    no number or optimizer.
+    Raises: ParameterError for a negative rho, and in `update` where the objective is not given; DtypeError for an
+    argument that is no number or optimizer.
     Source: Foret et al., "Sharpness-aware minimization for efficiently improving generalization", 2021.
 
     >>> import numpy as np, wholestep as ws

@@ -17,8 +17,8 @@ from wholestep.optim.protocol import running_mean, scalar_like, working_zeros
 class Signum(Leafwise):
     """Signum: p -= lr * sign(m), with m a running mean of the gradient; with momentum 0 it is SignSGD.
 
-    `lr` is as in `adam`, and m keeps `momentum` of what it was. `weight_decay` goes beside it, as in `adamw`, to the
-    parameters that `decay` means.
+    `lr` is as in `adam`, and `momentum` is the decay rate of m. `weight_decay` is decoupled, as in `adamw`, for the
+    parameters that `decay` selects.
 
     Shapes: trees of real floating arrays; the state has an array like each.
     Raises: as `sgd` does; UnsupportedError for complex parameters.

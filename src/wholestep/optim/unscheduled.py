@@ -16,7 +16,7 @@ from wholestep.optim.protocol import real_zeros, running_mean, scalar_like, squa
 
 
 class ScheduleFree(Leafwise):
-    """The common part: a fast sequence that takes steps, the mean of it, and parameters that lie between the two."""
+    """The base of schedule-free optimizers: a fast sequence that takes the steps, its mean, and parameters between."""
 
     def near(self) -> float:
         """The part of the mean in the parameters."""
@@ -27,7 +27,7 @@ class ScheduleFree(Leafwise):
         return {**super().common(), "most": np.float64(0), "total": np.float64(0)}
 
     def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """(the rate, the weight of this step among all, the number of updates with this one)."""
+        """(the rate, the weight of this step in the mean, the number of updates including this one)."""
         rate, count = rate_at(self.lr, common["count"]), common["count"] + 1
         most = wnp.maximum(common["most"], rate)
         total = common["total"] + most**2
@@ -50,8 +50,8 @@ class ScheduleFreeSgd(ScheduleFree):
     """Schedule-free SGD: gradients at momentum * x + (1 - momentum) * z, where z takes the steps and x is its mean.
 
     x is the result: `average(state)` reads it, and `with step.averaged():` evaluates with it. The rate does not fall;
-    it may rise at first, `warmup(1.0, 1000)` say, and each step counts in the mean by the square of the largest rate
-    until then. Weight decay is `lr * weight_decay * p` beside the gradient, for the parameters p that `decay` means.
+    it may rise at first, `warmup(1.0, 1000)` say, and the weight of each step in the mean is the square of the largest
+    rate until then. `weight_decay * p` is added to the gradients of the parameters p that `decay` selects.
 
     Shapes: trees of floating or complex arrays; the state has two arrays like each.
     Raises: as `sgd` does.
@@ -78,13 +78,13 @@ class ScheduleFreeSgd(ScheduleFree):
 
 
 class ScheduleFreeAdamw(ScheduleFree):
-    """Schedule-free AdamW: the steps of AdamW without its momentum, and the mean of where they lead in its place.
+    """Schedule-free AdamW: the steps of AdamW without its momentum, and in its place the mean of the iterates.
 
     Gradients are those at `b1 * x + (1 - b1) * z`, where z takes the steps and x, the result, is its mean:
     `average(state)` reads it, and `with step.averaged():` evaluates with it. The rate does not fall; it may rise at
-    first, `warmup(2e-3, 1000)` say, and each step counts in the mean by the square of the largest rate until then.
-    Weight decay is `lr * weight_decay * p` beside the step, for the parameters p that `decay` means. `b2` and `eps` are
-    those of `adam`.
+    first, `warmup(2e-3, 1000)` say, and the weight of each step in the mean is the square of the largest rate until
+    then. `weight_decay * p` is added to the direction of the step for the parameters p that `decay` selects. `b2` and
+    `eps` are those of `adam`.
 
     Shapes: trees of floating or complex arrays; the state has three arrays like each.
     Raises: as `adamw` does.

@@ -1,7 +1,7 @@
 """Cost tables: the predicted cost of a plan by kernel and routine, and by line of the user's program.
 
-Where sizes are symbolic, the arithmetic and the bytes of kernels are expressions of them. Times, and what lines have of
-the kernels, are numbers all the same: those of the sizes supposed, until `at` says others.
+Where sizes are symbolic, the arithmetic and the bytes of kernels are expressions of them. Times, and the costs of
+lines, are numbers for the supposed sizes, or for the sizes that `at` is given.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ NO_USER_LINE = "(no line of yours)"
 
 
 class KernelCost(NamedTuple):
-    """All runs of one kernel or routine: arithmetic, bytes, and the time that is predicted for them.
+    """The predicted cost of all runs of one kernel or routine: arithmetic, bytes and time.
 
-    `contraction` is the part of `flops` in sums of products. `bytes` count what is read, each element once a run, and
-    what is written; `moved` counts every load and store. `bound` says what its time is spent on: "arithmetic",
-    "memory" or "begin".
+    `contraction` is the part of `flops` in sums of products. `bytes` are those of the elements read, each counted once
+    a run, and of the elements written; `moved` counts every load and store. `bound` is the largest part of its time:
+    "arithmetic", "memory" or "begin".
     """
 
     name: str
@@ -45,7 +45,7 @@ class KernelCost(NamedTuple):
     bound: str
 
     def now(self) -> KernelCost:
-        """The same in the numbers of the sizes supposed."""
+        """The same cost in numbers, for the supposed sizes."""
         counts: dict[str, Any] = {name: most(x) for name, x in self._asdict().items() if isinstance(x, Dim)}
         return self._replace(**counts)
 
@@ -63,11 +63,12 @@ class LineCost(NamedTuple):
 class Costs(Shown):
     """The predicted costs of a run: `kernels` and `lines`, those that take longest first.
 
-    `rates` are the machine's, as `ws.calibrate` measured them, or the defaults. Loops count their trips, of branches
-    the longest counts, and a loop of unknown length counts one trip. Printed it is a table, and in a notebook too.
+    `rates` are the machine's, as `ws.calibrate` measured them, or the defaults. The cost of a loop is that of all its
+    trips, of one trip for a loop of unknown length; of branches only the longest counts. Printed it is a table, and in
+    a notebook too.
 
-    Of a program with symbolic sizes, what kernels compute and move are expressions; times, `lines`, and which branch is
-    the longest, are those for `sizes`, and `at` says all of it for other ones.
+    For a program with symbolic sizes, the arithmetic and bytes of kernels are expressions; times, `lines`, and the
+    choice of the longest branch are those for `sizes`, and `at` gives all of these for other sizes.
     """
 
     name: str
@@ -78,7 +79,7 @@ class Costs(Shown):
     plan: LoweredProgram | None = field(default=None, repr=False, compare=False)
 
     def at(self, **sizes: int) -> Costs:
-        """The same in numbers, with the times, where symbolic sizes are these.
+        """The same costs in numbers, with the times, for these values of the symbolic sizes.
 
         Raises ParameterError for other names than the program has, and for a size below 1.
 
@@ -201,7 +202,7 @@ def joined_cost(costs: Sequence[KernelCost]) -> KernelCost:
 
 
 def step_location(step: Launch | RoutineCall) -> Where:
-    """The user's line that a step does most for."""
+    """The user's line of the operation with the most arithmetic in a step."""
     if isinstance(step, RoutineCall):
         return step.where
     known = [node for node in step.nodes if node.where is not None]
@@ -209,7 +210,7 @@ def step_location(step: Launch | RoutineCall) -> Where:
 
 
 def step_cost(step: Launch | RoutineCall) -> KernelCounts:
-    """The arithmetic and bytes of one run; of routines only those that copy say so."""
+    """The arithmetic and bytes of one run; of routines only copies are counted."""
     if isinstance(step, Launch):
         return count_kernel(step.kernel)
     moved = 2 * step.params[0] if step.routine in COPY_ROUTINES else 0
@@ -217,7 +218,7 @@ def step_cost(step: Launch | RoutineCall) -> KernelCounts:
 
 
 def line_costs(step: Launch | RoutineCall, entry: KernelCost, rates: Rates) -> Iterator[tuple[Where, int, int, float]]:
-    """Flops, bytes and time shared out among the lines: products to contractions, bytes by what an operation holds."""
+    """Flops, bytes and time divided among lines: products to contractions, bytes by the sizes of values of a node."""
     nodes = [n for n in step.nodes if n.where is not None] if isinstance(step, Launch) else []
     contraction, other, brought = most(entry.contraction), most(entry.flops - entry.contraction), most(entry.bytes)
     if not nodes:

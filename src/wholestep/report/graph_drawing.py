@@ -1,4 +1,4 @@
-"""Drawings of graphs: each operation beneath what it reads, as a picture in HTML that needs nothing else."""
+"""Drawings of graphs: each operation below its operands, as a self-contained picture in HTML."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHADES = {"input": "#5b8def", "operation": "#8a8f98", "output": "#3fa66a"}
 
 
 class Box(NamedTuple):
-    """A rectangle of the picture: what it stands for, its two lines, what it says when pointed at, and its kind."""
+    """A rectangle of the picture: its values, its two lines of text, its tooltip, its kind, and the values it reads."""
 
     values: tuple[Value, ...]
     lines: tuple[str, str]
@@ -48,7 +48,7 @@ def html_drawing(graph: Graph) -> str:
 
 
 def html_fold(title: str, body: str) -> str:
-    """HTML under a title that opens it."""
+    """HTML folded under a title."""
     return f"<details><summary>{html.escape(printable(title))}</summary>{body}</details>"
 
 
@@ -138,7 +138,7 @@ def sorted_rows(rows: Sequence[list[Box]]) -> list[list[Box]]:
 
 
 def mean_place(box: Box, centres: Mapping[Value, float]) -> float:
-    """The mean of the places of what a box reads; the middle for one that reads nothing."""
+    """The mean position of the values that a box reads; the middle for a box that reads none."""
     found = [centres[v] for v in box.reads if v in centres]
     return sum(found) / len(found) if found else 0.5
 

@@ -42,7 +42,7 @@ class PlottableProgram(LoweredProgram):
     """A lowered program as users get it: it can draw its arena."""
 
     def plot(self, path: str | Path) -> None:
-        """Draw what the arena holds over time: a PNG by matplotlib, or one HTML page that needs nothing else."""
+        """Draw the live ranges in the arena over time: a PNG by matplotlib, or one self-contained HTML page."""
         plot_memory(self, path)
 
     def _repr_html_(self) -> str:
@@ -120,7 +120,7 @@ def memory_html(plan: Any) -> str:
 
 
 def memory_svg(plan: Any) -> str:
-    """The plot as SVG under its legend; boxes say what they are when pointed at."""
+    """The plot as SVG under its legend; each box has a tooltip that describes its live range."""
     last = max([h.end for h in plan.live_ranges], default=0) + 1
     peaked, colours = frozenset(live_at_peak(plan.live_ranges)), operation_hues(plan.live_ranges)
 

@@ -56,9 +56,9 @@ class SentArray(NamedTuple):
 
 
 class ProcessCost(NamedTuple):
-    """The predicted cost of a call in one of N processes: what it sends, and the time of its own work and of that.
+    """The predicted cost of a call in one of N processes: messages and bytes sent, and times of work and communication.
 
-    `waiting_seconds` are the part of the communication that lasts longer than the work beside it.
+    `waiting_seconds` is the part of the communication that does not overlap with the process's own work.
     """
 
     processes: int
@@ -75,13 +75,13 @@ class ProcessCost(NamedTuple):
 
     @property
     def efficiency(self) -> float:
-        """The rows a second of a process, of those that it would have alone."""
+        """The rows a second of a process, as a fraction of those of a process alone."""
         return self.own_seconds / self.seconds if self.seconds else 1.0
 
 
 @dataclass(frozen=True, repr=False)
 class MeshCosts(Shown):
-    """The predicted cost of a call for numbers of processes, each with as many rows; printed it is a table.
+    """The predicted cost of a call for several numbers of processes, with equal rows in each; printed it is a table.
 
     `at` has the cost for any number, and `sent` are the arrays that are summed or gathered.
     """
@@ -111,7 +111,7 @@ class MeshCosts(Shown):
         return ProcessCost(processes, *whole, self.own_seconds, self.link.seconds(whole), self.waiting_seconds(sent))
 
     def waiting_seconds(self, traffic: Sequence[Traffic]) -> float:
-        """The time in which a process does nothing but wait: what was begun is sent in order, beside its own work."""
+        """The seconds in which a process only waits; arrays are sent in order, while it does its own work."""
         begun = [(x.begun, False, i) for i, x in enumerate(self.sent)]
         events = sorted([*begun, *[(x.needed, True, i) for i, x in enumerate(self.sent)]])
         done, free, waited = [0.0] * len(self.sent), 0.0, 0.0
@@ -157,7 +157,7 @@ def count_mesh(plan: LoweredProgram, costs: Costs, axis: NamedAxis | None, link:
 
 
 def check_link(link: Link) -> None:
-    """Raise DtypeError for what is no link, and ParameterError for one that cannot be."""
+    """Raise DtypeError for an argument that is no link, and ParameterError for an invalid latency or rate."""
     if not isinstance(link, Link) or not all(isinstance(x, int | float) for x in link):
         raise DtypeError(
             f"cost: mesh is {link!r:.60}, not a link between processes",

@@ -34,11 +34,11 @@ CLOSED = sys.platform != "win32"
 
 
 class MemoryLawError(WholestepError, AssertionError):
-    """A program that does not keep to its memory."""
+    """The error for a program that reads or writes outside its memory."""
 
 
 class Region(NamedTuple):
-    """Memory that was given away, with what lies around it."""
+    """An array in guarded memory, its description, and the whole memory with the place of the array in it."""
 
     what: str
     whole: NDArray
@@ -91,7 +91,7 @@ class Guard:
         return array
 
     def harmed(self) -> list[str]:
-        """Complaints of writes around the arrays that were given."""
+        """Descriptions of writes outside the arrays in guarded memory."""
         found = []
         for region in self.regions:
             wrong = changed(region.whole, self.pattern)
@@ -102,7 +102,7 @@ class Guard:
 
 
 def pages(nbytes: int) -> NDArray:
-    """Memory that begins at a page and belongs to nobody else; it is shared, so that its pages can be let go."""
+    """Memory of its own that begins at a page; the mapping is shared, so that its pages can be released."""
     return np.frombuffer(mmap.mmap(-1, nbytes), np.uint8)
 
 
@@ -197,7 +197,7 @@ def guarded_report(
 
 
 def check_guarded(program: NativeExecutable, arrays: Sequence[NDArray], calls: int = 2) -> Report:
-    """Raise MemoryLawError where a program reads what it has not written, or writes what is not its own.
+    """Raise MemoryLawError where a program reads memory that it has not written, or writes memory not its own.
 
     `arrays` are all inputs of the graph, in its order; those of the state are copied. The program runs a few times.
 

@@ -3,7 +3,7 @@
     from wholestep.testing import laws
     laws.check(graph, [x, y], rng)      # raises LawError that shows the graph
 
-The laws apply to what transforms make as well: the tangent law on `vjp(graph)` checks second derivatives.
+The laws apply to the results of transforms as well: the tangent law on `vjp(graph)` checks second derivatives.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def transposed(graph: Graph, args: Sequence[NDArray], rng: np.random.Generator) 
 
 
 def _bound(eps: float, size: float, args: float) -> float:
-    """9e-13 of the products in double precision, 64 rounding errors in others; and what cancels inside a rule."""
+    """The tolerance: 9e-13 of the products in float64, 64 rounding errors in other dtypes; and cancellation in rules."""
     return (ADJOINT if eps <= DOUBLE else 64) * eps * size + 64 * eps * max(args, 1.0)
 
 
@@ -180,7 +180,7 @@ def _same_types(graph: Graph, gxs: Sequence[NDArray], wrt: Mask) -> None:
 
 
 def integers(graph: Graph) -> None:
-    """Integer and boolean inputs get no cotangent, whatever is asked for."""
+    """Check that integer and boolean inputs get no cotangent, even where one is requested."""
     marked = [i for i, t in enumerate(graph.in_types) if not t.inexact]
     if not marked or not any(t.inexact for t in graph.out_types):
         return

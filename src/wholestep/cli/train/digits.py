@@ -89,7 +89,7 @@ def add(jobs: Any) -> None:
 
 
 def train_digits(options: argparse.Namespace) -> int:
-    """Train, report and save; 0, or 130 where the user stopped it, with what there was by then saved all the same."""
+    """Train, report and save; returns 0, or 130 where the user stopped it, with the results so far saved."""
     need("sklearn", "matplotlib", "safetensors", extra="train")
     where, split = files_of_job(options), load(options.seed)
     if options.batch_size > len(split.train_y):
@@ -101,7 +101,7 @@ def train_digits(options: argparse.Namespace) -> int:
 
 
 def report_digits(run: DigitsRun, history: History, where: JobFiles) -> None:
-    """Save the model and the picture, and say what came of the run."""
+    """Save the model and the picture, and print the results of the run."""
     model, image = where.folder / "model.safetensors", where.folder / "report.png"
     split, found, steps = run.split, run.read(), run.step.steps
     right = int(np.sum(found == split.test_y))

@@ -67,9 +67,9 @@ def folder(path: Path) -> Path:
 
 
 def take_up(step: Step, loader: Loader, where: JobFiles, seed: int) -> int:
-    """Load the checkpoint, whose schedule comes with it, and return for how many steps the run was planned.
+    """Load the checkpoint, with its schedule, and return the planned number of steps of its run.
 
-    Raises CommandError where it is that of another seed, which would mix what is held out with what is trained on.
+    Raises CommandError for the checkpoint of another seed, since training data would then include held-out data.
     """
     own = loader.seed
     step.load(where.checkpoint, loader=loader, fallback=True)
@@ -79,7 +79,7 @@ def take_up(step: Step, loader: Loader, where: JobFiles, seed: int) -> int:
 
 
 def concluded(report: Callable[[], None], steps: int, where: JobFiles, interrupted: bool) -> int:
-    """Report on a run, and say first what goes on where Ctrl-C ended it; a second one leaves at once. The exit code."""
+    """Report on a run, first that Ctrl-C ended it; a second Ctrl-C ends the report. Returns the exit code."""
     if interrupted:
         print(
             f"\nstopped after {steps} steps; {where.checkpoint} is there to go on from with --resume\n"

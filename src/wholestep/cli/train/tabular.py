@@ -25,11 +25,11 @@ ABOUT += "and a linear model on the same folds: R2 for regression, accuracy for 
 ABOUT += "where the target is a smooth function of many inputs; on the third table, nearly linear, nothing is gained."
 
 Result = tuple[float, float]
-"""The score on what was held out, and the seconds that fitting took."""
+"""The score on the held-out rows, and the seconds that fitting took."""
 
 
 class Table(NamedTuple):
-    """One data set: the name of its loader or generator in scikit-learn, that call's options, and what is asked."""
+    """One data set: its loader or generator in scikit-learn, the options of that call, and True for classification."""
 
     source: str
     options: dict[str, Any]
@@ -136,7 +136,7 @@ def add(jobs: Any) -> None:
 
 
 def train_tabular(options: argparse.Namespace) -> int:
-    """Compare and report; 0, or 130 where the user stopped it, with what there was by then."""
+    """Compare and report; returns 0, or 130 where the user stopped it, with the results so far kept."""
     need("sklearn", "matplotlib", extra="train")
     where = files_of_job(options, "results.json")
     notes = Notes(where, {"seed": options.seed, "folds": options.folds, "repeats": options.repeats})

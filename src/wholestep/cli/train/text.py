@@ -54,7 +54,7 @@ class TextRun:
         )
 
     def planned(self, options: argparse.Namespace, where: JobFiles) -> int:
-        """For how many steps the run is, which the schedule is told: what a checkpoint says, or `--steps`, or time."""
+        """The number of steps of the run, for the schedule: from the checkpoint, from `--steps`, or to fit the time."""
         if where.resume:
             total = take_up(self.step, self.loader, where, options.seed)
             if options.steps not in (None, total):
@@ -65,7 +65,7 @@ class TextRun:
         return total
 
     def fitting(self, seconds: float, tried: int = 20) -> int:
-        """The number of steps that fit in a time, by those that it tries; the step is afterwards as it was."""
+        """The number of steps that fit in so many seconds, from the time of `tried` steps; the step is then reset."""
         batch = self.loader.example
         self.step(batch)
         before = time.perf_counter()
@@ -113,7 +113,7 @@ def add(jobs: Any) -> None:
 
 
 def train_text(options: argparse.Namespace) -> int:
-    """Train, report and write; 0, or 130 where the user stopped it, with what there was by then saved all the same."""
+    """Train, report and write; returns 0, or 130 where the user stopped it, with the results so far saved."""
     need("matplotlib", "safetensors", extra="train")
     if options.width % 8:
         raise CommandError(f"--width {options.width} is no multiple of 8, which 4 heads that are rotated need")
@@ -128,7 +128,7 @@ def train_text(options: argparse.Namespace) -> int:
 
 
 def report_text(run: TextRun, history: History, where: JobFiles) -> None:
-    """Save the model and the curves, say what came of the run, and show what the model writes."""
+    """Save the model and the curves, and print a text by the model and the results of the run."""
     model, image = where.folder / "model.safetensors", where.folder / "report.png"
     bits, steps = run.bits(), run.step.steps
     save_model(model, run.step.params, {"bits_per_character": f"{bits:.4f}", "steps": str(steps)})

@@ -60,7 +60,7 @@ class BatchSignature:
         rows = [n for n in sizes if len(sizes) == 1 and str(n).isidentifier()]
         opened = [bool(rows) and list(leaf.type.shape[:1]) == rows for leaf in self.leaves]
         self.facts = [(x.type.dtype, x.type.shape[on:], on) for x, on in zip(self.leaves, opened, strict=True)]
-        """The dtype, shape and flag of each leaf; with the flag set, the shape lacks the first axis, of symbolic rows."""
+        """The dtype, shape and flag of each leaf; the flag says that the shape lacks a first axis of symbolic rows."""
 
     def glance(self, given: Any) -> tuple[NDArray, ...] | None:
         """The arrays of a plain tree that fits by a fast check; None for a tree that needs `checked`.
