@@ -168,7 +168,7 @@ def transposed(graph: Graph, args: Sequence[NDArray], rng: np.random.Generator) 
 
 
 def _bound(eps: float, size: float, args: float) -> float:
-    """The tolerance: 9e-13 of the products in float64, 64 rounding errors in other dtypes; and cancellation in rules."""
+    """The tolerance: 9e-13 of the products in float64, 64 rounding errors in others; and cancellation inside a rule."""
     return (ADJOINT if eps <= DOUBLE else 64) * eps * size + 64 * eps * max(args, 1.0)
 
 

@@ -1,4 +1,4 @@
-"""The few things that a save asks of the file system, in one place, so that every fault of them can be tried."""
+"""The file system calls of a save, gathered in one class, so that a test can make each of them fail."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ TEMPORARY = ".tmp"
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 BINARY = getattr(os, "O_BINARY", 0)
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS, errno.EXDEV)
-"""Errors by which a file system says that it has no hard links."""
+"""The error numbers of file systems without hard links."""
 
 
 class Disk:
     """The file system; each method is one call of it and raises OSError where that fails."""
 
     def create(self, path: Path) -> int:
-        """A new file to be written; it must not be there."""
+        """Create and open a file for writing; it must not exist."""
         return os.open(path, NEW | BINARY, 0o666)
 
     def write(self, file: int, data: memoryview) -> int:
@@ -39,7 +39,7 @@ class Disk:
         os.close(file)
 
     def link(self, old: Path, new: Path) -> None:
-        """A second name for a file."""
+        """Make a hard link, a second name for a file."""
         os.link(old, new)
 
     def replace(self, old: Path, new: Path) -> None:
@@ -72,12 +72,12 @@ def previous(path: Path) -> Path:
 
 
 def temporary(path: Path) -> Path:
-    """A name beside a file that nobody else has, and that says which process writes it."""
+    """A unique name beside a file, with the tag of the process that writes it."""
     return path.with_name(f".{path.name}.{writers.tag()}{TEMPORARY}")
 
 
 def write_new(disk: Disk, path: Path, pieces: Iterable[Any]) -> None:
-    """Write a file that is not there yet, whole and safe from a power cut; where that fails it is removed again."""
+    """Write a new file and sync it to stable storage; remove it again where that fails."""
     file = disk.create(path)
     try:
         try:
@@ -94,7 +94,7 @@ def write_new(disk: Disk, path: Path, pieces: Iterable[Any]) -> None:
 
 
 def replace_file(disk: Disk, path: Path, pieces: Iterable[Any]) -> None:
-    """Replace a file, or make it, in one instant; the one before it keeps another name.
+    """Replace or create a file in one instant; the previous file is kept under another name.
 
     After a failure at any point the file is the old one or the new one, whole. Without hard links in the file
     system there is an instant at which only the other name exists.
@@ -104,7 +104,7 @@ def replace_file(disk: Disk, path: Path, pieces: Iterable[Any]) -> None:
 
 
 def swap(disk: Disk, path: Path, pieces: Iterable[Any]) -> None:
-    """The first half of `replace_file`: when it fails nothing has changed, else the new file is there."""
+    """Do the first half of `replace_file`, without the sync of the folder; a failure leaves the old file in place."""
     sweep(disk, path)
     new = temporary(path)
     write_new(disk, new, pieces)
@@ -117,7 +117,7 @@ def swap(disk: Disk, path: Path, pieces: Iterable[Any]) -> None:
 
 
 def put_file(disk: Disk, path: Path, pieces: Iterable[Any]) -> None:
-    """Replace a file, or make it, in one instant; of the one before it nothing is kept."""
+    """Replace or create a file in one instant, without keeping the previous file."""
     sweep(disk, path)
     new = temporary(path)
     write_new(disk, new, pieces)
@@ -152,11 +152,11 @@ def keep_previous(disk: Disk, path: Path) -> None:
     try:
         disk.replace(second, previous(path))
     finally:
-        remove_file(disk, second)  # it is still there where both names were one file already
+        remove_file(disk, second)  # a rename between two links to one file leaves both
 
 
 def remove_file(disk: Disk, path: Path) -> None:
-    """Remove a file if it is there and the system lets one."""
+    """Remove a file; errors, as of a missing file, are ignored."""
     try:
         disk.remove(path)
     except OSError:
@@ -164,7 +164,7 @@ def remove_file(disk: Disk, path: Path) -> None:
 
 
 def stale(path: Path) -> bool:
-    """True if nobody has written a file for an hour."""
+    """True if the last write to a file was an hour ago or earlier."""
     try:
         return time.time() - path.stat().st_mtime >= HOUR
     except OSError:

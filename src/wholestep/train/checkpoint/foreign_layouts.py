@@ -1,4 +1,4 @@
-"""Weights as other libraries name and lay them out, and as `wholestep.nn` does."""
+"""Conversion of weights from the names and layouts of other libraries to those of `wholestep.nn`."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from wholestep.train.checkpoint.safetensors_header import Damage
 LARGEST = 1 << 20
 """Facts of more bytes than this are refused."""
 FORMAT = 1
-"""The way in which files are laid out; a reader refuses a higher number."""
+"""The version of the file format; a reader refuses any other."""
 
 
 def encode_metadata(facts: dict[str, Any], what: str) -> str:
@@ -47,7 +47,7 @@ def decode_metadata(text: str | bytes, largest: int = LARGEST) -> dict[str, Any]
 
 
 def once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """An object without two values for one name."""
+    """The dictionary of a JSON object; raises ValueError for a name that occurs twice."""
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
@@ -61,13 +61,13 @@ def refuse(constant: str) -> NoReturn:
 
 
 def finite(text: str) -> float:
-    """A number that JSON can hold again; 1e999 is none."""
+    """The float of a JSON number; raises ValueError for one that overflows, such as 1e999."""
     value = float(text)
     return value if math.isfinite(value) else refuse(text)
 
 
 def typed_field(facts: dict[str, Any], name: str, *kinds: type) -> Any:
-    """A value of one of these types; raises Damage where there is none."""
+    """The value of a fact; raises Damage where it is missing or of none of these types."""
     value = facts.get(name)
     if type(value) not in kinds:
         raise Damage(f"its facts say nothing of {name}, or something else than they should")

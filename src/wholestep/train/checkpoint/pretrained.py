@@ -38,10 +38,10 @@ Pairs: TypeAlias = Sequence[tuple[str, str | list[str]]]
 
 
 class Published(NamedTuple):
-    """A kind of folder: the class here, that of transformers, and how names there differ.
+    """A family of folders: this library's class, that of transformers, and the prefixes of its tensor names.
 
-    `root` begins the names of a model that is part of a larger one, of which the folder may hold either. With
-    `others`, the first parts of the names of heads and decoders, the part alone is read and written.
+    `roots` are prefixes of the names of a model inside a larger one; a folder may hold either of the two. With
+    `others`, which are prefixes of the names of heads and decoders, only the inner model is read and written.
     """
 
     model: Any
@@ -51,7 +51,7 @@ class Published(NamedTuple):
 
     @property
     def layout(self) -> str:
-        """The library whose folder it is."""
+        """The library whose layout the folder has."""
         return "transformers" if self.architecture else "timm"
 
 
@@ -70,9 +70,10 @@ FAMILIES: Mapping[str, Published] = {
     "timm's resnet": Published(ResNet),
     "timm's vit": Published(ViT),
 }
-"""By the `model_type` of transformers, or the first word, without digits at its end, of an `architecture` of timm."""
+"""The families by the `model_type` of transformers, or the first word, without trailing digits, of timm's
+`architecture`."""
 MASKS = (".attn.bias", ".attn.masked_bias", ".position_ids", ".rotary_emb.inv_freq")
-"""Constants that old files hold beside the parameters."""
+"""Endings of the names of constants that old files hold beside the parameters."""
 
 
 def load_folder(folder: Where, *, cast: bool = False) -> Module:
@@ -173,7 +174,7 @@ def folder_tensors(model: Any, roots: tuple[str, ...]) -> dict[str, NDArray]:
     for place, (first, *_) in folder_entries(model):
         names = [without_root(name, roots) for name in first.names]
         arrays.update(zip(names, first.tensors(np.asarray(place.value)), strict=True))
-    # A batch norm of PyTorch counts its batches; nothing reads the number where statistics have a momentum.
+    # A batch norm of PyTorch counts its batches; the count is unused where statistics have a momentum.
     counters = [name.replace("running_var", COUNTERS) for name in arrays if name.endswith(".running_var")]
     return arrays | dict.fromkeys(counters, np.zeros((), np.int64))
 
@@ -190,7 +191,7 @@ def refuse_other_layers(model: Any) -> None:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """A configuration."""
+    """The configuration in a file, as a dictionary; raises CheckpointError where there is none."""
     try:
         with path.open("rb") as file:
             raw = file.read(LARGEST_CONFIG + 1)
@@ -222,7 +223,7 @@ def read_tensors(home: Path) -> dict[str, NDArray]:
 
 
 def rooted(row: Published, given: dict[str, NDArray]) -> dict[str, NDArray]:
-    """Tensors under the names that the family has: with its root or without, other parts and constants left out."""
+    """Tensors renamed as the family names them, with its root or without; other parts and constants are left out."""
     given = {name: x for name, x in given.items() if not name.endswith(MASKS)}
     if row.others is not None:
         return {without_root(name, row.roots): x for name, x in given.items() if not name.startswith(row.others)}
@@ -231,12 +232,12 @@ def rooted(row: Published, given: dict[str, NDArray]) -> dict[str, NDArray]:
 
 
 def without_root(name: str, roots: tuple[str, ...]) -> str:
-    """The name of a tensor in the model alone, where a folder holds a larger one."""
+    """The name of a tensor without the prefix of a larger model."""
     return next((name.removeprefix(root) for root in roots if name.startswith(root)), name)
 
 
 def own_layout(model: Any) -> str:
-    """The library whose folders a model is written to, where it is written to those of more than one."""
+    """The library in whose layout a model is written; "" for a model that has only one layout."""
     return str(getattr(model, "layout", ""))
 
 
@@ -267,7 +268,7 @@ def names_there(name: str, pairs: Pairs) -> list[str]:
 
 
 def tensor_pieces(arrays: Mapping[str, NDArray]) -> Iterator[Any]:
-    """A safetensors file of tensors, as Hugging Face's library wants it: it says that PyTorch's layouts are meant."""
+    """The pieces of a safetensors file of tensors, with the metadata by which Hugging Face marks PyTorch's layouts."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     start = 0
     for name, x in arrays.items():

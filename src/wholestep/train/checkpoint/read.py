@@ -25,15 +25,15 @@ from wholestep.train.checkpoint.write import MANIFEST, MOST_PARTS, fingerprint, 
 FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 LARGEST_MANIFEST = 16 << 20
 PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}\.safetensors")
-"""Names that a manifest may give its parts: no other folder, no hidden file."""
+"""The names that a manifest may give its parts: no path to another folder, no hidden file."""
 STEP = 1 << 24
-"""Bytes that are asked of the system at a time."""
+"""The most bytes of one call to read."""
 HERE = np.empty(0, np.uint8)
 """An array in ordinary memory."""
 
 
 class File:
-    """A plain file, open to be read, and its size; `alone` refuses one that has a second name."""
+    """A plain file, open for reading, and its size; `alone` refuses a file with a second hard link."""
 
     def __init__(self, path: Path, flags: int, stack: ExitStack, alone: bool = False) -> None:
         self.number = os.open(path, FLAGS | flags)
@@ -46,13 +46,13 @@ class File:
         self.size = info.st_size
 
     def bytes(self, at: int, count: int) -> bytearray:
-        """Bytes that the file has, by its size."""
+        """Read so many bytes from a position; the caller checks them against the size."""
         data = bytearray(count)
         self.into(at, memoryview(data))
         return data
 
     def into(self, at: int, target: memoryview) -> None:
-        """Fill a piece of memory."""
+        """Fill memory with the bytes from a position."""
         os.lseek(self.number, at, os.SEEK_SET)
         while target:
             got = os.read(self.number, min(len(target), STEP))
@@ -63,7 +63,7 @@ class File:
 
 
 class TensorFile:
-    """A safetensors file, of which the header has been read; one of several has a name among them."""
+    """A safetensors file with its header; the name is that of a part of a checkpoint, or empty."""
 
     def __init__(self, file: File, name: str = "") -> None:
         self.file, self.name = file, name
@@ -96,12 +96,12 @@ class TensorFile:
         return x
 
     def intact(self, block: Block, digest: str) -> bool:
-        """True if a tensor of this digest is the one that was written, or the file does not say which that was."""
+        """True if a digest is that of the tensor as written, or the file holds no digests."""
         return not self.header.ours or self.digests[block.name] == digest
 
 
 class Contents:
-    """An open checkpoint: the type of each tensor, facts, and the tensors themselves when they are asked for."""
+    """An open checkpoint: the type of each tensor, facts, and the tensors, which are read on request."""
 
     def __init__(self, parts: Iterable[TensorFile], about: dict[str, Any] | None) -> None:
         self.facts = about
@@ -118,7 +118,7 @@ class Contents:
         self.types = {name: complex_dtype(name, own) if name in paired else own for name, own in held.items()}
 
     def array(self, name: str, beside: NDArray = HERE) -> NDArray:
-        """A tensor, in the kind of memory that another array lies in."""
+        """Read a tensor into the kind of memory in which another array lies."""
         part, block = self.blocks[name]
         try:
             x, wanted = part.array(block, beside), self.types[name]
@@ -128,7 +128,7 @@ class Contents:
 
 
 def complex_dtype(name: str, held: Type) -> Type:
-    """The type of a tensor of which the file holds real and imaginary parts."""
+    """The type of a complex tensor, which the file holds as real and imaginary parts."""
     if held.shape[-1:] != (2,) or held.dtype not in (np.float32, np.float64):
         raise Damage(f"{safe_name(name)} is {held}, which holds no complex numbers")
     return array_type(held.shape[:-1], dtypes.complex_of(held.dtype))
@@ -166,7 +166,7 @@ def single(path: Path, stack: ExitStack) -> Contents:
 
 
 def several(path: Path, stack: ExitStack) -> Contents:
-    """A checkpoint in parts, by its manifest; one from elsewhere says only which part holds which tensor."""
+    """A checkpoint in parts, by its manifest; a manifest of another library only maps tensors to parts."""
     file = File(path, 0, stack)
     if file.size > LARGEST_MANIFEST:
         raise Damage(f"its manifest takes {file.size:,} bytes, more than {LARGEST_MANIFEST:,}")
@@ -207,7 +207,7 @@ def part_named(folder: Path, name: str, seal: str | None, stack: ExitStack) -> T
 
 
 def check_metadata(about: dict[str, Any]) -> dict[str, Any]:
-    """Facts that this version can read."""
+    """The facts themselves; raises Damage for those of another format version."""
     if metadata.typed_field(about, "format", int) != FORMAT:
         version = safe_name(str(about.get("version", "unknown")))
         raise Damage(f"version {version} wrote it in layout {about['format']}, and this one reads layout {FORMAT}")

@@ -1,4 +1,4 @@
-"""The header of a safetensors file, read strictly: nothing that it says is believed before it fits the file's size."""
+"""The header of a safetensors file, parsed strictly and checked against the size of the file."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from wholestep.ir.graph import NDArray
 from wholestep.ir.types import Type, array_type
 
 LENGTH = 8
-"""Bytes at the beginning of a file that hold the header's size."""
+"""The number of bytes at the beginning of a file that hold the header's size."""
 LARGEST = 16 << 20
-"""A header of more bytes than this is refused: it would describe a hundred thousand tensors."""
+"""The most bytes of a header, which is enough for a hundred thousand tensors."""
 MOST_ENTRIES = 4096
-"""More entries of metadata than this are refused."""
+"""The most entries of metadata."""
 ALIGNMENT = 8
 
 TAGS: Mapping[str, str] = {short.upper(): short for short in dtypes.SUPPORTED if short != "c128"}
-"""Our names of the dtypes of the format that there are here; it has none for complex128."""
+"""This library's dtype for each dtype name of the format that it supports; the format has none for complex128."""
 
 MARK, BLOCKS, SEAL = "wholestep", "wholestep.blocks", "wholestep.sha256"
-"""Keys of metadata in our own files: facts, the SHA-256 of each tensor in the order of the file, that of the header."""
+"""Metadata keys of this library's files: facts, the SHA-256 of each tensor in the order of the file, the header's."""
 BLANK = "0" * 64
 DIGESTS = re.compile(r"(?:[0-9a-f]{64})*")
 
@@ -59,13 +59,13 @@ class Header(NamedTuple):
 
     @property
     def digests(self) -> list[str]:
-        """The SHA-256 of each tensor, in the order of the blocks; none for a file from elsewhere."""
+        """The SHA-256 of each tensor, in the order of the blocks; empty for a file by another library."""
         text = self.metadata.get(BLOCKS, "")
         return [text[i : i + 64] for i in range(0, len(text), 64)]
 
 
 def safe_name(name: str) -> str:
-    """A name out of a file, short and harmless in a message.
+    """A name from a file, escaped and shortened for a message.
 
     >>> safe_name("a" * 90)[-6:], safe_name("new\\nline")
     ('aaa...', "'new\\\\nline'")
@@ -74,7 +74,7 @@ def safe_name(name: str) -> str:
 
 
 def encoded(arrays: Iterable[tuple[str, NDArray, str]], facts: str) -> bytes:
-    """The header, its length included, for (name, array, SHA-256) in the order in which they will lie."""
+    """The header, its length included, for (name, array, SHA-256) in the order of the file."""
     table: dict[str, Any] = {}
     start, digests = 0, []
     for name, x, digest in arrays:
@@ -92,12 +92,12 @@ def encoded(arrays: Iterable[tuple[str, NDArray, str]], facts: str) -> bytes:
 
 
 def stamp(digest: str) -> bytes:
-    """The seal as it stands in a header; a name or a value cannot look like it, since its quotes are escaped."""
+    """The text of the seal in a header; no name or value equals it, since quotes in these are escaped."""
     return f'"{SEAL}":"{digest}"'.encode()
 
 
 def decoded(text: bytes, room: int) -> Header:
-    """The header of a file that has `room` bytes of data; raises Damage for any other one."""
+    """Parse the header of a file with `room` bytes of data; raises Damage for an invalid header."""
     reader = HeaderParser(text)
     metadata: dict[str, str] = {}
     found: dict[str, Block] = {}
@@ -124,7 +124,7 @@ def decoded(text: bytes, room: int) -> Header:
 
 
 def sealed(text: bytes, metadata: Mapping[str, str], count: int) -> str:
-    """The seal of one of our own headers, which must be right; empty for a file from elsewhere."""
+    """The verified seal of a header by this library, empty for another library's; raises Damage for a wrong one."""
     if not {MARK, BLOCKS, SEAL} & metadata.keys():
         return ""
     digest, blocks = metadata.get(SEAL, ""), metadata.get(BLOCKS, "")
@@ -145,20 +145,20 @@ END = re.compile(SPACE + rb"\Z")
 
 
 class HeaderParser:
-    """The text of a header, from left to right: objects of strings and lists of numbers, to the depth that there is."""
+    """A parser of the JSON in headers: objects of strings and lists of numbers, at the nesting that headers have."""
 
     def __init__(self, text: bytes) -> None:
         self.text, self.at = text, 0
 
     def take(self, pattern: re.Pattern[bytes]) -> re.Match[bytes] | None:
-        """The next token, if it matches; None elsewhere."""
+        """The next token if it matches, else None."""
         match = pattern.match(self.text, self.at)
         if match is not None:
             self.at = match.end()
         return match
 
     def need(self, pattern: re.Pattern[bytes], what: str) -> re.Match[bytes]:
-        """The next token, which must match."""
+        """The next token; raises Damage where it does not match."""
         match = self.take(pattern)
         if match is None:
             raise Damage(f"its header is no safetensors header: no {what} at byte {self.at}")
@@ -205,12 +205,12 @@ class HeaderParser:
         return checked_block(name, fields["dtype"], fields["shape"], *fields["data_offsets"])
 
     def end(self) -> None:
-        """Nothing comes any more."""
+        """Raise Damage where the text does not end here."""
         self.need(END, "end")
 
 
 def checked_block(name: str, tag: str, shape: tuple[int, ...], start: int, stop: int) -> Block:
-    """A tensor whose type there is, and whose bytes are as many as its type says."""
+    """A tensor's block; raises Damage for an unknown dtype or a number of bytes that disagrees with the type."""
     if tag not in TAGS:
         raise Damage(f"{safe_name(name)} is of dtype {safe_name(tag)}, which is not covered")
     dtype = dtypes.from_short(TAGS[tag])

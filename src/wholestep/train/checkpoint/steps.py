@@ -57,7 +57,7 @@ class Loaded:
     data: Any = None
     """The state of the loader."""
     version: str | None = None
-    """The version of the library that wrote the file; None for a file from elsewhere."""
+    """The version of this library that wrote the file; None for a file by another library."""
     optimizer: str | None = None
     """The optimizer, its schedule included, in words."""
     damage: str | None = None
@@ -90,11 +90,11 @@ def state_buffers(engine: Engine, parts: Collection[str] = ALL) -> dict[str, Any
 
 
 Found = tuple[Loaded, dict[str, NDArray], UnfinishedEpoch | None]
-"""The report on a file, new content for arrays of the state, and the epoch that was cut short."""
+"""The report on a file, new content for arrays of the state, and the interrupted epoch."""
 
 
 def parts_named(only: Any) -> tuple[str, ...]:
-    """The parts to be read; raises CheckpointError for one that there is not."""
+    """The parts to be read; raises CheckpointError for an unknown part."""
     parts = ALL if only is None else (only,) if isinstance(only, str) else tuple(only)
     unknown = [name for name in parts if name not in ALL]
     if unknown or not parts:
@@ -116,7 +116,7 @@ def save_step(engine: Engine, path: Where, loader: Any, metadata: Any, most: int
 
 
 def saved_arrays(engine: Engine) -> dict[str, NDArray]:
-    """The arrays of a checkpoint by their paths, to be read at once; processes that share them call this together."""
+    """The arrays of a checkpoint by their paths, possibly buffers of the state itself; all processes of a mesh call this."""
     read, optimizer = engine.state.host_array, engine.whole_optimizer()
     whole = dict(zip(tree.paths(optimizer, "optimizer"), tree.leaves(optimizer), strict=True))
     return {
@@ -126,7 +126,7 @@ def saved_arrays(engine: Engine) -> dict[str, NDArray]:
 
 
 def step_facts(engine: Engine) -> dict[str, Any]:
-    """The facts in a checkpoint about the step that wrote it, wherever that is in its data."""
+    """The facts in a checkpoint about the step that wrote it, without its position in the data."""
     return {
         "version": version(),
         "loss": engine.step_function.name,
@@ -182,7 +182,7 @@ def load_step(
 
 
 def place_loader(loader: Any, found: Loaded) -> None:
-    """Let a loader go on where the one was that was saved; raises CheckpointError where it does not fit."""
+    """Set a loader to the saved position; raises CheckpointError where the position does not fit."""
     try:
         loader.restore(found.data)
     except WholestepError as error:
@@ -191,7 +191,7 @@ def place_loader(loader: Any, found: Loaded) -> None:
 
 
 def first_whole(path: Path, fallback: bool, own: dict[str, Any], wanted: Wanted) -> Found:
-    """Read the newest checkpoint or, where it is damaged and that is asked for, the one before it."""
+    """Read the newest checkpoint or, with `fallback` where it is damaged, the one before it."""
     newest = path / write.MANIFEST if path.is_dir() else path
     reasons: list[str] = []
     for place in (newest, filesystem.previous(newest))[: 1 + fallback]:
@@ -222,7 +222,7 @@ def fill_part(engine: Engine, name: str, new: dict[str, NDArray]) -> Any:
 
 
 def read_arrays(contents: Contents, own: dict[str, Any], wanted: Wanted) -> Found:
-    """Read these arrays from a file; raises CheckpointError where it does not fit, Damage where it is broken."""
+    """Read these arrays from a file; raises CheckpointError for tensors that do not fit, Damage for a damaged file."""
     about, ours = contents.facts or {}, contents.facts is not None
     if not ours:
         own = {path: x for path, x in own.items() if root_of(path) in PLACES}
@@ -244,7 +244,7 @@ def read_arrays(contents: Contents, own: dict[str, Any], wanted: Wanted) -> Foun
 
 
 def epoch_of(about: dict[str, Any]) -> UnfinishedEpoch | None:
-    """The epoch that was cut short, as a file has it."""
+    """The interrupted epoch in the facts of a file, or None; raises Damage for invalid numbers."""
     given = about.get("epoch")
     if given is None:
         return None

@@ -1,4 +1,4 @@
-"""Weights of PyTorch's models as ours, and back, by the names and layouts that each layer class states."""
+"""Conversion of weights between PyTorch's models and this library's, by the names and layouts of each layer class."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from wholestep.train.checkpoint.steps import Where
 T = TypeVar("T")
 
 COUNTERS = "num_batches_tracked"
-"""The field in which a batch norm of PyTorch counts batches; ours has none."""
+"""The field in which a batch norm of PyTorch counts batches; this library's has none."""
 HINTS: Mapping[str, str] = {
     "from_torch": "rename= says what is called otherwise, strict=False takes what there is; nn.to_torch has the names",
     "load_folder": "the tensors are not those of the model in config.json; nn.from_torch fills a model of your own",
@@ -183,7 +183,7 @@ def to_array(name: str, x: Any) -> NDArray:
 
 
 def convert_entry(entry: Theirs, given: Mapping[str, NDArray]) -> NDArray:
-    """The array that tensors become here; of several that differ in shape, the first."""
+    """The array of the model made from its tensors; the first tensor, where several differ in shape."""
     tensors = [given[name] for name in entry.names]
     whole = entry.rows is None and entry.pieces == 1
     same = {x.shape for x in tensors} == {tensors[0].shape} and (whole or tensors[0].ndim > 0)
@@ -198,7 +198,7 @@ def can_replace(x: NDArray, own: NDArray, cast: bool) -> bool:
 def check_weights(
     missing: list[str], wrong: list[str], unexpected: list[str], operation: str, *, strict: bool, some: bool
 ) -> None:
-    """Raise CheckpointError where weights are not those of the model."""
+    """Raise CheckpointError where names or types of weights do not match the model."""
     if not wrong and some and not (strict and (missing or unexpected)):
         return
     raise CheckpointError(

@@ -24,11 +24,11 @@ MANIFEST = "manifest.json"
 MOST_PARTS = 512
 PART = "part-{tag}-{i}-of-{n}.safetensors"
 PART_NAME = re.compile(r"part-([0-9a-f]{16}|[0-9a-f]{40})-[0-9]{1,3}-of-[0-9]{1,3}\.safetensors")
-"""With the tag of the process that wrote it; those of earlier versions are shorter and say nothing of it."""
+"""The names of parts, with the tag of the writing process; tags of earlier versions do not identify the process."""
 
 
 class Item(NamedTuple):
-    """A tensor as it is written."""
+    """A tensor as it is written: its name, its array and its checksum."""
 
     name: str
     array: NDArray
@@ -43,14 +43,14 @@ def checksummed_tensors(arrays: Mapping[str, NDArray]) -> list[Item]:
 
 
 def real_pairs(x: NDArray) -> NDArray:
-    """A complex array as real and imaginary parts along a last axis, which every reader of the format knows."""
+    """A complex array as real and imaginary parts along a last axis, since the format has no complex128."""
     if not dtypes.is_complex(x.dtype):
         return x
     return np.stack([x.real, x.imag], -1)
 
 
 def checksum(x: NDArray) -> str:
-    """The checksum of an array that lies row by row."""
+    """The SHA-256 of an array in row-major layout."""
     found = hashlib.sha256()
     for piece in mapped_arrays.byte_chunks(x):
         found.update(piece)
@@ -58,20 +58,20 @@ def checksum(x: NDArray) -> str:
 
 
 def fingerprint(types: Mapping[str, Type]) -> str:
-    """One number for the names, shapes and dtypes of all tensors, as they are written."""
+    """A fingerprint of the names, shapes and dtypes of all tensors, as they are written."""
     lines = [f"{name} {own}" for name, own in sorted(types.items())]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def complete_facts(arrays: Mapping[str, NDArray], found: Sequence[Item], about: dict[str, Any]) -> dict[str, Any]:
-    """Facts about a step with those about its tensors as they are written."""
+    """Facts about a step, and about the format, the complex arrays and the types of its tensors."""
     paired = sorted(n for n, x in arrays.items() if x.dtype.kind == "c")
     types = fingerprint({item.name: type_of(item.array) for item in found})
     return {"format": metadata.FORMAT, **about, "complex": paired, "fingerprint": types}
 
 
 def file_pieces(part: Sequence[Item], about: str) -> Iterator[Any]:
-    """A file, piece by piece; its header has been read back before anything is written."""
+    """The pieces of a file, whose header is parsed back as a check before the first piece."""
     head = safetensors_header.encoded(part, about)
     safetensors_header.decoded(head[safetensors_header.LENGTH :], sum(item.array.nbytes for item in part))
     yield head
@@ -84,7 +84,7 @@ def write_checkpoint(
 ) -> None:
     """Write a checkpoint: one file, or with `most` a folder of parts of up to so many bytes each.
 
-    Raises CheckpointError where that is not possible; the last one that was saved is kept.
+    Raises CheckpointError where that is not possible; the last checkpoint is kept.
     """
     found = checksummed_tensors(arrays)
     about = complete_facts(arrays, found, about)
@@ -125,7 +125,7 @@ def save_parts(folder: Path, found: Sequence[Item], about: dict[str, Any], most:
 
 
 def save_part(path: Path, part: Sequence[Item], to: Disk) -> str:
-    """Write one part; its seal."""
+    """Write one part and return its seal."""
     head, *rest = file_pieces(part, metadata.encode_metadata({"format": metadata.FORMAT, "part": path.name}, "save"))
     filesystem.write_new(to, path, [head, *rest])
     return safetensors_header.decoded(head[safetensors_header.LENGTH :], sum(item.array.nbytes for item in part)).sha256
@@ -144,14 +144,14 @@ def shared_out(found: Sequence[Item], most: int) -> list[list[Item]]:
 
 
 def signed(manifest: dict[str, Any]) -> bytes:
-    """A manifest as it is written, with its checksum in the last line."""
+    """The text of a manifest, with its checksum in the last line."""
     text = json.dumps(manifest, indent=1, sort_keys=True, allow_nan=False)
     digest = hashlib.sha256(text.encode()).hexdigest()
     return f'{text[:-2]},\n "{safetensors_header.SEAL}": "{digest}"\n}}\n'.encode()
 
 
 def parts_of(manifest: Path) -> set[str]:
-    """The parts that a manifest of ours names; none where it cannot be read."""
+    """The parts that a manifest by this library names; empty where it cannot be read."""
     try:
         found = json.loads(manifest.read_bytes())["parts"]
         return {name for name in found if is_part_name(name)}
@@ -160,7 +160,7 @@ def parts_of(manifest: Path) -> set[str]:
 
 
 def is_part_name(name: Any) -> bool:
-    """True for a name that `write_checkpoint` gives a part: nothing else is ever removed."""
+    """True for a name that `write_checkpoint` gives a part; no other file is ever removed."""
     return isinstance(name, str) and PART_NAME.fullmatch(name) is not None
 
 

@@ -1,4 +1,4 @@
-"""Tags of unfinished files, by which a later save sees that their writer is gone."""
+"""Tags in the names of unfinished files, by which a later save detects that the writing process has ended."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 
 BOOT, SPACE = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
 ENDED = ("Z", "X")
-"""The states of a process that has ended, and of which nobody has asked how."""
+"""The states of a process that has ended and was not waited for yet."""
 TAG = r"(?P<place>[0-9a-f]{12})(?P<pid>[0-9a-f]{8})(?P<start>[0-9a-f]{12})[0-9a-f]{8}"
-"""The machine and its process numbers, the number of the process, the time it began, and a few random digits."""
+"""The machine and its process namespace, the process ID, the start time of the process, and a few random digits."""
 
 
 def tag() -> str:
-    """A tag of this process that no other file has.
+    """A unique tag of this process.
 
     >>> gone(tag()), len(tag()), tag() == tag()
     (False, 40, False)
@@ -26,7 +26,7 @@ def tag() -> str:
 
 
 def gone(text: str) -> bool:
-    """True if the process of a tag has ended; False wherever that cannot be known, as of another machine.
+    """True if the process of a tag has ended; False where that is unknown, as for another machine.
 
     >>> gone("0123456789abcdef")
     False
@@ -48,7 +48,7 @@ def gone(text: str) -> bool:
 
 
 def machine_identity() -> str:
-    """The machine since it was started, and the numbers of processes that are seen from here."""
+    """A digest of the host name, the machine's boot and the process namespace."""
     try:
         known = [BOOT.read_text(encoding="ascii"), os.readlink(SPACE)]
     except OSError:
@@ -57,7 +57,7 @@ def machine_identity() -> str:
 
 
 def process_state(pid: int) -> tuple[str, int]:
-    """The state of a process, and when it began, in the system's ticks; "" and 0 where the system does not say."""
+    """The state of a process, and its start time in the system's ticks; "" and 0 where they are unknown."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         return fields[0].decode(), int(fields[19]) & (1 << 48) - 1

@@ -17,7 +17,7 @@ from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.ir.graph import NDArray
 
 CHUNK = 1 << 15
-"""Rows of text that are in memory at a time."""
+"""The number of rows of text in memory at a time."""
 
 MARKS = {BOM_UTF32_LE: "utf-32", BOM_UTF32_BE: "utf-32", BOM_UTF16_LE: "utf-16", BOM_UTF16_BE: "utf-16"}
 """Byte order marks of text that is no UTF-8; Excel writes UTF-16."""
@@ -25,7 +25,7 @@ MARKS = {BOM_UTF32_LE: "utf-32", BOM_UTF32_BE: "utf-32", BOM_UTF16_LE: "utf-16",
 INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*")
 INT64 = range(-(1 << 63), 1 << 63)
 DIGITS = 4000
-"""Python reads no integers that are much longer."""
+"""The most digits of an integer; Python's own limit is a little higher."""
 
 SEPARATORS = (";", "\t")
 SEPARATED = "columns are separated by commas, and here by {!r}"
@@ -42,9 +42,9 @@ class Piece(NamedTuple):
 def read_csv(file: IO[bytes]) -> dict[str, NDArray]:
     """The columns of CSV text, by the names in its first line: i64 where every field is an integer, else f64.
 
-    Text is read in pieces, so that only the numbers are ever all in memory. Raises ParameterError where the first line
-    holds no names, ShapeError for a line with more or fewer fields, DtypeError for a field that is no number and for
-    an integer that int64 cannot hold in a column of integers.
+    Text is read in pieces, so that only the numbers are ever in memory as a whole. Raises ParameterError where the
+    first line holds no names, ShapeError for a line with more or fewer fields, DtypeError for a field that is no number
+    and for an integer that int64 cannot hold in a column of integers.
     """
     start = file.read(4)
     file.seek(0)
@@ -99,7 +99,7 @@ def chunks(lines: Any, width: int, what: str) -> Iterator[tuple[list[int], list[
 
 
 def parsed(fields: tuple[str, ...], what: str, numbers: list[int]) -> Piece:
-    """Fields as numbers; `numbers` are their lines, of which the one is named that holds none."""
+    """Fields as numbers; `numbers` are their lines, for the error about a field that is no number."""
     wrong = next((i for i, field in enumerate(fields) if not is_number(field)), None)
     if wrong is not None:
         separator = next((mark for mark in SEPARATORS if mark in fields[wrong]), None)
@@ -123,7 +123,7 @@ def fits_int64(field: str) -> bool:
 
 
 def is_number(field: str) -> bool:
-    """True if text is a number; Python's own spelling 1_000 is none here."""
+    """True if text is a number; Python's spelling 1_000 is not accepted."""
     try:
         float(field)
     except ValueError:

@@ -30,16 +30,16 @@ Spans = Generator[tuple[Any, int], None, None]
 """Pairs of an item of the loader, which is a batch or a stack of batches, and the number of batches in it."""
 
 SMALL = 1 << 16
-"""Bytes of a batch below which gathering its rows takes less time than handing it from thread to thread."""
+"""The bytes of a batch below which gathering its rows takes less time than passing it between threads."""
 
 
 RANK_BITS = 48
-"""Bits of the number of a batch, above which the rank of a process stands in the number of a random stream."""
+"""The bits of a batch's number in the number of its random stream; the rank of the process is in the bits above."""
 
 
 @bounded
 class Loader:
-    """Batches of rows: `for batch in loader` gives those of one epoch, and each such loop is another epoch.
+    """Batches of rows: `for batch in loader` gives the batches of one epoch, and each such loop is another epoch.
 
     `data` is a tree of arrays with rows along their first axis (a `np.memmap` among them; tensors, series and data
     frames, which are dictionaries of columns), the path of a .npy, .npz or .csv file, an object with `__len__` and
@@ -51,15 +51,15 @@ class Loader:
     every machine; `shuffle=False` keeps them in order. `weights`, one for each row, draw as many rows with replacement,
     and `buckets`, bounds for the `length` of a row (a function of it, or an array), put rows of about one length
     together. `sampler` is a `Weighted`, or a function of a NumPy generator that gives the epoch's row numbers. Items
-    that come one after the other come as they do, or shuffled in a buffer of `buffer` items.
+    of an iterator come in its order, or shuffled in a buffer of `buffer` items.
 
     `transform(batch)` changes each batch; where it has a keyword-only parameter `key` it is given a key of the batch's
-    own. With `steps_per_call=K` batches come K at a time, stacked. `prefetch` batches are made ahead in a thread: 0 is
-    without one, and by default there are 2, but none for small batches of arrays in memory, which take less time than
-    the thread would.
+    own. With `steps_per_call=K` batches come K at a time, stacked. `prefetch` is the number of batches made ahead in a
+    thread, and 0 for no thread; the default is 2, but 0 for small batches of arrays in memory, which take less time
+    than the thread would.
 
-    With `mesh={"data": communicator}` a batch is that of all processes of the axis together: each is handed its equal
-    part of the rows, in the order of ranks, out of one order that all draw alike.
+    With `mesh={"data": communicator}` a batch is that of all processes of the axis together: all draw the same order of
+    rows, and each gets an equal part of the batch, in the order of ranks.
 
     `state()` is the position of the loop, as a dictionary of plain values, and `restore` goes to such a position: the
     loader then gives the batches that would have followed it. After a loop that is left before its end, the next loop
@@ -139,7 +139,7 @@ class Loader:
         return 0 if source.row_bytes * self.batch_size * self.steps_per_call < SMALL else 2
 
     def drawn_by(self, shuffle: bool | None, sampler: Any, weights: Any, buckets: Any, length: Any) -> Sampler | None:
-        """The sampler of the rows; None where they come one after the other."""
+        """The sampler of the rows; None for an iterable."""
         given = [
             name for name, x in (("sampler", sampler), ("weights", weights), ("buckets", buckets)) if x is not None
         ]
@@ -163,7 +163,7 @@ class Loader:
         return found
 
     def chosen(self, count: int, shuffle: bool, sampler: Any, weights: Any, buckets: Any, length: Any) -> Sampler:
-        """The one sampler that the options ask for."""
+        """The sampler that the options choose."""
         if buckets is not None:
             source: Source = self.source  # type: ignore[assignment]
             lengths = [length(source.item(i)) for i in range(count)] if callable(length) else length
@@ -175,7 +175,7 @@ class Loader:
         return Rows(count, shuffle) if sampler is None else Drawn(sampler, count)
 
     def check_stream(self, shuffle: bool | None, given: list[str]) -> None:
-        """Raise ParameterError for options that items which come one after the other cannot satisfy."""
+        """Raise ParameterError for options that do not apply to an iterable."""
         if given:
             raise ParameterError(f"loader: {given[0]}= asks for rows by number, and these come one after the other")
         if shuffle and self.buffer is None:
@@ -188,16 +188,16 @@ class Loader:
 
     @property
     def epoch(self) -> int:
-        """The number of the epoch, 0 for the first: how many are over."""
+        """The number of the epoch, 0 for the first."""
         return self._epoch
 
     @property
     def position(self) -> int:
-        """The number of batches of this epoch that were handed out; with K steps a call each of the K counts."""
+        """The number of batches of this epoch that were given out; a stack for K steps a call counts as K."""
         return self._position
 
     def __len__(self) -> int:
-        """The number of items of an epoch: batches, or stacks of K of them. Raises TypeError where nobody can know."""
+        """The number of items of an epoch, which are batches or stacks of K; raises TypeError where it is unknown."""
         if isinstance(self.source, Stream):
             raise TypeError("loader: nobody knows how many items an iterable has")
         plan = self.plan(self._epoch)
@@ -205,12 +205,12 @@ class Loader:
 
     @property
     def steps(self) -> int | None:
-        """The number of batches of this epoch in all; None where nobody can know."""
+        """The number of all batches of this epoch; None for an iterable."""
         return None if isinstance(self.source, Stream) else len(self.plan(self._epoch))
 
     @property
     def example(self) -> Tree:
-        """The first item of this epoch, to compile a step for; nothing is taken away.
+        """The first item of this epoch, to compile a step for; the loop still begins with it.
 
         Raises UnsupportedError for an iterator that can be read only once.
         """
@@ -224,7 +224,7 @@ class Loader:
         raise ShapeError(f"loader: {self.source} in batches of {self.batch_size} give no batch")
 
     def __iter__(self) -> Generator[Any, None, None]:
-        """The items of this epoch, those that are left of it after `restore`."""
+        """The items of this epoch, or the remaining ones after `restore` or `hold`."""
         epoch, start = self._start
         self._epoch, self._position = epoch, start
         with closing(self.read(epoch, start)) as spans:
@@ -241,19 +241,19 @@ class Loader:
         self._start = self._epoch, self._position
 
     def read(self, epoch: int, start: int) -> Spans:
-        """The items of an epoch from batch `start` on, read ahead where that was asked for."""
+        """The items of an epoch from batch `start` on, read ahead with `prefetch`."""
         if self.prefetch:
             return read_ahead(lambda at: self.items(epoch, at), self.prefetch, start)
         return self.items(epoch, start)
 
     def items(self, epoch: int, start: int) -> Spans:
-        """The items of an epoch from batch `start` on, each made when it is asked for."""
+        """The items of an epoch from batch `start` on, each made on request."""
         if isinstance(self.source, Stream):
             return self.streamed(epoch, start)
         return self.planned(self.source, epoch, start)
 
     def planned(self, source: Source, epoch: int, start: int) -> Spans:
-        """Rows by number."""
+        """The items of a source whose rows have numbers."""
         plan = self.plan(epoch)
         whole = isinstance(source, Arrays) and self.transform is None and not self.one_each
         for first, last in self.spans(plan, start):
@@ -269,7 +269,7 @@ class Loader:
         return source.item(int(which[0])) if self.one_each else source.rows(which)
 
     def streamed(self, epoch: int, start: int) -> Spans:
-        """Items one after the other; those before `start` are read and left out."""
+        """The items of an iterable; those before `start` are read and dropped."""
         source: Any = self.source
         items = (
             source.begin()
@@ -292,7 +292,7 @@ class Loader:
             yield self.joined(stack), len(stack)
 
     def spans(self, plan: Plan, start: int) -> Iterator[tuple[int, int]]:
-        """The batches that come together: up to K of one size, as (first, last + 1)."""
+        """The ranges of batches that are stacked, up to K of one size, as (first, last + 1)."""
         first = start
         while first < len(plan):
             last = first + 1
@@ -302,7 +302,7 @@ class Loader:
             first = last
 
     def plan(self, epoch: int) -> Plan:
-        """The batches of an epoch, drawn once."""
+        """The batches of an epoch, drawn once and cached."""
         known, sampler = self._known, self.sampler
         if known is not None and known[0] == (self.seed, epoch):
             return known[1]
@@ -321,7 +321,7 @@ class Loader:
         return plan
 
     def finished(self, batch: Any, epoch: int, i: int) -> Tree:
-        """A batch as the user's transform leaves it."""
+        """A batch after the user's transform."""
         if self.transform is None:
             return batch
         if not self.draws_keys:
@@ -330,11 +330,11 @@ class Loader:
         return self.transform(batch, key=RandomWords(self.seed, epoch, i + 1 + (rank << RANK_BITS)).key())
 
     def joined(self, batches: list[Any]) -> Tree:
-        """The batch, or the stack of batches, that is handed out at once."""
+        """An item of the loader: the batch, or the stack of batches."""
         return batches[0] if self.steps_per_call == 1 else stack_items(batches)
 
     def state(self) -> dict[str, Any]:
-        """The place of the loop, as integers and strings: `restore` of it gives the batch that comes next.
+        """The position of the loop, as integers and strings, from which `restore` continues with the next batch.
 
         >>> import numpy as np, wholestep as ws
         >>> loader = ws.Loader(np.arange(6), 2)
@@ -348,7 +348,7 @@ class Loader:
         return {**at, "key": self.seed, "data": str(self.source), "order": self.order()}
 
     def order(self) -> str:
-        """A description of all that must be the same for the same batches, beside key and data."""
+        """A description of the options, other than key and data, on which the batches depend."""
         drawn = self.sampler
         how = str(drawn) if drawn is not None else f"in a buffer of {self.buffer}" if self.buffer else "in order"
         last = "dropped" if self.drop_last else "kept"
@@ -381,7 +381,7 @@ class Loader:
 
 
 def shuffle_buffered(items: Iterator[Any], size: int, words: RandomWords) -> Iterator[Any]:
-    """Items in a random order that a buffer of `size` items allows."""
+    """Items shuffled in a buffer of `size` items."""
     waiting: list[Any] = []
     for item in items:
         if len(waiting) < size:

@@ -18,13 +18,13 @@ MAGIC = b"\x93NUMPY"
 LENGTHS = {(1, 0): "<H", (2, 0): "<I", (3, 0): "<I"}
 """The format in which each version of .npy writes the length of its header."""
 LARGEST = 10_000
-"""A header of more bytes than this is refused: NumPy reads no longer ones, which would be records of many fields."""
+"""The most bytes of a header, as in NumPy; longer ones would be records of many fields."""
 MOST_AXES = 64
 
 MEMBER, LOCAL_HEADER = b"PK\x03\x04", "<4s22x2H"
 """A zip file's header before each member: its mark, and the lengths of the name and the extra field behind it."""
 DEFLATED_AT_MOST = 1032
-"""The most bytes that DEFLATE makes of one: a member that promises more is not read."""
+"""The highest compression ratio of DEFLATE; a member that claims more is not read."""
 ENCRYPTED = 1
 PIECE = 1 << 20
 
@@ -95,14 +95,14 @@ def member(file: IO[bytes], size: int, archive: zipfile.ZipFile, info: zipfile.Z
 
 
 def mapped(file: IO[bytes], what: Described) -> NDArray:
-    """The array that begins here in a file, left on disk; one without elements is in memory."""
+    """The array at the current position of a file, mapped from disk; an array without elements is in memory."""
     if not what.nbytes:
         return np.zeros(what.shape, what.dtype)
     return np.memmap(file.name, what.dtype, "r", file.tell(), what.shape, what.order)  # type: ignore[call-overload, no-any-return]
 
 
 def read_header(file: IO[bytes], room: int) -> Described:
-    """The header that begins here, of an array that fits into `room` bytes together with it; else ValueError."""
+    """The header at the current position; raises ValueError if header and array do not fit into `room` bytes."""
     start = exactly(file, len(MAGIC) + 2)
     length = LENGTHS.get((start[-2], start[-1]))
     if start[:-2] != MAGIC or length is None:
@@ -119,7 +119,7 @@ def read_header(file: IO[bytes], room: int) -> Described:
 
 
 def fields(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype]:
-    """Shape, whether columns come first, and dtype, as NumPy reads the literals of a header."""
+    """Shape, True for column-major order, and dtype, as NumPy reads the literals of a header."""
     text = struct.pack(LENGTHS[2, 0], len(header)) + header
     try:
         with warnings.catch_warnings():
@@ -135,12 +135,12 @@ def fields(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype]:
 
 
 def size_of(file: IO[bytes]) -> int:
-    """The bytes that a file has."""
+    """The size of a file in bytes."""
     return os.fstat(file.fileno()).st_size
 
 
 def exactly(file: IO[bytes], count: int) -> bytes:
-    """So many bytes; ValueError where there are less."""
+    """Read exactly so many bytes; raises ValueError where there are fewer."""
     data = file.read(count)
     while len(data) < count and (more := file.read(count - len(data))):
         data += more

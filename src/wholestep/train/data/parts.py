@@ -1,4 +1,4 @@
-"""Data sets out of others: the parts of a random split, and several of them one after another."""
+"""Data sets made of other data sets: the parts of a random split, and a concatenation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wholestep.train.data.sources import Arrays, Items, Source, Stream, row_of, 
 from wholestep.tree import Tree
 
 SPLITTING = 1 << 63
-"""The number of an epoch that no loader reaches, so that splits and orders of one key have nothing in common."""
+"""An epoch number that no loader reaches, so that the split and the orders drawn from one key are independent."""
 
 
 def random_split(data: Any, lengths: Sequence[float], *, key: Any = 0) -> list[Tree]:
@@ -121,7 +121,7 @@ class Concatenated:
         return self.sources[at].item(row - self.begin(at))
 
     def __getitems__(self, rows: list[int]) -> list[Any]:
-        """The items of these rows, each source asked once."""
+        """The items of these rows, each source read once."""
         numbers = np.asarray(rows, np.int64)
         at = np.searchsorted(self.ends, numbers, side="right")
         found: list[Any] = [None] * len(rows)
@@ -157,7 +157,7 @@ def counted_rows(lengths: Sequence[float], count: int) -> list[int]:
     if given and all(is_integer(n) and n >= 0 for n in given) and sum(given) == count:
         return [int(n) for n in given]
     if given and all(isinstance(n, float | np.floating) and n >= 0 for n in given) and math.isclose(sum(given), 1):
-        # A product such as 0.29 * 100 lies a rounding below the integer that is meant.
+        # A product such as 0.29 * 100 is a rounding error below the intended integer.
         sizes = [math.floor(round(float(n) * count, 9)) for n in given]
         for i in range(count - sum(sizes)):
             sizes[i % len(sizes)] += 1

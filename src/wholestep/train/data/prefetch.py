@@ -10,17 +10,17 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 LOOK = 0.5
-"""Seconds between two looks whether the thread is still there; a wait without end would not hear Ctrl-C everywhere."""
+"""Seconds between two checks that the thread is alive; an endless wait cannot be interrupted on every system."""
 
 PATIENCE = 10.0
-"""Seconds that closing waits for the item that the thread is at."""
+"""Seconds that `close` waits for the item that the thread is making."""
 
 Items = Generator[tuple[Any, int], None, None]
-"""Pairs of an item and by how much it moves the place."""
+"""Pairs of an item and the number of positions that it advances."""
 
 
 class Ahead:
-    """The items of an iterator, up to `depth` of them made before they are asked for, in a thread.
+    """The items of an iterator, up to `depth` of them made ahead in a thread.
 
     An error in the iterator is raised where its item would have come, with its own traceback. `close` ends the thread.
     """
@@ -59,7 +59,7 @@ class Ahead:
         return made.result()
 
     def take(self) -> Future[Any]:
-        """The next item, as the thread has put it there."""
+        """Wait for the next item, as a finished future."""
         while True:
             try:
                 return self.made.get(timeout=LOOK)
@@ -75,10 +75,10 @@ class Ahead:
 
 
 def read_ahead(make: Callable[[int], Items], depth: int, place: int) -> Items:
-    """`make(place)`, read ahead by a thread.
+    """The items of `make(place)`, read ahead by a thread.
 
-    A fork copies no thread: in a process that was forked meanwhile the items go on at the first that was not handed
-    out, from an iterator of its own.
+    A fork copies no thread: a child process continues, with an iterator and a thread of its own, at the first item that
+    was not given out.
     """
     owner = os.getpid()
     reader = Ahead(make(place), depth)

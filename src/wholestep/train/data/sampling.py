@@ -16,7 +16,7 @@ from wholestep.ir.graph import NDArray
 
 @dataclass(frozen=True)
 class Plan:
-    """The batches of an epoch: batch i is the rows `order[ends[i - 1] : ends[i]]`, with 0 in front of the ends."""
+    """The batches of an epoch: batch i is the rows `order[ends[i - 1] : ends[i]]`, where batch 0 begins at 0."""
 
     order: NDArray
     ends: NDArray
@@ -29,7 +29,7 @@ class Plan:
         return int(self.ends[i] - (self.ends[i - 1] if i else 0))
 
     def rows(self, first: int, last: int | None = None) -> NDArray:
-        """The rows of batch `first`, or of all batches from there to before `last`."""
+        """The rows of batch `first`, or of the batches from `first` up to `last`, exclusive."""
         return self.order[self.ends[first - 1] if first else 0 : self.ends[first if last is None else last - 1]]
 
     def shared(self, rank: int, size: int) -> Plan:
@@ -52,7 +52,7 @@ class Sampler(Protocol):
         """The batches, of `size` rows each, where the last may be smaller; a function of the random words alone."""
 
     def __str__(self) -> str:
-        """A description of all that must be the same for the same batches."""
+        """A description of the options on which the batches depend."""
 
 
 class RandomWords:
@@ -102,9 +102,10 @@ class Rows:
 
 
 class Weighted:
-    """`draws` rows an epoch, each with a probability in proportion to its weight; every row with a chance counts.
+    """A sampler of `draws` rows an epoch, each with a probability in proportion to its weight.
 
     Without replacement no row comes twice in an epoch: the rows with the smallest -log(u) / w are taken, in that order.
+    The default of `draws` is the number of rows, or without replacement that of rows with a weight above zero.
     Source: Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006.
     Raises ParameterError for weights that are negative, not finite or all zero, and where there are too few rows.
 
@@ -228,5 +229,5 @@ def cut_batches(order: NDArray, size: int, drop_last: bool) -> Plan:
 
 
 def short_digest(x: NDArray) -> str:
-    """Eight characters that tell one array from another."""
+    """An eight-character digest of an array."""
     return f"{zlib.crc32(np.ascontiguousarray(x).tobytes()):08x}"

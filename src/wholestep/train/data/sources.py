@@ -1,4 +1,4 @@
-"""Sources of rows: arrays, objects with items, files; each gives the rows that are asked for as a batch."""
+"""Sources of rows: arrays, objects with items, files; each gives requested rows as a batch."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from wholestep.ir.graph import NDArray
 from wholestep.train.data.file_errors import open_arrays
 
 Collate = Callable[[list[Any]], Any]
-"""Makes a batch of a list of items."""
+"""The type of a function that makes a batch of a list of items."""
 
 NUMERIC = "biufcV"
 """Kinds of dtypes that a batch may hold; V is NumPy's kind of bfloat16 and similar dtypes."""
 
 
 class Source(Protocol):
-    """Rows that can be asked for by number."""
+    """The interface of data whose rows are read by number."""
 
     def __len__(self) -> int: ...
 
@@ -31,13 +31,13 @@ class Source(Protocol):
         """One row."""
 
     def listed(self, which: list[int]) -> list[Any]:
-        """These rows, each by itself."""
+        """A list of these rows."""
 
     def rows(self, which: NDArray) -> Any:
-        """These rows as a batch, in memory of its own."""
+        """A copy of these rows as a batch."""
 
     def __str__(self) -> str:
-        """A description of the rows, so that other data can be told from these."""
+        """A description of the rows, by which `Loader.restore` detects other data."""
 
 
 class Arrays:
@@ -89,7 +89,7 @@ class Arrays:
 class Items:
     """An object with `__len__` and `__getitem__`, such as a list of samples; `collate` makes batches of its items.
 
-    One that has `__getitems__`, as data sets of other libraries do, is asked for all rows of a batch at once.
+    The method `__getitems__`, which data sets of other libraries may have, is called with all rows of a batch at once.
     """
 
     def __init__(self, data: Any, collate: Collate) -> None:
@@ -113,7 +113,7 @@ class Items:
 
 
 class Stream:
-    """Items that only come one after the other: an iterable, or a function that makes an iterator.
+    """Items of an iterable, or of the iterator that a function makes.
 
     A function, and an object whose every `iter` begins anew, can be read again each epoch; an iterator only once.
     """
@@ -125,7 +125,7 @@ class Stream:
         self.name = str(getattr(data, "__name__", type(data).__name__))
 
     def begin(self) -> Iterator[Any]:
-        """An iterator at the first item; raises ParameterError where there is none to be had again."""
+        """An iterator at the first item; raises ParameterError where an iterator cannot be restarted."""
         if self.once and self.begun:
             raise ParameterError(
                 f"loader: the {self.name} was begun already, and an iterator can be read once",
@@ -202,9 +202,9 @@ def stack_leaf(column: Sequence[Any], path: str) -> NDArray:
 
 
 def padded(lengths: Sequence[int], value: float = 0) -> Collate:
-    """A `collate` that fills up the first axis of every array with `value`, to the first of `lengths` that all fit in.
+    """A `collate` that pads the first axis of every array with `value`, to the first of `lengths` that fits all rows.
 
-    A few lengths make a few shapes, and each shape is a program. Raises ShapeError for a row longer than the last.
+    Few lengths make few shapes; each shape has a program. Raises ShapeError for a row longer than the last length.
 
     >>> import numpy as np
     >>> padded((2, 4))([np.array([1, 2, 3]), np.array([4])])
@@ -240,5 +240,5 @@ def typename(x: Any) -> str:
 
 
 def row_of(path: str, x: NDArray) -> str:
-    """A row's type, where it stands."""
+    """The description of a row: its path and its type."""
     return f"{path.removeprefix('data').removeprefix('.') or 'data'}: {x.dtype}{list(x.shape[1:])}"

@@ -17,20 +17,20 @@ CHARACTERS = "\n" + "".join(map(chr, range(32, 127)))
 """The vocabulary, in which a character's index is its token; a tab is read as spaces, other characters as "?"."""
 
 LEFT_OUT = {"test", "tests", "idle_test", "encodings", "pydoc_data", "lib2to3", "site-packages", "dist-packages"}
-"""Folders that are not read: tests are not everywhere, tables that repeat one another would make the task easy."""
+"""Folders that are not read: tests are not always installed, and repetitive tables would make the task easy."""
 
 ONE_IN = 16
-"""One file in so many is held out."""
+"""One of this many files is held out."""
 
 LARGEST = 1 << 24
-"""Characters that are read at most."""
+"""The most characters that are read."""
 
 _NUMBERS = np.full(256, CHARACTERS.index("?"), np.uint8)
 _NUMBERS[[ord(c) for c in CHARACTERS]] = np.arange(len(CHARACTERS))
 
 
 class Corpus(NamedTuple):
-    """Characters u8[n] to train on, and others, of files of their own, to test on; and how many files those are."""
+    """Characters u8[n] to train on, those of other files to test on, and the numbers of files of both."""
 
     train: NDArray
     test: NDArray
