@@ -22,19 +22,19 @@ from wholestep.lower.program.steps import Launch
 from wholestep.runtime.cpu import core_count, machine_rates, thread_pool
 
 ROUNDS = 8
-"""Rounds in which everything is tried in turn; the least time counts, as the one that was disturbed least."""
+"""The number of rounds, each of which runs every measurement; the least time counts, as the least disturbed one."""
 TURN = 0.01
-"""Seconds that a program gets in each round."""
+"""Seconds of runs of a program in each round."""
 SIDE = 320
 """Rows and columns of the matrices."""
 SMALL, MIDDLE, LARGE = 1 << 15, 1 << 18, 1 << 23
-"""Numbers in an array that a core holds, that the last of the caches holds, and that none does."""
+"""The elements of arrays that fit into a core's cache, into the last-level cache, and into no cache."""
 SIZES = [1 << n for n in range(16, 24)]
-"""Numbers in the arrays by which the size of the caches is found."""
+"""The elements of the arrays by which the size of the caches is measured."""
 TRIPS = 2000
-"""Trips of a loop around a kernel that does next to nothing."""
+"""The trips of a loop around a nearly empty kernel."""
 SPILLED = 32 << 20
-"""Bytes of a file."""
+"""The bytes of the file that is written and read."""
 
 
 def calibrate() -> Rates:
@@ -77,7 +77,7 @@ def measured() -> Rates:
 
 
 class Timed:
-    """A program with one kernel that counts, and its least seconds on one core and on all."""
+    """A program with one measured kernel, and its least seconds on one core and on all."""
 
     def __init__(self, f: Callable[..., Any], *arrays: NDArray) -> None:
         self.arrays = arrays
@@ -87,13 +87,13 @@ class Timed:
         self.alone = self.shared = math.inf
 
     def round(self) -> None:
-        """Runs each way, at least two."""
+        """Run the program at least twice on one core and at least twice on all."""
         with thread_pool.threads(1):
             self.alone = min(self.alone, self.least())
         self.shared = min(self.shared, self.least())
 
     def least(self) -> float:
-        """The least seconds of as many runs as there is time for."""
+        """The least seconds of the runs that fit into `TURN`."""
         found, end = self.seconds(), time.perf_counter() + TURN
         while True:
             found = min(found, self.seconds())
@@ -101,13 +101,13 @@ class Timed:
                 return found
 
     def seconds(self) -> float:
-        """One run of the kernel, which a call may run several times, for a block each."""
+        """The seconds of one run of the kernel, which a call may run once for each block."""
         record = self.recorder(self.arrays)
         return record.nanoseconds[self.number] / record.runs[self.number] / 1e9
 
 
 class Looped:
-    """A loop of many trips around a kernel with next to nothing to do, and its least seconds a trip."""
+    """A loop of many trips around a nearly empty kernel, and its least seconds a trip."""
 
     def __init__(self) -> None:
         def trips(x: Any) -> Any:
@@ -117,12 +117,12 @@ class Looped:
         self.trip = math.inf
 
     def round(self) -> None:
-        """One run."""
+        """Time one run of the loop."""
         self.trip = min(self.trip, time_call(lambda: self.program([np.ones(4, np.float32)])) / TRIPS)
 
 
 class Moved:
-    """Copies in memory, sums of arrays of several sizes, and a file: the most bytes a second of each."""
+    """The highest rates, in bytes a second, of copies in memory, of sums of several sizes, and of a file."""
 
     def __init__(self, x: NDArray, y: NDArray) -> None:
         self.x, self.y, self.to = x, y, np.zeros_like(x)
@@ -130,7 +130,7 @@ class Moved:
         self.sums = dict.fromkeys(SIZES, 0.0)
 
     def round(self) -> None:
-        """One try at each."""
+        """Measure each rate once."""
         self.copy = max(self.copy, self.x.nbytes / time_call(lambda: np.copyto(self.to, self.x)))
         for n in SIZES:
             add = partial(np.add, self.x[:n], self.y[:n], out=self.to[:n])
@@ -140,13 +140,13 @@ class Moved:
         self.write, self.read = max(self.write, write), max(self.read, read)
 
     def cached(self) -> float:
-        """The bytes up to which sums run nearer to the speed of the caches than to that of memory."""
+        """The largest bytes of a sum whose rate is closer to that of the caches than to that of memory."""
         middle = math.sqrt(self.sums[SIZES[0]] * self.sums[SIZES[-1]])
         return 12.0 * next(n for n in reversed(SIZES) if self.sums[n] >= middle)
 
 
 def spilled(x: NDArray) -> tuple[float, float]:
-    """Bytes a second of writing an array to a file and of reading it back, not from memory where the system allows."""
+    """Bytes a second of writing an array to a file and of reading it back, past the page cache where possible."""
     with tempfile.TemporaryFile() as file:
 
         def write() -> None:
@@ -166,7 +166,7 @@ def spilled(x: NDArray) -> tuple[float, float]:
 
 
 def time_call(f: Callable[[], Any]) -> float:
-    """Seconds of one call."""
+    """The seconds of one call."""
     before = time.perf_counter()
     f()
     return time.perf_counter() - before

@@ -116,7 +116,7 @@ def save_step(engine: Engine, path: Where, loader: Any, metadata: Any, most: int
 
 
 def saved_arrays(engine: Engine) -> dict[str, NDArray]:
-    """The arrays of a checkpoint by their paths, possibly buffers of the state itself; all processes of a mesh call this."""
+    """The arrays of a checkpoint by their paths, possibly the state's own; all processes of a mesh call this."""
     read, optimizer = engine.state.host_array, engine.whole_optimizer()
     whole = dict(zip(tree.paths(optimizer, "optimizer"), tree.leaves(optimizer), strict=True))
     return {

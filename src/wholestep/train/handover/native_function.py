@@ -18,11 +18,11 @@ from wholestep.train.step.native_plan import native_plan
 from wholestep.train.step.native_writers import WRITERS, model_files
 
 NATIVE_TARGETS = tuple(WRITERS)
-"""The native targets that functions are written for."""
+"""The native targets for functions."""
 
 
 class FunctionModel(NamedTuple):
-    """A function in its block: a `NativeModel`."""
+    """A `NativeModel` of one function, laid out in a memory block."""
 
     prefix: str
     title: str

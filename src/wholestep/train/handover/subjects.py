@@ -1,4 +1,4 @@
-"""Subjects of a handover: a function with its examples, or a step, as a program and the trees that go in and out."""
+"""Subjects of a handover: a function with its examples, or a step, as a program with its input and output trees."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WIDE = frozenset("float64 int64 uint64 complex128".split())
 
 
 class HandedProgram(NamedTuple):
-    """A program and the trees around it."""
+    """A program with the functions that flatten its arguments and unflatten its results."""
 
     program: ExportedProgram
     flatten: Flatten
@@ -75,7 +75,7 @@ def step_subject(step: Step) -> HandedProgram:
 
 
 def with_numbers(program: ExportedProgram, root: str) -> ExportedProgram:
-    """A program whose inputs in a part of the state are the numbers that they hold now."""
+    """A program with the current values of a part of the state as constants in place of inputs."""
     fixed = {i: program.state[name] for i, name in enumerate(program.inputs) if root_of(name) == root}
     left = [i for i in range(len(program.inputs)) if i not in fixed]
 
@@ -92,7 +92,7 @@ def with_numbers(program: ExportedProgram, root: str) -> ExportedProgram:
 
 
 def subject_of(f: Any, examples: tuple[Any, ...], call: str) -> HandedProgram:
-    """The subject that was given to one of the functions that hand over."""
+    """The subject of an argument of `to_jax`, `to_torch` or `to_tensorflow`."""
     if isinstance(f, Step):
         if examples:
             raise ArgumentError(f"{call}: a step needs no examples", hint="it has those that it was compiled with")

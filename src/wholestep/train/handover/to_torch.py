@@ -65,7 +65,7 @@ def module_of(
     flatten = flatten_like(examples, "arguments")
 
     class ExportedModule(torch.nn.Module):  # type: ignore[misc]
-        """A function with the arrays that it is trained with."""
+        """A module of a function and its arrays, as parameters and buffers."""
 
         def forward(self, *inputs: Any) -> Any:
             """Call it."""

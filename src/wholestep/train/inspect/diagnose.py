@@ -19,7 +19,7 @@ NAMES = {"contract": "matmul", "select": "where", "rint": "round", "expit": "sig
 """Users' names of primitives that have another one."""
 
 QUIET = ("creation", "movement", "mark")
-"""Families that make no number of their own."""
+"""Kinds of primitives that compute no new number."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,7 +84,7 @@ class NonfiniteSearch:
         return [reference.broadcast_thin(self.data[v], v.shape) for v in self.graph.outputs]
 
     def first(self, values: Sequence[Value]) -> Origin | None:
-        """The origin that came first among those of these values; one that is no fault comes last."""
+        """The earliest origin of these values; an origin that is no fault comes last."""
         found = [self.origins[v] for v in values if v in self.origins]
         return min(found, key=lambda o: (o.meant, o.order), default=None)
 
@@ -112,7 +112,7 @@ class NonfiniteSearch:
 
 
 def nested_origin(node: Node, args: Sequence[NDArray]) -> Origin | None:
-    """The origin within a node that holds graphs, and the step of the loop that it is in."""
+    """The origin inside the graphs of a node, with the step of the loop in which it occurs."""
     found: list[Origin] = []
     runs = 0
     length: Any = node.params.get("length")
@@ -201,7 +201,7 @@ def begun(origin: Origin) -> Origin:
 
 
 def derivative_of(graph: Graph, node: Node) -> str:
-    """The operation in the user's line that a node of the backward pass is the derivative of."""
+    """The name of the forward operation of which a node of the backward pass is the derivative."""
     own = [n for n in graph.nodes if n.where == node.where and n.op.kind not in QUIET and not isinstance(n.op, Cast)]
     return operation_name(own[0]) if own and own[0] is not node else ""
 

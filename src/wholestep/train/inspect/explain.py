@@ -19,7 +19,7 @@ from wholestep.train.state.state import STATE_PARTS
 
 
 def explained(engine: Engine) -> str:
-    """All there is to say, a line for each thing."""
+    """The text of `Step.explain`, one line for each fact."""
     own = getattr(engine.main.program, "explain", None)
     return "\n".join([*lines(engine), *([] if own is None else [str(own())])])
 

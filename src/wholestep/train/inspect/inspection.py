@@ -58,12 +58,12 @@ class Inspected:
 
     @property
     def constants(self) -> list[Any]:
-        """The arrays that the step has taken for constants and looks after, those that cannot be written left out."""
+        """The arrays that are constants of the step and are checked for changes; read-only arrays are left out."""
         return [watch.array for watch in self._engine.watches if isinstance(watch, ArrayWatch)]
 
     @property
     def graph(self) -> Graph:
-        """The whole step as a program: state, hyper-parameters and batch in; state, loss, flag and the rest out."""
+        """The graph of the step, from state, hyper-parameters and batch to new state, loss, flag and other results."""
         return self._engine.main.program.graph
 
     @property
@@ -73,7 +73,7 @@ class Inspected:
 
     @property
     def plan(self) -> Any:
-        """The compiled program's steps and where its values lie in memory."""
+        """The steps of the compiled program and the places of its values in memory."""
         return self._ask("plan")
 
     @property
@@ -94,8 +94,8 @@ class Inspected:
         """The predicted cost of a call: arithmetic, bytes and time, by kernel and by line of the loss.
 
         Printed it is a table with the hot spots first; `ws.calibrate()` measures the rates by which time is predicted.
-        With the link between processes for `mesh`, it is the cost of a call in N processes with as many rows each: the
-        bytes that a process sends, and the time with them, for N = 1, 2, 4, ..., 4096.
+        With the link between processes for `mesh`, it is the cost of a call in N processes with this many rows each:
+        the bytes that a process sends, and the time with communication, for N = 1, 2, 4, ..., 4096.
 
         Shapes: no arrays; floating-point operations, bytes and seconds.
         Raises: with a link, ParameterError for a step that has no mesh or symbolic sizes, or for a link with a negative
@@ -134,15 +134,15 @@ class Inspected:
             return profiled(self._engine, batch, count)
 
     def verify(self, batch: Any, *, rows: int | None = None, seed: int = 0) -> Verification:
-        """Evidence that the numbers of this step are right: its own program, on its own state and a batch.
+        """Verify the numbers of this step: those of its own program, on its own state and a batch.
 
         The compiled step, its gradient and its update are compared with the traced program evaluated in float64, node
-        by node in NumPy; so is each operation by itself, given the same operands, which names the user's line where a
-        first real difference arises. The gradient is compared with differences of the loss in directions that follow
-        from `seed`, and where it is wrong the rules of single operations are, which names the rule and the line. NumPy
-        calls the loss itself. docs/verification.md has the bounds. The report prints as tables; `report.ok` says
-        whether all agrees, and `report.check()` raises where it does not. Nothing of the step changes. `rows` takes the
-        first rows of the batch alone: all intermediate values are in memory at once.
+        by node in NumPy; so is each operation by itself, given the same operands, to find the user's line of the first
+        real difference. The gradient is compared with differences of the loss in directions that follow from `seed`;
+        where it is wrong, the rules of single operations are compared too, to find the rule and the line. The loss is
+        also run on plain NumPy arrays. docs/verification.md has the bounds. The report prints as tables; `report.ok` is
+        True if all values agree, and `report.check()` raises otherwise. The step does not change. `rows` takes only the
+        first rows of the batch, since all intermediate values are in memory at once.
 
         Shapes: a batch as a call takes; `rows` of each of its arrays that has as many as the first one.
         Raises: TreeError, ShapeError or DtypeError for a batch of another kind, ParameterError for more rows than there

@@ -47,7 +47,7 @@ def events(name: str, record: ProfileRecord, kernels: Sequence[KernelCost]) -> I
 
 
 def thread_numbers(found: Sequence[TimedEvent]) -> dict[int, int]:
-    """A number for each thread: 0 for the one that runs the program, the others in the order in which they come."""
+    """The number of each thread: 0 for the one that runs the program, the others in the order of their first event."""
     threads = [e.thread for e in found if not e.share] + [e.thread for e in found]
     return {thread: number for number, thread in enumerate(dict.fromkeys(threads))}
 

@@ -36,7 +36,7 @@ class KernelTime(NamedTuple):
 
 
 class LineTime(NamedTuple):
-    """The part of a line of the user's program in the kernels that work for it, forward and backward."""
+    """The share of a line of the user's program in the times of kernels, forward and backward."""
 
     line: str
     microseconds: float
@@ -47,14 +47,14 @@ class LineTime(NamedTuple):
 class Profile(Shown):
     """The measured times of a call of a step: `kernels` and `lines`, those that take longest first.
 
-    Everything is of the fastest of the calls, which took `microseconds` from call to return; the kernels took `inside`
-    of them. `record` has the events of it. Printed it is a table, and in a notebook too.
+    All times are those of the fastest call, which took `microseconds` from call to return, of which the kernels took
+    `inside`. `record` has the events of this call. Printed it is a table, and in a notebook too.
     """
 
     name: str
     calls: int
     steps: tuple[KernelTime, ...]
-    """In the order of the program."""
+    """The kernels and routines in the order of the program."""
     lines: tuple[LineTime, ...]
     record: ProfileRecord
     rates: Rates
@@ -66,17 +66,17 @@ class Profile(Shown):
 
     @property
     def microseconds(self) -> float:
-        """The whole call."""
+        """The time of the whole call."""
         return 1e6 * self.record.seconds
 
     @property
     def inside(self) -> float:
-        """The kernels and routines together, in microseconds."""
+        """The time of all kernels and routines together, in microseconds."""
         return sum(t.microseconds for t in self.steps)
 
     @property
     def predicted(self) -> float:
-        """The predicted time of those that ran, in microseconds."""
+        """The predicted time of the kernels and routines that ran, in microseconds."""
         return sum(t.predicted.microseconds for t in self.steps)
 
     def save(self, path: str | Path) -> None:
@@ -95,7 +95,7 @@ class Profile(Shown):
         return table_format.tables_as_html(self.title(), self.tables())
 
     def title(self) -> str:
-        """All of it in one line."""
+        """A summary in one line."""
         return (
             f"{self.name}: {self.microseconds:,.1f} µs, the fastest of {self.calls} calls; "
             f"{self.inside:,.1f} µs in kernels, {self.predicted:,.1f} µs by {rates_source(self.rates)}"

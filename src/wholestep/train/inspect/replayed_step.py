@@ -20,7 +20,7 @@ from wholestep.train.state.state import STATE_PARTS
 
 
 class Course(NamedTuple):
-    """The rows that each step of a run takes: the step that began its first epoch, and how the rows are cut up."""
+    """The rows that each step of a run takes, given by the first step of its first epoch and the layout of batches."""
 
     begun: int
     rows: int
@@ -36,7 +36,7 @@ class Course(NamedTuple):
 
 
 def course_of(rows: ResidentData, resumed: bool) -> Course:
-    """The rows that the steps of a run are about to take."""
+    """The rows that the steps of a run will take."""
     rest = rows.unfinished() if resumed else None
     begun = int(rows.engine.state.counter("step")) if rest is None else rest.start
     return Course(begun, rows.count, rows.size, rows.count // rows.size + (rows.rest > 0), rows.shuffle)

@@ -62,7 +62,7 @@ def mean_over(loss: Callable[..., Any], params: Any, data: Any, *, batch_size: i
 
 @functools.lru_cache(maxsize=32)
 def compile_loss(loss: Callable[..., Any]) -> jit[..., Any]:
-    """One program for each function, however often its mean is asked for."""
+    """The compiled program of a function, cached for later means."""
     return jit(loss)
 
 

@@ -1,4 +1,4 @@
-"""The running statistics of batch norms measured anew, over the batches of a loader."""
+"""The running statistics of batch norms, recomputed over the batches of a loader."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def update_batch_norm(
     if not norms:
         raise ParameterError(f"update_batch_norm: this {type(model).__name__} has no nn.BatchNorm in it")
     for norm in norms.values():
-        norm.momentum = 1.0  # the statistics after a call are then those of its batch
+        norm.momentum = 1.0  # so that the statistics after a call are those of its batch
     wanted = [tree.access(path, name) for path in norms for name in STATISTICS]
     measured = jit(statistics_after(forward, wanted, key))
     sums: dict[str, Any] = dict.fromkeys(wanted, 0.0)

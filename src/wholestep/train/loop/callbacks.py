@@ -1,4 +1,4 @@
-"""The callbacks that most runs want: stop early, save, save the best, log the loss."""
+"""Common callbacks: early stopping, checkpoints, the best checkpoint, and a log of the loss."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Best(Callback):
         self.seen(run, run.row[self.metric])
 
     def look(self, value: float) -> bool:
-        """True if this is the best so far; if not, one more was waited for in vain."""
+        """Return True for the best value so far, else count one more value without improvement."""
         gain = self.best - value if self.mode == "min" else value - self.best
         better = not math.isnan(value) and (math.isnan(self.best) or gain > self.min_delta)
         self.best, self.waited = (value, 0) if better else (self.best, self.waited + 1)
@@ -200,12 +200,12 @@ def recalled(run: TrainingRun, kept: Any) -> dict[str, int]:
 
 
 def json_row(row: Row) -> dict[str, Any]:
-    """A row in values that JSON has."""
+    """A row with values that JSON can hold."""
     return {name: json_number(x) for name, x in row.items()}
 
 
 class BestCheckpoint(Best):
-    """Save the step whenever a metric is better than it ever was.
+    """Save the step whenever a metric has its best value so far.
 
     The file at `path` is `step.save`'s; `metric`, `mode` and `min_delta` are those of `EarlyStopping`.
 
@@ -232,7 +232,7 @@ class BestCheckpoint(Best):
 
 
 class LossLog(Callback):
-    """Log the mean loss of the steps since the last time, whenever the number of steps passes a multiple of `every`."""
+    """Log the mean loss since the last log whenever the number of steps passes a multiple of `every`."""
 
     def __init__(self, every: int) -> None:
         self.every = whole_number("every", every, "LossLog")

@@ -86,7 +86,7 @@ class Evaluate(Callback):
             self.evaluate(run)
 
     def evaluate(self, run: TrainingRun) -> None:
-        """Measure everything once."""
+        """Measure the loss and all metrics once, and record them."""
         self.done = run.steps
         run.evaluated({self.prefix + name: x for name, x in self.measured().items()})
 

@@ -178,7 +178,7 @@ class Goal:
 
 
 class Marked:
-    """The place of the loader after the last call of the step, so that the two can be brought together."""
+    """The position of the loader after the last call of the step, by which an interrupted run moves the loader back."""
 
     def __init__(self, run: TrainingRun) -> None:
         self.run = run
@@ -215,7 +215,7 @@ class RunDisplay:
 
     @property
     def seconds(self) -> float:
-        """The time since the epoch began, without compilations in it."""
+        """The time since the epoch began, without compilation."""
         return time.perf_counter() - self.run.step.compile_seconds - self.since
 
     def look(self) -> None:
@@ -308,7 +308,7 @@ def epoch(run: TrainingRun, goal: Goal, view: RunDisplay, pressed: InterruptFlag
     with closing(iter(loader)) as batches:
         for batch in batches:
             result = run.step(batch)
-            if not result.interrupted:  # or else it has taken fewer steps than it was handed batches
+            if not result.interrupted:  # an interrupted call took fewer steps than it was given batches
                 marked.here()
             run.took(result)
             if result.skipped:
@@ -346,7 +346,7 @@ def end_epoch(run: TrainingRun, goal: Goal, view: RunDisplay) -> None:
 
 
 def finish_run(run: TrainingRun, view: RunDisplay) -> None:
-    """Call the end hooks of callbacks, loggers and the display, after a run that also an error may have ended."""
+    """Call the end hooks of callbacks, loggers and the display, also after an error."""
     try:
         for callback in run.callbacks:
             callback.on_end(run)

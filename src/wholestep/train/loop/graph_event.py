@@ -25,7 +25,7 @@ def graph_bytes(nodes: Iterable[DrawnNode]) -> bytes:
 
 
 def node_message(node: DrawnNode) -> Any:
-    """One node: its parameters as text, and the shapes of its results, which TensorBoard draws edges by."""
+    """One node, with its parameters as text, and the shapes of its results, which TensorBoard shows on edges."""
     from tensorboardX.proto.attr_value_pb2 import AttrValue
     from tensorboardX.proto.node_def_pb2 import NodeDef
 
@@ -38,7 +38,7 @@ def node_message(node: DrawnNode) -> Any:
 
 
 def attribute_name(key: str) -> str:
-    """A name of an attribute: a parameter that is called as one of TensorFlow's gets a line after it."""
+    """The name of an attribute, with an underscore after the name of a parameter that TensorFlow uses itself."""
     plain = re.sub(r"[^a-z0-9_]", "_", key.lower())
     return f"{plain}_" if plain in ("dtype", "shape") else plain
 

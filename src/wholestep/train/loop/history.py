@@ -53,11 +53,11 @@ class History(Shown):
 
     @property
     def status(self) -> str:
-        """`completed`, `interrupted`, or why it was stopped."""
+        """The end of the run: `completed`, `interrupted`, or the reason of a stop."""
         return "interrupted" if self.interrupted else self.stopped or "completed"
 
     def add(self, losses: Sequence[float]) -> None:
-        """Take in the losses of a call."""
+        """Append the losses of a call."""
         self._losses.extend(losses)
 
     def __len__(self) -> int:
@@ -86,7 +86,7 @@ class History(Shown):
         return f"{self}\n{about}" if self.epochs else f"no epoch; {about}"
 
     def plot(self, path: str | PathLike[str] | None = None) -> Any:
-        """A matplotlib figure: the losses of steps and epochs on the left, all else that was measured on the right.
+        """A matplotlib figure: the losses of steps and epochs on the left, other metrics on the right.
 
         A notebook shows it; with a path it is saved as a PNG. Raises MissingExtraError where matplotlib is not
         installed.
@@ -96,7 +96,7 @@ class History(Shown):
 
 
 def short_number(x: float | None) -> str:
-    """A number as short as it can be read."""
+    """A number in a short form."""
     return "" if x is None else f"{x:.4g}" if isinstance(x, float) else str(x)
 
 

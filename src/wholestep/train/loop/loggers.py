@@ -118,7 +118,7 @@ class JsonLogger:
             self.file.close()
 
     def write(self, event: str, **values: Any) -> None:
-        """One line, on its way to the disk when this returns; raises OSError that names the file, which is closed."""
+        """Write and flush one line; an error closes the file and is raised as an OSError that names it."""
         line = {"event": event, "seconds": round(time.perf_counter() - self.began, 3), **values}
         with naming(self.path, self.file):
             self.file.write(json.dumps(line, allow_nan=False, default=str) + "\n")
@@ -203,7 +203,7 @@ class TensorBoardLogger:
             self.writer.close()
 
     def write(self, step: int, **values: Any) -> None:
-        """One event, in this thread: the writer of tensorboardX waits for ever where its own thread meets an error."""
+        """Write one event in this thread; the writer of tensorboardX hangs after an error in its own thread."""
         from tensorboardX.proto.event_pb2 import Event
 
         with naming(self.path, self.writer):
@@ -215,7 +215,7 @@ class TensorBoardLogger:
 
 @contextmanager
 def naming(path: Path, file: Any) -> Iterator[None]:
-    """Errors of a file name it, and the file is closed."""
+    """A context in which an OSError closes the file and names it."""
     try:
         yield
     except OSError as error:
@@ -225,5 +225,5 @@ def naming(path: Path, file: Any) -> Iterator[None]:
 
 
 def json_number(x: float) -> Any:
-    """A number that JSON has, or its name."""
+    """A number, or its name as a string where JSON has no such number."""
     return x if isinstance(x, int) or math.isfinite(x) else str(float(x))

@@ -130,7 +130,7 @@ def blank_figure(width: float, height: float = 3.6) -> Any:
     from matplotlib.figure import Figure
 
     class NotebookFigure(Figure):
-        """A figure that a notebook shows without more ado."""
+        """A figure that a notebook shows as a picture."""
 
         def _repr_png_(self) -> bytes:
             with io.BytesIO() as file:

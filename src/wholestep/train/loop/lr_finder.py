@@ -1,4 +1,4 @@
-"""Learning-rate range test: steps at growing rates until the loss diverges, and then undone."""
+"""The learning-rate range test: steps at growing rates until the loss diverges, whose effects are undone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LrTrial:
 
     @property
     def smoothed(self) -> NDArray:
-        """The losses as running means, corrected for how few they are at first, f64[n]."""
+        """The bias-corrected running means of the losses, f64[n]."""
         mean, made = 0.0, []
         for i, loss in enumerate(self.losses, 1):
             mean = self.smooth * mean + (1 - self.smooth) * loss

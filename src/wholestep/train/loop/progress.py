@@ -17,19 +17,19 @@ from wholestep.train.loop.loss_chart import svg_chart
 from wholestep.words import preformatted
 
 PAUSE = 0.25
-"""Seconds from one look at the run to the next."""
+"""Seconds between two updates of the display."""
 
 PERIOD = 30.0
-"""Seconds after which a long epoch gets a plain line though it is not over."""
+"""Seconds between plain lines within a long epoch."""
 
 BAR = 12
 """Characters of the bar on a terminal."""
 
 FIRST_OUT = ("arena", "memory", "rate", "bar", "left")
-"""The parts that a line on a narrow terminal is without, one after the other."""
+"""The parts that are left out of a line on a narrow terminal, in this order."""
 
 LINES = 100
-"""About how many plain lines the epochs of a run get."""
+"""The approximate number of plain lines for the epochs of a run."""
 
 POINTS = 400
 """The most points of a curve in a notebook."""
@@ -142,7 +142,7 @@ class Rich(Display):
         from rich.console import Console
         from rich.live import Live
 
-        # Redrawn when there is something new, so that no thread of rich's competes with the step.
+        # The line is redrawn on new values, so that no thread of rich competes with the step.
         self.live = Live(console=Console(file=stream, highlight=False), auto_refresh=False, transient=True)
         self.live.start()
 
@@ -177,7 +177,7 @@ class Notebook(Display):
         return self.kind(svg_chart(self.curves) + preformatted("\n".join([*self.lines, last])))
 
     def draw(self, status: Status) -> None:
-        """Take the losses into the chart; of many points every second one is left out."""
+        """Add the losses to the chart; of too many points every second one is dropped."""
         for name, x in status.values.items():
             if name.endswith("loss"):
                 points = self.curves.setdefault(name, [])
@@ -245,7 +245,7 @@ def clock(seconds: float) -> str:
 
 
 def show_bytes(n: int) -> str:
-    """Bytes as people read them."""
+    """Bytes with a decimal unit."""
     for unit, scale in (("GB", 10**9), ("MB", 10**6), ("KB", 10**3)):
         if n >= scale:
             return f"{n / scale:.3g} {unit}" if n < 1000 * scale else f"{n // scale} {unit}"
@@ -253,7 +253,7 @@ def show_bytes(n: int) -> str:
 
 
 def resident() -> int | None:
-    """Bytes of memory that this process has in use; None where the system does not say."""
+    """The resident memory of this process in bytes; None where the system does not report it."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")

@@ -1,4 +1,4 @@
-"""Agreement of the processes of a mesh in a run of `fit`: who speaks and saves, and when all of them stop."""
+"""Agreement of the processes of a mesh in a run of `fit`: rank 0 prints and saves, and all stop together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INTERRUPTED, STOPPED = 1, 2
 
 
 class Ranks:
-    """The processes that train a step together; a step without a mesh has one, which agrees with itself."""
+    """The processes that train a step together; a step without a mesh has a single process."""
 
     def __init__(self, step: Step) -> None:
         self.axis = step._engine.step_function.mesh
@@ -26,7 +26,7 @@ class Ranks:
         return self.axis is None or self.axis.rank == 0
 
     def save(self, step: Step, path: str | os.PathLike[str], loader: Any, metadata: Any) -> None:
-        """Write a checkpoint in rank 0; the others give it their parts of the optimizer's state."""
+        """Write a checkpoint in rank 0, which gathers the other ranks' parts of the optimizer's state."""
         if self.speaks:
             step.save(path, loader=loader, metadata=metadata)
         elif step._engine.step_function.shards is not None:

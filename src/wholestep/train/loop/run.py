@@ -1,4 +1,4 @@
-"""A run of `fit` as callbacks see it, and the hooks that they may have."""
+"""A run of `fit` as callbacks see it, and the interface of callbacks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RECENT = 100
 
 
 class RunningMean:
-    """The mean of the finite losses so far, added one by one, so that a sum that is resumed comes to the same bits."""
+    """The mean of the finite losses so far, added one by one, so that a resumed sum has the same bits."""
 
     def __init__(self) -> None:
         self.total, self.count = 0.0, 0

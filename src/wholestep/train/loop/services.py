@@ -1,4 +1,4 @@
-"""Other people's services as loggers and callbacks of a few lines: Weights & Biases, MLflow, Optuna and tqdm."""
+"""Loggers and callbacks for external services: Weights & Biases, MLflow, Optuna and tqdm."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from wholestep.train.loop.callbacks import Best
 from wholestep.train.loop.run import Callback, TrainingRun
 
 ENDS = {"completed": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
-"""The words of MLflow for the ends of a run; a run that a callback has stopped is finished too."""
+"""MLflow's status for each end of a run; a run that a callback stopped is finished too."""
 
 
 def service(name: str) -> Any:
-    """A package, imported now; raises MissingExtraError where it is not installed."""
+    """Import a package; raises MissingExtraError where it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -77,7 +77,7 @@ class MLflowLogger:
 
 
 class OptunaPruning(Best):
-    """Report a metric to a trial of Optuna after each epoch, and end the run by TrialPruned where it is told to.
+    """Report a metric to a trial of Optuna after each epoch, and raise TrialPruned where Optuna prunes the trial.
 
     `metric` is the name of an evaluation's value or of a column of the history, as for `EarlyStopping`.
 
@@ -116,7 +116,7 @@ class TqdmProgress(Callback):
         self.bar = self.tqdm(**{"unit": "step", **self.options})
 
     def on_step(self, run: TrainingRun) -> None:
-        # A loss that has not been read yet is not waited for.
+        # The bar does not wait for a loss that is still being computed.
         self.bar.set_postfix(loss=f"{run.recent_loss:.4g}", refresh=False)
         self.bar.update(run.steps - self.bar.n)
 

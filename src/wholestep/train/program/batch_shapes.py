@@ -1,4 +1,4 @@
-"""Batches of other shapes than the one that a step was compiled for: one compilation for each, the last ones kept."""
+"""Programs of a step for batches of other shapes than the compiled one: one for each shape, in an LRU cache."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wholestep.train.state.batch_signature import BatchSignature, matches_patter
 from wholestep.train.state.result import Result
 
 MAX_SHAPES = 16
-"""The number of programs that are kept, those used last."""
+"""The most programs in the cache."""
 
 RECOMPILATION_HINT = (
     'one program does for all sizes with batch=ws.ShapeDtype((ws.Dim("B"), ...), dtype), and a few with rows padded '
@@ -25,7 +25,7 @@ RECOMPILATION_HINT = (
 
 
 class ProgramsByShape:
-    """The shapes of batches that a step has met besides its own."""
+    """The LRU cache of programs for batches of other shapes than the one that the step was compiled for."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -35,9 +35,9 @@ class ProgramsByShape:
         self.sizes.made([(leaf.path, leaf.type.shape) for leaf in engine.signature.leaves])
 
     def step(self, batch: Any, strict: bool = False) -> Result:
-        """One call on a batch that native code cannot read as it is; with K steps a call, of any number of them.
+        """Call the step on a batch that native code cannot read as it is; with K steps a call, of any number of steps.
 
-        Where `strict` the batch has the shapes that the step was compiled for.
+        With `strict` another shape than the compiled one is a ShapeError.
         """
         engine, own = self.engine, self.engine.signature
         if not strict:
@@ -51,7 +51,7 @@ class ProgramsByShape:
         if key == self.own:
             return engine.step(engine.main, own.match_leaves(leaves))
         other = [i for i, leaf in enumerate(own.leaves) if not matches_pattern(key[i], leaf.type.shape)]
-        if not other:  # but for sizes that are symbolic
+        if not other:  # only symbolic sizes differ
             return engine.step(engine.main, own.match_leaves(leaves))
         if strict:
             leaf, found = own.leaves[other[0]], own.resized(leaves).leaves[other[0]]
@@ -110,9 +110,9 @@ def check_dtypes_and_ranks(own: BatchSignature, feed: BatchSignature) -> None:
 
 
 def check_no_new_broadcast(own: BatchSignature, feed: BatchSignature) -> None:
-    """Raise where an axis of size 1 would be broadcast along others that it had the size of.
+    """Raise ShapeError where an axis has size 1 and another one does not, and both had equal sizes at compilation.
 
-    The rows of x and of y, say: NumPy takes 1 beside another size without a word, and the loss is then another one.
+    NumPy would broadcast a single row of y, say, along the rows of x without an error, and the loss would be wrong.
     """
     alike: dict[Any, Any] = {}
     for given, wanted in leaf_pairs(feed, own):

@@ -1,4 +1,4 @@
-"""A proof, read off a graph, that an optimizer's update treats each element of a parameter by itself."""
+"""A proof, by analysis of a graph, that an optimizer's update treats each element of a parameter independently."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wholestep.primitives.structure import Body, Cond
 
 
 class Spread(Enum):
-    """The way in which a value lies on processes of which each has a part of the elements."""
+    """The distribution of a value over processes that each have a part of the elements."""
 
     UNIFORM = "one number, the same on all of them"
     SAME = "the same on all of them"
@@ -22,7 +22,7 @@ class Spread(Enum):
 
 
 class NotElementwise(Exception):
-    """An operation that does not treat each element by itself."""
+    """The error for an operation that does not treat each element independently."""
 
     def __init__(self, node: Node, why: str) -> None:
         super().__init__(f"{node.op.name} {why}")
@@ -31,11 +31,11 @@ class NotElementwise(Exception):
 
 UNIFORM, SAME, EACH, PARTIAL, SCALED = Spread
 SHAPES = (Broadcast, Reshape)
-"""Primitives that parameters without an axis do not need, and parts of them do."""
+"""Primitives that updates of parts of a parameter need, and updates of parameters without axes do not."""
 
 
 def prove_elementwise(graph: Graph, given: Sequence[Spread], wanted: Sequence[Spread]) -> None:
-    """Raise NotElementwise unless results of these kinds are made of inputs of the given ones."""
+    """Raise NotElementwise unless the graph's results have the wanted kinds for inputs of the given kinds."""
     for v, found, kind in zip(graph.outputs, spreads(graph, given), wanted, strict=True):
         fits = found in (UNIFORM, kind) or (kind is UNIFORM and found is SAME)
         if not fits and v.node is not None:
@@ -43,7 +43,7 @@ def prove_elementwise(graph: Graph, given: Sequence[Spread], wanted: Sequence[Sp
 
 
 def spreads(graph: Graph, given: Sequence[Spread]) -> list[Spread]:
-    """The kinds of the results of a graph whose inputs are of the given ones."""
+    """The kinds of the results of a graph whose inputs are of the given kinds."""
     known: dict[Value, Spread] = dict(zip(graph.inputs, given, strict=True))
     for node in graph.nodes:
         made = node_spreads(node, [known[v] for v in node.inputs])
@@ -74,7 +74,7 @@ def node_spreads(node: Node, kinds: Sequence[Spread]) -> Sequence[Spread]:
 
 
 def changes_nothing(node: Node) -> bool:
-    """True for another shape of one number, and for the shape that there was."""
+    """True for a reshape of one number, and for a reshape or broadcast to the same shape."""
     (x,), (out,) = node.inputs, node.outputs
     return x.type.shape == out.type.shape or out.type.size == 1
 
@@ -114,7 +114,7 @@ def same_program(one: Graph, other: Graph) -> bool:
 
 
 def operations_on_arrays(graph: Graph) -> tuple[list[tuple[str, str]], set[tuple[str, str]]]:
-    """The operations that make arrays of the arrays given, in order, and all others."""
+    """The operations that compute arrays from the input arrays, in order, and the set of the other operations."""
     reached = {v for v in graph.inputs if v.ndim}
     arrays: list[tuple[str, str]] = []
     others: set[tuple[str, str]] = set()
@@ -129,7 +129,7 @@ def operations_on_arrays(graph: Graph) -> tuple[list[tuple[str, str]], set[tuple
 
 
 def operations(nodes: Iterable[Node]) -> Iterator[tuple[str, str]]:
-    """Operations in order, with the numbers in them and without shapes."""
+    """The names of operations in order, with their constants and without shapes."""
     for node in nodes:
         if not isinstance(node.op, SHAPES):
             yield node.op.name, repr(node.params.get("value"))

@@ -1,4 +1,4 @@
-"""The engine of a step: its state, its hyper-parameters, and its programs, compiled when they are first asked for."""
+"""The engine of a step: its state, its hyper-parameters, and its programs, compiled on first use."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class UnfinishedEpoch(NamedTuple):
 
 
 class Engine:
-    """One step function on one state."""
+    """A step function with its state and its programs."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Engine:
         self.one = jit(step_function.step, device=device, blocks=step_function.blocks, winograd=step_function.winograd)
         self.watches: list[Watch] = []
         self.programs: dict[Any, ResidentProgram] = {}
-        """Those of epochs, by the data and how it is cut up."""
+        """The programs of epochs, by the types of the data and the layout of batches."""
         self.unfinished: UnfinishedEpoch | None = None
         main = step_loops.call_function(self.one, count, step_function)
 
@@ -139,19 +139,19 @@ class Engine:
             check_alike(self.step_function.mesh, "state", digest([x for path, x in pairs if path not in own]))
 
     def sharded_shapes(self) -> dict[str, Any]:
-        """By their paths, the shapes that arrays of which processes have parts have in all of them together."""
+        """The whole shapes of the sharded arrays of the state, by path."""
         shards = self.step_function.shards
         return {} if shards is None else shards.whole_shapes(self.state.tree["optimizer"], self.state.tree["params"])
 
     def whole_optimizer(self) -> Any:
-        """The optimizer's state to be read at once; where processes have parts of it all of them call this."""
+        """The whole optimizer state, possibly the state's own arrays; all processes of a sharded one call this."""
         own, shards = self.state.read("optimizer"), self.step_function.shards
         return own if shards is None else shards.whole_state(own, self.state.tree["params"])
 
     def stepping(
         self, f: jit[..., Any], signature: BatchSignature, reason: str, check: Callable[[], None] = lambda: None
     ) -> ResidentProgram:
-        """A program of a call of the step, for batches of a shape."""
+        """Compile the program of a call of the step for batches of a signature."""
         made = self.compile(f, signature, reason, check)
         first_calls.announce(self, made, signature, lambda arrays: (signature.resized(arrays), arrays))
         return made
@@ -175,7 +175,7 @@ class Engine:
         program.told = told
 
     def specialize(self, sizes: dict[str, int]) -> None:
-        """A code for one size alone."""
+        """Compile the code of the step's program for these values of the symbolic sizes."""
         program = self.main.program
         if not isinstance(program, SymbolicProgram):
             raise UnsupportedError(
@@ -195,13 +195,13 @@ class Engine:
         self.log.seconds += time.perf_counter() - before
 
     def step(self, program: ResidentProgram, arrays: tuple[Any, ...], strict: bool = False) -> Result:
-        """One call of the program for batches of a shape; raises UnfitArguments where `strict`, as an instance does."""
+        """Call a program of the step; with `strict`, raises UnfitArguments as a bound executable does."""
         if self.watches:
             check_unchanged(self.watches, "step")
         return program.run(self.head + arrays, strict)
 
     def attempt(self, batch: Any) -> Result | None:
-        """One call of the step's own program where it can read the batch as it is; None where that must be checked."""
+        """Call the step's own program if it can read the batch as it is; None for a batch that must be checked."""
         arrays = self.signature.pick(batch)
         if arrays is None:
             return None
@@ -211,6 +211,6 @@ class Engine:
             return None
 
     def call(self, program: ResidentProgram, arrays: Sequence[NDArray]) -> Result:
-        """A call of another program on the state, long enough to compare all that was captured."""
+        """Call another program on the state, after a full check of the captured arrays."""
         check_unchanged(self.watches, "run", whole=True)
         return program.run((*self.head, *arrays))

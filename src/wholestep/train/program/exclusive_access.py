@@ -16,10 +16,10 @@ Made = TypeVar("Made")
 
 
 class ExclusiveAccess:
-    """A state that threads use in turns.
+    """A state that one thread at a time uses.
 
-    The lock is reentrant, so that a signal handler may read the state inside a call; `_busy` tells one that would run
-    the program there.
+    The lock is reentrant, so that a signal handler may read the state inside a call; `_busy` detects a handler that
+    would run the program there.
     """
 
     __slots__ = ("_busy", "_lock")
@@ -33,7 +33,7 @@ class ExclusiveAccess:
     def _turn(self, f: Callable[..., Made], *args: Any) -> Made:
         """Call f while no other thread uses the state; raises ReentrancyError inside another call by this thread.
 
-        A context manager written in Python would leave the lock taken where Ctrl-C comes as it is entered.
+        A context manager written in Python would leave the lock taken where Ctrl-C interrupts its entry.
         """
         with self._lock:
             if self._busy:

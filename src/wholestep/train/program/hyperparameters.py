@@ -77,13 +77,13 @@ def flush_accumulation(engine: Engine) -> dict[str, Any]:
 
 
 def flushes(optimizer: Any) -> bool:
-    """Test whether an optimizer has an update that waits for the end of the data."""
+    """Test whether an optimizer has a `flush` for the end of the data."""
     return callable(getattr(optimizer, "flush", None))
 
 
 @contextmanager
 def with_averaged_parameters(step: Any) -> Iterator[None]:
-    """The average of the parameters in their place, as long as the block takes; see `Step.averaged`."""
+    """A context in which the averages of the parameters take their place; see `Step.averaged`."""
     state = step.state
     means = average(step._engine.whole_optimizer())
     mean = tree.map(lambda p, mean: mean.astype(p.dtype), state["params"], means)

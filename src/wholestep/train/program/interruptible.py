@@ -1,4 +1,4 @@
-"""Running a long loop beside the main thread, so that Ctrl-C and SIGTERM are heard and end it between two steps."""
+"""Long loops in a second thread, so that the main one receives Ctrl-C and SIGTERM, which end them between steps."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from wholestep.ir.graph import NDArray
 from wholestep.runtime.executable import BoundExecutable
 
 NOTICEABLE_SECONDS = 0.05
-"""Seconds after which somebody who pressed Ctrl-C notices that nothing happens."""
+"""Seconds of delay after Ctrl-C that a user notices."""
 
 POLL_SECONDS = 0.005
-"""Seconds between two looks; a run that had not begun when it was asked to stop is asked again."""
+"""Seconds between two checks; a run that had not begun when it was asked to stop is asked again."""
 
 
 TERMINATED = 143
-"""The exit code of a process that ends since it was asked to by SIGTERM: 128 and the number of the signal."""
+"""The exit code of a process that ends after SIGTERM: 128 plus the number of the signal."""
 
 
 class InterruptFlag:
-    """A handler that records Ctrl-C and asks the loop to stop at once; it tells the handler around it too."""
+    """A handler that records Ctrl-C, asks the loop to stop, and records it in the handler around it too."""
 
     def __init__(self, stop: Callable[[], None], around: InterruptFlag | None = None) -> None:
         self.any = False
@@ -78,7 +78,7 @@ def run_in_thread(
             except BaseException as error:
                 raised = error
                 if thread.ident is None and not done.wait(1.0) and thread.ident is None:
-                    raise  # there was no thread to be had
+                    raise  # the thread could not be started
             if pressed.any or raised is not None:
                 instance.stop()
         thread.join()
@@ -91,7 +91,7 @@ def run_in_thread(
 
 @contextmanager
 def catching_interrupts(stop: Callable[[], None], kind: type[InterruptFlag] = InterruptFlag) -> Iterator[InterruptFlag]:
-    """Ctrl-C is noted instead of raised; a handler of the user's own is left in place."""
+    """A context in which Ctrl-C is recorded instead of raised; a handler of the user's own is left in place."""
     before = signal.getsignal(signal.SIGINT)
     presses = kind(stop, before if isinstance(before, InterruptFlag) else None)
     here = threading.current_thread() is threading.main_thread()
@@ -121,7 +121,7 @@ def terminating_in_order() -> Iterator[None]:
         nonlocal asked
         asked = True
         pressed = signal.getsignal(signal.SIGINT)
-        if not callable(pressed):  # a process in the background is born deaf to Ctrl-C
+        if not callable(pressed):  # a background process ignores SIGINT from its start
             raise KeyboardInterrupt
         pressed(signal.SIGINT, frame)
 

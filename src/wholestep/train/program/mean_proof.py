@@ -1,4 +1,4 @@
-"""A proof, read off a graph for any number of rows, that a loss is the mean over rows of a function of each row."""
+"""A proof, by analysis of a graph for any number of rows, that a loss is a mean over rows of a function of each row."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def is_mean(graph: Graph) -> bool:
 
 
 def result_kinds(graph: Graph, given: Sequence[MaybeKind]) -> list[MaybeKind]:
-    """The kinds of the results of a graph whose inputs are of the given ones."""
+    """The kinds of the results of a graph whose inputs are of the given kinds."""
     known = {v: checked_kind(v, kind) for v, kind in zip(graph.inputs, given, strict=True)}
     for node in graph.nodes:
         kinds = [kind for v in node.inputs if (kind := known[v]) is not None]
@@ -62,7 +62,7 @@ def result_kinds(graph: Graph, given: Sequence[MaybeKind]) -> list[MaybeKind]:
 
 
 def checked_kind(v: Value, kind: MaybeKind) -> MaybeKind:
-    """The kind, where the value is as large as one of that kind: its one symbolic size is that of the axis of rows."""
+    """The kind, if the only symbolic size of the value is that of the kind's axis of rows; else None."""
     if kind is None:
         return None
     symbolic = [i for i, n in enumerate(v.type.shape) if isinstance(n, Dim)]
@@ -72,7 +72,7 @@ def checked_kind(v: Value, kind: MaybeKind) -> MaybeKind:
 
 
 def is_multiple_of_rows(size: Dim) -> bool:
-    """Return whether a size is so many times the number of rows."""
+    """Return whether a size is a multiple of the number of rows."""
     return size.terms.keys() == ROWS.terms.keys()
 
 

@@ -20,8 +20,8 @@ from wholestep.ir.build import current
 from wholestep.ir.graph import NDArray
 
 BUCKET_BYTES = 1 << 20
-"""Gradients are sent as soon as there are this many bytes of them: at 1 GB/s a millisecond, beside which the latency of
-a few messages is little."""
+"""The bytes of gradients after which a message is sent: a millisecond at 1 GB/s, much longer than the latency of a few
+messages."""
 
 
 class MeshAxis(NamedTuple):
@@ -32,7 +32,7 @@ class MeshAxis(NamedTuple):
 
     @property
     def rank(self) -> int:
-        """The number of this process."""
+        """The rank of this process."""
         return int(communicator_of(self.name).rank)
 
     def key(self, key: Any) -> Any:
@@ -51,7 +51,7 @@ class MeshAxis(NamedTuple):
         return [found[i] for i in range(len(arrays))]
 
     def replicated(self, params: Any) -> Any:
-        """The same params, with cotangents that are means over the processes: each has a part of one loss."""
+        """The same params, whose cotangents are averaged over the processes, since each has a part of one loss."""
         if not tree.leaves(params):
             return params
 
@@ -79,8 +79,8 @@ class MeshAxis(NamedTuple):
 
 
 def buckets_of(arrays: Sequence[Any]) -> list[list[int]]:
-    """The numbers of the arrays that go in each message, in the order in which they are there: those that follow each
-    other, of one dtype, up to the first that makes it large.
+    """The numbers of the arrays of each message: arrays of one dtype in the order in which the graph computes them, up
+    to the first with which a message has `BUCKET_BYTES`.
     """
     builder = current()
     made = {} if builder is None else {node: place for place, node in enumerate(builder.nodes)}
@@ -130,7 +130,7 @@ def mesh_axis(mesh: Any, who: str = "compile") -> MeshAxis | None:
 
 
 def check_alike(axis: MeshAxis, what: str, fact: bytes) -> None:
-    """Raise CommunicationError, on every rank, where the processes of an axis have different facts of one size."""
+    """Raise CommunicationError, on every rank, where the processes of an axis have different facts of equal length."""
     rows = gather_bytes(axis.name, fact, "mesh")
     other = np.flatnonzero((rows != rows[0]).any(axis=1))
     if other.size:

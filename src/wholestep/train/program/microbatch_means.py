@@ -97,9 +97,9 @@ def check_mean(step_function: StepFunction, state: dict[str, Any], batch: Any, s
     """Raise ParameterError where parts of a batch have another mean loss than the batch.
 
     `batch` is the example that the step is compiled for, with a first axis of batches where it is `stacked`. Where the
-    loss assigns buffers it may be the statistics of the batch that differ: a BatchStatisticsWarning says so. A loss
-    that cannot be computed on so few rows, that draws by rejection, or that is not finite is not looked at, nor is one
-    of parameters that lie in files.
+    loss assigns buffers the difference may be due to batch statistics, and is a BatchStatisticsWarning. A loss that
+    cannot be computed on so few rows, that draws by rejection, or that is not finite is not checked, nor is one of
+    parameters that lie in files.
     """
     if step_function.microbatch is None or step_function.stream is not None:
         return
@@ -238,7 +238,7 @@ def draws_random_numbers(graph: Graph) -> bool:
 
 
 def without_random_numbers(graph: Graph) -> Graph:
-    """The graph with one constant word for every random one."""
+    """The graph with one constant word in place of every random word."""
 
     def constant(node: Node) -> Value | None:
         drawn = node.op.kind == "random"
@@ -257,13 +257,13 @@ def coarsest_epsilon(graph: Graph) -> float:
 
 
 def loss_line(example: LossExample, graph: Graph) -> Where:
-    """The line that makes the loss, or else the one where its function begins."""
+    """The line that computes the loss, or the first line of its function."""
     made, code = graph.outputs[0].node, getattr(example.step_function.loss, "__code__", None)
     return made.where if made is not None else None if code is None else (code, 0)
 
 
 def batch_rows(example: LossExample, rows: Any, at: NDArray | None) -> Any:
-    """So many rows of the batch: those at these places, or their types alone."""
+    """The rows of the batch at these places, or the types of so many rows."""
 
     def some(x: Any) -> Any:
         shape, dtype = kind_of(x).shape[int(example.stacked) :], kind_of(x).dtype
@@ -278,8 +278,9 @@ def batch_rows(example: LossExample, rows: Any, at: NDArray | None) -> Any:
 def select_unlike_rows(example: LossExample, rows: int) -> NDArray:
     """Rows with the least totals of integers and booleans, then rows with the greatest, in standard deviations cubed.
 
-    A mask of few elements, or other classes, then tell a ratio of sums from a mean, the rarest first. Half of the first
-    part are the least, so that a mask leaves it something. Only some rows from all over the batch are seen.
+    Rows with few masked elements or rare classes then distinguish a ratio of sums from a mean. Half of the first part
+    are rows of the least totals, so that a mask does not leave out all of it. Only `CANDIDATES` evenly spaced rows of
+    the batch are considered.
     """
     count = count_rows(example.batch, int(example.stacked))
     at = np.linspace(0, count - 1, min(count, max(rows, CANDIDATES))).astype(int)
@@ -310,7 +311,7 @@ def example_arguments(example: LossExample, rows: int) -> Iterator[tuple[list[ND
 
 
 def without_zeros(x: Any, rng: np.random.Generator) -> NDArray:
-    """A parameter; one that is zero everywhere gets small numbers, since nothing may pass through it as it is."""
+    """A parameter; one that is zero everywhere gets small numbers, since it would hide the rows from the loss."""
     given: NDArray = np.asarray(x)
     return given if given.any() else rng.uniform(-0.5, 0.5, given.shape).astype(given.dtype)
 
@@ -318,8 +319,8 @@ def without_zeros(x: Any, rng: np.random.Generator) -> NDArray:
 def vary_array(x: Any, rng: np.random.Generator, floats: bool, others: bool) -> NDArray:
     """An array of the batch with other numbers of its kind, near its own.
 
-    Floats become smaller, the most in the first rows, and zeros positive; integers that are all equal become two
-    numbers, which are others in the first half of the rows and in the second.
+    Floats become smaller, the most in the first rows, and arrays of zeros positive; integers that are all equal become
+    two numbers, which differ between the first and the second half of the rows.
     """
     given: NDArray = np.zeros(x.shape, x.dtype) if isinstance(x, ShapeDtype) else np.asarray(x)
     count, shape, dtype = len(given) if given.ndim else 1, given.shape, given.dtype
@@ -338,7 +339,7 @@ def vary_array(x: Any, rng: np.random.Generator, floats: bool, others: bool) -> 
 
 
 def in_evaluation_mode(loss: Callable[..., Any]) -> Callable[..., Any]:
-    """The loss of a model in evaluation mode, where rows do not meet in batch statistics."""
+    """The loss of a model in evaluation mode, in which no batch statistics combine rows."""
 
     @wraps(loss)
     def still(model: Any, batch: Any, **keys: Any) -> Any:

@@ -15,7 +15,7 @@ from wholestep.frontend.argument_kinds import kind_of
 from wholestep.frontend.control import scan
 
 Differentiated = tuple[Any, Any, Any, Any]
-"""(loss, gradient or None, new buffers, aux)"""
+"""The type of (loss, gradient or None, new buffers, aux)."""
 
 
 def check_microbatch(rows: Any, has_aux: bool, captures: bool) -> None:
@@ -34,7 +34,7 @@ def check_microbatch(rows: Any, has_aux: bool, captures: bool) -> None:
 
 
 def count_parts(rows: int, most: int) -> int:
-    """In how many equal parts of at most so many rows a batch is taken: the fewest."""
+    """The least number of equal parts of at most so many rows into which a batch can be divided."""
     return next(n for n in range(1, rows + 1) if rows % n == 0 and rows // n <= most)
 
 
@@ -69,9 +69,9 @@ def average_over_parts(
     most: int,
     trained: bool,
 ) -> Differentiated:
-    """The mean loss and gradient over equal parts of a batch; buffers go from part to part.
+    """The mean loss and gradient over equal parts of a batch; buffers are carried from part to part.
 
-    Equal to those of the whole batch, to rounding, where the loss is a mean over rows. Each part has a random key of
+    Both equal those of the whole batch, to rounding, where the loss is a mean over rows. Each part has a random key of
     its own.
     """
     count = count_parts(count_rows(batch), most)
@@ -79,7 +79,7 @@ def average_over_parts(
         return differentiated(state, batch)
     counters = state["counters"]
     split = tree.map(
-        # The rows are counted: no size is left over to be found where an array is empty.
+        # The number of rows is explicit, since -1 is ambiguous for an empty array.
         lambda x: x.reshape(count, x.shape[0] // count, *x.shape[1:]) if x.ndim else wnp.broadcast_to(x, (count,)),
         batch,
     )
@@ -92,6 +92,6 @@ def average_over_parts(
         return (tree.map(lambda a, g: a + g, sums, grads) if trained else None, buffers), value
 
     (sums, buffers), values = scan(part, (start, state["buffers"]), (np.arange(count), split))
-    # One after the other, as the gradients are added, and as processes of a mesh add: the same bits.
+    # Losses are added one after the other, as gradients are, and as the processes of a mesh add, for the same bits.
     total, _ = scan(lambda total, value: (total + value, None), wnp.zeros((), values.dtype), values)
     return total / count, tree.map(lambda g: g / count, sums) if trained else None, buffers, None

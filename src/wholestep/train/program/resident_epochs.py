@@ -1,4 +1,4 @@
-"""Training over data that stays where it is: one native call an epoch, rows drawn by the step's own counter."""
+"""Training over resident data: one native call an epoch, with rows drawn by the step's own counter."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ EpochCallback = Callable[[int, Result], Any]
 
 
 StepCall = Callable[[Any], Result]
-"""A step on one batch, stacked where the step takes several."""
+"""A function that runs a step on one batch, stacked where the step takes several."""
 
 
 class ResidentData:
-    """A data set: a tree like the batch whose arrays have rows along their first axis, and how it is cut up."""
+    """A data set, a tree like the batch whose arrays have rows along their first axis, and its layout in batches."""
 
     def __init__(self, engine: Engine, data: Any, size: int | None, shuffle: bool, drop_last: bool) -> None:
         self.engine, self.shuffle = engine, shuffle
@@ -52,7 +52,7 @@ class ResidentData:
         self.buffers = tuple(map(engine.state.memory.place, self.arrays))
 
     def programs(self) -> list[ResidentProgram]:
-        """The programs of an epoch, made where they must be."""
+        """The programs of an epoch, compiled on first use."""
         how = f"{self.count} rows in batches of {self.size}, {'shuffled' if self.shuffle else 'in order'}"
         parts = [(step_loops.loop_epoch, f"epoch over {how}")] * (self.count >= self.size)
         parts += [(step_loops.last_partial_batch, f"last {self.rest} of {how}")] * (self.rest > 0)
@@ -60,7 +60,7 @@ class ResidentData:
 
     @contextmanager
     def noting(self, rest: UnfinishedEpoch | None) -> Iterator[None]:
-        """Record in the engine how far the epoch inside the block came, unless it comes to its end."""
+        """A context that records in the engine the progress of the epoch inside the block, unless it is completed."""
         before = int(self.engine.state.counter("step"))
         begun = rest or UnfinishedEpoch(before, 0, self.count, self.size, int(self.shuffle), int(self.dropped))
         try:
@@ -71,7 +71,7 @@ class ResidentData:
             self.engine.unfinished = begun._replace(done=done) if 0 < done < whole else None
 
     def unfinished(self) -> UnfinishedEpoch | None:
-        """The epoch that was cut short; raises ParameterError where it is one over other data, or cut up otherwise."""
+        """The interrupted epoch, or None; raises ParameterError for one over other data or with other batches."""
         found = self.engine.unfinished
         if found is None:
             return None
@@ -84,7 +84,7 @@ class ResidentData:
         return found
 
     def finished(self, rest: UnfinishedEpoch, one: StepCall) -> list[Result]:
-        """The batches that are left of an epoch, one call each, until Ctrl-C."""
+        """Run the remaining batches of an epoch, one call each, until Ctrl-C."""
         key = self.engine.state.counter("key")
         order = np.asarray(step_loops.row_order(key, rest.start, self.count)) if self.shuffle else np.arange(self.count)
         last = self.count if self.rest else self.count - self.count % self.size
@@ -100,7 +100,7 @@ class ResidentData:
         return results
 
     def first_batch(self, arrays: Sequence[NDArray]) -> tuple[BatchSignature, Sequence[NDArray] | None]:
-        """A batch of a call of the step, out of the first rows; None where there are too few."""
+        """A batch of a call of the step, made of the first rows; None where there are too few."""
         count, signature = self.engine.count, self.engine.signature
         if count * self.size > self.count:
             return signature, None
@@ -119,7 +119,7 @@ class ResidentData:
 
 
 def check_rows(batch: BatchSignature, data: BatchSignature, drop: int) -> None:
-    """Raise where data is not a tree like the batch, with rows in place of its first axes."""
+    """Raise TreeError, ShapeError or DtypeError for data that is no tree like the batch with rows along axis 0."""
     if data.structure != batch.structure:
         raise TreeError(f"run: data holds {data}, and a batch holds {batch}", hint="the two have the same structure")
     if not data.leaves:

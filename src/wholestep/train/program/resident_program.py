@@ -25,9 +25,9 @@ from wholestep.train.state.state import State
 class ResidentProgram:
     """A traced step compiled for a device and bound to the state, which every run replaces.
 
-    Its function returns (state, loss, finite, aux, captures); a loop of steps stacks all but the state. One that is
-    differentiated returns the gradient with respect to hyper-parameters last. The state's arrays must be stacked as
-    the step takes them.
+    Its function returns (state, loss, finite, aux, captures); a loop of steps stacks all of these except the state, and
+    a differentiated loop returns the gradient with respect to hyper-parameters last. The state's arrays must be stacked
+    as the step takes them.
     """
 
     def __init__(self, traced: TracedStep, state: State, device: str, step_function: StepFunction) -> None:
@@ -44,8 +44,8 @@ class ResidentProgram:
         self.extras = tree.structure(shape[3:])
         self.scalars = function.scalars[len(state.arrays) + 2 :]
         self.looped = bool(traced.graph.out_types[len(arrays)].shape)
-        self.seconds = NOTICEABLE_SECONDS  # of the last run; the first may take any time
-        self.stoppable = step_function.mesh is None  # or else the other processes would wait for a step left out here
+        self.seconds = NOTICEABLE_SECONDS  # of the last run; that of the first is unknown
+        self.stoppable = step_function.mesh is None  # else other processes would wait for a step omitted here
 
     def run_first(self, arrays: Sequence[NDArray], strict: bool = False) -> Result:
         """Run for the first time, which may be the first change of the state; `strict` is that of the instance."""
@@ -59,14 +59,14 @@ class ResidentProgram:
         return Result(outs[0].item(), outs[1].item(), self.more(outs) if self.scalars else self.plain)
 
     def run_loop(self, arrays: Sequence[NDArray], strict: bool = False) -> Result:
-        """Run once where the results are stacked; Ctrl-C ends a long loop after the step that it is in."""
+        """Run a loop of steps once; Ctrl-C ends a long loop after the current step."""
         stopped, count, before = False, 0, time.perf_counter()
         if (
             self.stoppable
             and self.seconds >= NOTICEABLE_SECONDS
             and threading.current_thread() is threading.main_thread()
         ):
-            first = int(self.state.counter("step"))  # a card is asked for it, which a short run would feel
+            first = int(self.state.counter("step"))  # a transfer from a card, too slow for a short run
             outs, stopped = run_in_thread(self.instance, arrays, strict)
             count = int(self.state.counter("step")) - first
         else:
@@ -76,13 +76,13 @@ class ResidentProgram:
         return Result(cut[0].astype(np.float64), cut[1].copy(), self.more(cut, stopped))
 
     def more(self, outs: Sequence[NDArray], interrupted: bool = False) -> ResultDetails:
-        """The results beside the loss, in arrays of their own."""
+        """The results other than loss and flag, in arrays of their own."""
         made = [own_copy(out, s) for out, s in zip(outs[2:], self.scalars, strict=True)]
         aux, captures, *through = tree.unflatten(self.extras, made)
         said = captures.pop(PRINTED, ())
         if said:
             print_value([PrintLoop(said, reverse=False)] if self.looped else said)
-        # A way back that was cut short has not found them.
+        # An interrupted backward pass has not computed the hypergradients.
         found = (
             {name: np.nan if interrupted else float(g) for name, g in through[0].items()} if through else EMPTY_MAPPING
         )

@@ -1,4 +1,4 @@
-"""Sharded optimizer state: each process of a mesh updates its own part of every parameter, and keeps the state of that.
+"""Sharded optimizer state: each process of a mesh updates its own part of every parameter and keeps its state alone.
 
 Gradients are summed so that a process gets its part of them (reduce-scatter), and the updated parts are gathered into
 whole parameters: S. Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", 2020.
@@ -48,7 +48,7 @@ class Shards:
         return part_of_sum(elements, self.axis.size)
 
     def begun(self, optimizer: Any, params: Any) -> Any:
-        """The state that the optimizer begins with in this process."""
+        """The initial state of the optimizer in this process."""
         return optimizer.init(tree.map(lambda x: self.cut(np.asarray(x, type_of(x).dtype)), params))
 
     def cut(self, x: NDArray) -> NDArray:
@@ -59,7 +59,7 @@ class Shards:
         return own
 
     def rows(self, x: Any) -> Any:
-        """A traced array with a row for each process."""
+        """A traced array padded with zeros and reshaped to a row for each process."""
         flat, part = x.reshape(-1), self.part(x.size)
         missing = self.axis.size * part - flat.size
         padded = wnp.concatenate([flat, wnp.zeros(missing, flat.dtype)]) if missing else flat
@@ -95,7 +95,7 @@ class Shards:
         return psum(wnp.where(flag, 0, 1).astype(np.int32), self.axis.name) == 0
 
     def whole_state(self, state: Any, params: Any) -> Any:
-        """The optimizer's state of all processes, in arrays for the host; all of them call this at once."""
+        """The whole optimizer state in host arrays; all processes call this together."""
         shapes = [x.shape for x in tree.leaves(params)]
 
         def whole(x: NDArray, owner: int | None) -> NDArray:
@@ -104,7 +104,7 @@ class Shards:
         return tree.unflatten(tree.structure(state), list(map(whole, tree.leaves(state), self.owners)))
 
     def exchanged(self, x: NDArray) -> NDArray:
-        """The parts of all processes."""
+        """The parts of an array of all processes, gathered."""
         try:
             return gather_over_ranks(self.axis.name, x)
         except Exception as error:
@@ -119,18 +119,18 @@ class Shards:
         return tree.unflatten(tree.structure(state), [x if i is None else self.cut(np.asarray(x)) for x, i in pairs])
 
     def norms(self) -> AbstractContextManager[None]:
-        """The time in which norms of gradients are those of all parts."""
+        """A context in which norms of gradients are computed over the parts of all processes."""
         return norms_over(self.axis.name)
 
     def whole_shapes(self, state: Any, params: Any) -> dict[str, Any]:
-        """By their paths, the shapes that sharded arrays of the state have in all processes together."""
+        """The whole shapes of the sharded arrays of the state, by path."""
         shapes = [np.shape(x) for x in tree.leaves(params)]
         paths = tree.paths(state, "optimizer")
         return {path: shapes[i] for path, i in zip(paths, self.owners, strict=True) if i is not None}
 
 
 def pieces_of(x: Any, sizes: Sequence[int]) -> Iterator[Any]:
-    """Pieces of the last axis."""
+    """Pieces of these sizes along the last axis."""
     at = 0
     for n in sizes:
         yield x[..., at : at + n]
@@ -138,14 +138,14 @@ def pieces_of(x: Any, sizes: Sequence[int]) -> Iterator[Any]:
 
 
 def uncut(rows: Any, shape: tuple[int, ...]) -> Any:
-    """An array from the rows that the processes have of it."""
+    """The whole array from the rows of all processes, without the padding."""
     return rows.reshape(-1)[: int(np.prod(shape, dtype=np.int64))].reshape(shape)
 
 
 def shards_of(shard: Any, axis: MeshAxis | None, optimizer: Any, params: Any, refused: Mapping[str, bool]) -> Any:
-    """The shards that `shard="optimizer"` asks for; None without it, and where one process has everything.
+    """The shards of `shard="optimizer"`; None for `shard=None` and for a single process.
 
-    `refused` are other options, true where they are in use and do not go with it.
+    `refused` are options that sharding does not support, True where they are in use.
     """
     if shard not in SHARDED:
         raise ParameterError(
@@ -168,7 +168,7 @@ def shards_of(shard: Any, axis: MeshAxis | None, optimizer: Any, params: Any, re
 
 
 def with_new_owners(step_function: Any, params: Any) -> Any:
-    """The definition of a step whose optimizer or parameters are others, as its state is shared out."""
+    """The definition of a step with the owners recomputed for its new optimizer or parameters."""
     old = step_function.shards
     if old is None:
         return step_function
@@ -177,10 +177,10 @@ def with_new_owners(step_function: Any, params: Any) -> Any:
 
 
 def checked_owners(axis: MeshAxis, optimizer: Any, params: Any) -> tuple[int | None, ...]:
-    """For each array of the optimizer's state its parameter; raises UnsupportedError where it is not elementwise."""
+    """The parameter of each array of the optimizer's state; raises UnsupportedError for an update not elementwise."""
     structure = tree.structure(params)
     types = [type_of(x) for x in tree.leaves(params)]
-    # A parameter without an axis has one element; as an array of one its sums are sums to be seen.
+    # A parameter without axes is taken as an array of one element, so that sums over it appear in the graph.
     whole = tree.unflatten(structure, [ShapeDtype(t.shape or (1,), t.dtype) for t in types])
     parts = tree.unflatten(structure, [ShapeDtype((PROBE + i,), t.dtype) for i, t in enumerate(types)])
     try:
@@ -215,7 +215,7 @@ def traced_update(axis: MeshAxis, optimizer: Any, params: Any, state: Any) -> An
 
 
 def state_owners(whole: Sequence[Any], states: Sequence[Any], parts: Sequence[Any]) -> list[int | None]:
-    """The owner of each array of the state, found by the lengths that it has for whole parameters and for parts."""
+    """The owner of each array of the state, found by its lengths for whole parameters and for parts."""
     found: list[int | None] = []
     for own, part in zip(states, parts, strict=True):
         lengths = [n for n in part.shape if PROBE <= n < PROBE + len(whole)]
@@ -228,7 +228,7 @@ def state_owners(whole: Sequence[Any], states: Sequence[Any], parts: Sequence[An
 
 
 def not_elementwise(optimizer: Any, why: str, where: Where = None) -> UnsupportedError:
-    """The error for an optimizer that needs more of a parameter than its part."""
+    """The error for an optimizer whose update of a part depends on other elements of the parameter."""
     return UnsupportedError(
         f"compile: shard='optimizer' with {label(optimizer)}, which is not elementwise: {why}",
         where=where,

@@ -1,4 +1,4 @@
-"""Steps whose update was left out, since the loss or a gradient is not finite: a warning says so."""
+"""The warning about steps whose update was skipped, since the loss or a gradient is not finite."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from wholestep.train.program.step_function import StepFunction
 
 
 def searching(step_function: StepFunction) -> bool:
-    """True while a loss scale is searched for, when a few skipped steps are expected."""
+    """True for a dynamic loss scale, under which a few skipped steps are expected."""
     return step_function.scaling is not None and step_function.scaling.interval is not None
 
 
 def warn_of_skipped(step_function: StepFunction, what: str, skipped: int, steps: int) -> None:
-    """Warn of steps that were left out."""
+    """Warn of steps that were skipped."""
     if skipped and not (searching(step_function) and skipped < steps):
         said = "a step was" if steps == 1 else f"{skipped} of {steps} steps were"
         warn(

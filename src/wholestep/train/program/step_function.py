@@ -43,8 +43,8 @@ UNROLLS = ("stop", "through")
 class StepFunction:
     """The definition of a step: a loss, an optimizer, and the options of both.
 
-    State is a dictionary of params, buffers, optimizer and counters. Counters count the steps taken, those that the
-    guard left out too, so that no random key comes twice.
+    The state is a dictionary of params, buffers, optimizer and counters. Counters count all steps, those that the guard
+    skipped too, so that no random key is used twice.
     """
 
     loss: Callable[..., Any]
@@ -80,7 +80,7 @@ class StepFunction:
         return str(getattr(self.loss, "__name__", type(self.loss).__name__))
 
     def begun(self, params: Any) -> Any:
-        """The state that the optimizer begins with."""
+        """The initial state of the optimizer."""
         if self.optimizer is None:
             return None
         if self.shards is not None:
@@ -92,7 +92,7 @@ class StepFunction:
         )
 
     def step(self, state: Any, hyper: Any, batch: Any) -> Any:
-        """(new state, loss, whether it was finite, aux, captures)."""
+        """(new state, loss, True if the step was finite, aux, captures)."""
         counters = state["counters"]
         builder = current()
         assert builder is not None
@@ -116,9 +116,9 @@ class StepFunction:
         return new, value, finite, aux, {**seen, PRINTED: said} if said else seen
 
     def gradient(self, state: Any, batch: Any) -> tuple[Any, Any, Any, Any]:
-        """The loss, its gradient (None without an optimizer), new buffers and aux; part by part where asked.
+        """The loss, its gradient (None without an optimizer), new buffers and aux; by parts with `microbatch`.
 
-        All but aux are means over the processes of a mesh.
+        Loss, gradient and floating buffers are means over the processes of a mesh.
         """
 
         def whole(state: Any, batch: Any) -> tuple[Any, Any, Any, Any]:
@@ -130,7 +130,7 @@ class StepFunction:
     def over_parts(
         self, differentiated: Callable[[Any, Any], Differentiated], state: Any, batch: Any, trained: bool
     ) -> Differentiated:
-        """The results of a function of a batch, averaged over its parts where the step takes it part by part."""
+        """The results of a function of a batch, averaged over its parts with `microbatch`."""
         if self.microbatch is None:
             return differentiated(state, batch)
         return average_over_parts(differentiated, state, batch, self.microbatch, trained)
@@ -166,7 +166,7 @@ class StepFunction:
 
     @property
     def guards(self) -> bool:
-        """True if a step that is not finite leaves an update out."""
+        """True if the update of a step that is not finite is skipped."""
         return self.guard is not None and (self.optimizer is not None or self.with_buffers)
 
     def counted(self, counters: Any, finite: Any) -> dict[str, Any]:
@@ -226,7 +226,7 @@ class StepFunction:
         return value, scaling.unscaled(grads, counters), buffers, aux
 
     def look(self, entered: Entered, gradient: Sequence[Any]) -> None:
-        """Note which parameters no gradient reaches."""
+        """Record the parameters that no gradient reaches."""
         self.unreached[:] = [i for i, g in enumerate(gradient) if g is None]
 
     def parts(self, out: Any, with_buffers: bool) -> Any:
@@ -282,7 +282,7 @@ def describe_output(out: Any) -> str:
 
 
 def same_types(old: Any, new: Any, root: str, who: str) -> Any:
-    """A part of the new state; raises TreeError, ShapeError or DtypeError where it is not of the old one's types."""
+    """A part of the new state; raises TreeError, ShapeError or DtypeError where its types differ from the old ones."""
     had, has = tree.paths(old, root), tree.paths(new, root)
     if tree.structure(old) != tree.structure(new):
         lost, found = [path for path in had if path not in has], [path for path in has if path not in had]
@@ -302,7 +302,7 @@ def same_types(old: Any, new: Any, root: str, who: str) -> Any:
 
 
 def select_captures(nodes: Sequence[Node], labels: Sequence[str], name: str) -> dict[str, Any]:
-    """The values that the loss named with these labels; a list where a label was given several times."""
+    """The values that the loss captured under these labels; a list for a label that was used several times."""
     known = [(n.params["label"], Array(n.outputs[0], n.outputs[0].type.ndim == 0)) for n in nodes if n.op.name == MARK]
     found: dict[str, Any] = {}
     for label in labels:
@@ -326,7 +326,7 @@ PRINTED = "ws.print"
 """The key among the captures of the values that the loss prints."""
 
 GRAD_NORM = "gradient norm"
-"""The captured value that is the global norm of the gradients, where it was asked for."""
+"""The key among the captures of the global norm of the gradients."""
 
 MARK = "capture"
 """The primitive that names a value."""

@@ -58,7 +58,7 @@ def loop_steps(step: TracedStepCall, count: int) -> TracedStepCall:
 
 
 def loop_epoch(step: TracedStepCall, rows: int, size: int, shuffle: bool) -> TracedStepCall:
-    """Every whole batch of `size` out of `rows` rows of data, in the order of `epoch_order`."""
+    """Steps over all full batches of `size` of `rows` rows of data, in the order of `epoch_order`."""
     count = rows // size
 
     def steps(state: Any, hyper: Any, data: Any) -> Any:
@@ -72,7 +72,7 @@ def loop_epoch(step: TracedStepCall, rows: int, size: int, shuffle: bool) -> Tra
 
 
 def last_partial_batch(step: TracedStepCall, rows: int, size: int, shuffle: bool) -> TracedStepCall:
-    """The step on the rows that a `loop_epoch` has left over, which is fewer than a batch."""
+    """The step on the remaining rows after `loop_epoch`, which are fewer than a batch."""
     count = rows // size
 
     def rest(state: Any, hyper: Any, data: Any) -> Any:
@@ -99,8 +99,8 @@ def row_order(key: Any, start: Any, rows: int) -> Any:
 def drawn_rows(data: Any, drawn: Any, rows: int) -> Any:
     """The rows of these numbers, each of which is below `rows`.
 
-    The minimum changes none, and says so to the compiler: a bounds check could leave the loop between two steps, for
-    which the state would have to be copied, and could not lie in files.
+    The minimum changes no number; it proves the bound to the compiler. A bounds check could leave the loop between two
+    steps, so that the state would have to be copied, and could not lie in files.
     """
     within = wnp.minimum(drawn.astype("uint64"), rows - 1)
     return tree.map(lambda x: x[within], data)

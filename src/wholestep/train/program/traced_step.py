@@ -65,9 +65,10 @@ def check_roll(roll: object, stream: object = None) -> None:
 
 
 def update_rows(graph: Graph, step_function: StepFunction, interpreted: bool) -> RowUpdates:
-    """The step with updates of the rows of tables that are gathered, as far as its options allow.
+    """The step with updates of only the gathered rows of tables, as far as its options allow.
 
-    Not for the interpreter, in files, which kernels write in order, and where one differentiates through the steps.
+    The graph is unchanged for the interpreter, with state in files, which kernels write in order, and with derivatives
+    through the steps.
     """
     unchanged = RowUpdates(graph)
     if interpreted or step_function.stream is not None or step_function.unroll == "through":
@@ -79,12 +80,12 @@ def update_rows(graph: Graph, step_function: StepFunction, interpreted: bool) ->
 def rewrite_step(
     traced: TracedStep, step_function: StepFunction, may_stack: Callable[[tuple[int, ...]], bool], device: str
 ) -> TracedStep:
-    """The step with updates of rows and isomorphic layers as loops, as far as its options and the device allow.
+    """The step with sparse updates and isomorphic layers rerolled into loops, as far as its options and device allow.
 
-    Unless `roll=True` asks for it, nothing is rerolled for the interpreter, which others are compared with, and for
-    array libraries; under a budget, which rematerializes single values that a loop would make one; with symbolic sizes,
-    which would not be the first axis of stacked values; and with `stream`, since arrays in files of their own are not
-    stacked.
+    Without `roll=True`, no layers are rerolled for the interpreter, which is the reference of comparisons, and for
+    array libraries; under a budget, since rematerialization acts on single values, which a loop would stack; with
+    symbolic sizes, which would not be the first axis of stacked values; and with `stream`, since arrays in separate
+    files are not stacked.
     """
     roll, graph = step_function.roll, traced.graph
     if roll is True and traced.sizes:
@@ -116,7 +117,7 @@ def rewrite_step(
 
 
 def common_name(names: Sequence[str]) -> str:
-    """The name of several inputs stacked into one: the words that their names share, without numbers that differ."""
+    """The name of several inputs stacked into one: the words that their names share, without differing numbers."""
     if len(names) == 1:
         return names[0]
     tokens = zip(*[name.split("_") for name in names], strict=False)

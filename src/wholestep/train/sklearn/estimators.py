@@ -1,4 +1,4 @@
-"""scikit-learn estimators: neural networks for tables, with nothing to scale or to tune beforehand."""
+"""scikit-learn estimators: neural networks for tables, which need no scaling and no tuning."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wholestep.train.sklearn.mlp_ensemble import ACTIVATIONS, Data, Settings, Sh
 
 need("sklearn", extra="train")
 
-# This module is imported by somebody who wants an estimator, and needs the base classes to define one.
+# Only users of an estimator import this module, whose classes need scikit-learn's base classes.
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin  # noqa: E402, TID253
 from sklearn.exceptions import ConvergenceWarning  # noqa: E402, TID253
 from sklearn.utils import check_random_state  # noqa: E402, TID253
@@ -26,7 +26,7 @@ from sklearn.utils.multiclass import check_classification_targets  # noqa: E402,
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data  # noqa: E402, TID253
 
 FAR = 3.0
-"""Standardised inputs are drawn in to at most this size, smoothly, so that a stray one cannot dominate."""
+"""The bound into which standardised inputs are smoothly compressed, so that an outlier cannot dominate."""
 
 
 @bounded
@@ -54,7 +54,7 @@ class Perceptrons(BaseEstimator):  # type: ignore[misc]
         self.__dict__.update({name: value for name, value in locals().items() if name != "self"})
 
     def checked(self) -> None:
-        """Raise DtypeError or ParameterError for a setting that cannot be."""
+        """Raise DtypeError or ParameterError for an invalid setting."""
         hidden = self.hidden_sizes
         if not isinstance(hidden, tuple | list):
             raise DtypeError(f"{self.name}: hidden_sizes is a {type(hidden).__name__}, not a tuple of integers")
@@ -75,7 +75,7 @@ class Perceptrons(BaseEstimator):  # type: ignore[misc]
         return type(self).__name__
 
     def trained(self, x: NDArray, y: NDArray, w: NDArray, outputs: int, classifies: bool) -> None:
-        """Train on inputs as they were given, and labels or standardised targets."""
+        """Train on unscaled inputs, and labels or standardised targets."""
         rng = check_random_state(self.random_state)
         again = self.goes_on()
         if not again:
@@ -108,7 +108,7 @@ class Perceptrons(BaseEstimator):  # type: ignore[misc]
         return bool(self.warm_start) and hasattr(self, "params_")
 
     def earlier(self, params: Any) -> Any:
-        """The parameters found earlier, in the dtype of these; raises ShapeError where they are of another network."""
+        """The parameters of an earlier fit in the dtypes of `params`; raises ShapeError for another network's."""
         if {k: v.shape for k, v in params.items()} != {k: v.shape for k, v in self.params_.items()}:
             raise ShapeError(
                 f"{self.name}: warm_start goes on with the network that was fitted, and this one has other sizes",
@@ -117,7 +117,7 @@ class Perceptrons(BaseEstimator):  # type: ignore[misc]
         return {name: self.params_[name].astype(p.dtype) for name, p in params.items()}
 
     def parted(self, data: Data, rng: Any) -> tuple[Data, Data | None]:
-        """The training rows, without those that weigh nothing, and the held-out ones where training stops early."""
+        """The training rows of nonzero weight, and with `early_stopping` the held-out ones."""
         counted = Data(*[a[data.w > 0] for a in data])
         if not self.early_stopping:
             return counted, None
@@ -130,7 +130,7 @@ class Perceptrons(BaseEstimator):  # type: ignore[misc]
         return Data(*[a[order[cut:]] for a in counted]), Data(*[a[order[:cut]] for a in counted])
 
     def inputs(self, x: NDArray) -> NDArray:
-        """Standardised inputs, those far out drawn in."""
+        """Standardised inputs, with outliers compressed."""
         z = (x - self.mean_) / self.scale_
         drawn: NDArray = z / np.sqrt(1 + (z / FAR) ** 2)
         return drawn.astype(x.dtype, copy=False)
@@ -155,8 +155,8 @@ class WholestepClassifier(ClassifierMixin, Perceptrons):  # type: ignore[misc]
     not fallen for `patience` epochs, and the best parameters are kept. With `warm_start`, `fit` continues from the
     parameters of the last fit. `random_state` makes it repeatable, to the bit.
 
-    Inputs are standardised, and outliers drawn in, so no scaling is needed. It computes in float64, or in float32 where
-    X is. Every program is compiled once for a shape of network and shared among fits.
+    Inputs are standardised and outliers compressed, so that they need no scaling. It computes in float64, or in float32
+    for a float32 X. Every program is compiled once for a shape of network and shared among fits.
 
     After `fit` there are `classes_`, `n_features_in_`, `feature_names_in_` for columns with names, `params_`,
     `loss_curve_` (the mean training loss of each epoch), `validation_curve_` and `n_iter_`, the number of epochs.
@@ -252,7 +252,7 @@ class WholestepRegressor(RegressorMixin, Perceptrons):  # type: ignore[misc]
 
 
 def default_epochs(samples: int, rows: int) -> int:
-    """The default number of epochs: as many updates as a small table needs, as many passes as a large one does."""
+    """The default number of epochs: at least 30, and enough for 1000 updates."""
     return max(30, math.ceil(1000 / math.ceil(samples / rows)))
 
 
@@ -264,7 +264,7 @@ def mean_and_deviation(x: NDArray, w: NDArray) -> tuple[NDArray, NDArray]:
 
 
 def weights_of(name: str, sample_weight: Any, rows: int) -> NDArray:
-    """f64[rows]: how much each sample counts, 1 where nothing is said."""
+    """f64[rows]: the weight of each sample, 1 by default."""
     if sample_weight is None:
         return np.ones(rows)
     weights = np.asarray(sample_weight, np.float64)
@@ -278,7 +278,7 @@ def weights_of(name: str, sample_weight: Any, rows: int) -> NDArray:
 
 
 def check_interval(name: str, setting: str, value: Any, below: float) -> None:
-    """Raise where a setting is no number from 0 up to a bound."""
+    """Raise DtypeError or ParameterError for a setting that is no number from 0 up to a bound."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise DtypeError(f"{name}: {setting} is a {type(value).__name__}, not a number")
     if not 0 <= value < below:

@@ -26,14 +26,14 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 WARM_UP = 0.05
-"""The share of all updates over which the learning rate rises; after it, it falls to zero as a cosine does."""
+"""The share of all updates that are the warmup of the learning rate, which then has a cosine decay to zero."""
 
 ROWS_AT_ONCE = 4096
-"""Rows that are predicted at a time, so that memory does not grow with their number."""
+"""The number of rows predicted at a time, so that memory does not grow with the number of all rows."""
 
 
 class Shape(NamedTuple):
-    """All that a program depends on: sizes from inputs to outputs, how many networks, rows in a batch, and the loss."""
+    """The key of a program: layer sizes from inputs to outputs, activation, networks, rows of a batch, loss, dtype."""
 
     sizes: tuple[int, ...]
     activation: str
@@ -52,7 +52,7 @@ class Data(NamedTuple):
 
 
 def init(shape: Shape, rng: Any) -> Params:
-    """Weights with the variance that keeps activations of one size (He et al., 2015), biases of zero."""
+    """Initial weights with the variance that preserves the size of activations (He et al., 2015), and zero biases."""
     params: Params = {}
     pairs = list(zip(shape.sizes[:-1], shape.sizes[1:], strict=True))
     for i, (inputs, outputs) in enumerate(pairs):
@@ -89,7 +89,7 @@ def predicted(shape: Shape, params: Params, x: NDArray) -> NDArray:
 
 
 def mean_loss(shape: Shape, params: Params, data: Data) -> float:
-    """The mean of the networks' losses over data, by weight."""
+    """The weighted mean of the networks' losses over data."""
     total = 0.0
     for start in range(0, len(data.x), ROWS_AT_ONCE):
         x, y, w = [a[start : start + ROWS_AT_ONCE] for a in data]
@@ -125,7 +125,7 @@ class Pool:
         self.lock = threading.RLock()
 
     def take(self, shape: Shape) -> Step:
-        """A step for this shape, for the caller alone."""
+        """Take a step for this shape out of the pool, or compile one."""
         with self.lock:
             found = next((pair for pair in reversed(self.idle) if pair[0] == shape), None)
             if found is not None:
@@ -133,7 +133,7 @@ class Pool:
         return made(shape) if found is None else found[1]
 
     def give(self, shape: Shape, step: Step) -> None:
-        """Put a step back."""
+        """Put a step back into the pool."""
         with self.lock:
             self.idle.append((shape, step))
 
@@ -166,12 +166,12 @@ def train(shape: Shape, params: Params, data: Data, settings: Settings, rng: Any
     step.set(params=params, weight_decay=settings.weight_decay)
     step.reset(params=False)
     trained = EnsembleTraining(step, shape, data, settings, rng).run()
-    POOL.give(shape, step)  # not where it was interrupted
+    POOL.give(shape, step)  # an interrupted step is not put back
     return trained
 
 
 class EnsembleTraining:
-    """One training run on a step that is its own for that time."""
+    """One training run on a step that no other run uses meanwhile."""
 
     def __init__(self, step: Step, shape: Shape, data: Data, settings: Settings, rng: Any) -> None:
         self.step, self.shape, self.data, self.settings, self.rng = step, shape, data, settings, rng
@@ -180,7 +180,7 @@ class EnsembleTraining:
         self.batches = [pad_rows(data, shape.rows)] if self.count == 1 else None
 
     def run(self) -> Trained:
-        """Every epoch, or as many as the held-out loss asks for; then the best parameters seen."""
+        """Run all epochs, or fewer by the held-out loss, and return the results with the best parameters."""
         curve: list[float] = []
         seen: list[float] = []
         best, kept = math.inf, None
@@ -197,7 +197,7 @@ class EnsembleTraining:
         return Trained(self.step.params if kept is None else kept, curve, seen, self.skipped)
 
     def epoch(self, epoch: int) -> float:
-        """One pass over the data: the mean of its losses."""
+        """Run one pass over the data and return the mean of its losses."""
         total = 0.0
         for i, batch in enumerate(self.drawn()):
             self.step.set(lr=self.settings.lr * self.share(epoch * self.count + i + 1))

@@ -26,12 +26,12 @@ MAX_PATHS = 6
 ARRAY_KINDS = (ndarray, np.generic, ShapeDtype)
 
 DEEPEST = 8
-"""Containers in each other that are read without a walk of the tree."""
+"""The deepest nesting of containers that the fast reader reads."""
 
 Reader: TypeAlias = Callable[[Any], tuple[Any, ...] | None]
 
 READY = 0x101
-"""NumPy's flags of an array that lies row by row and aligned, as programs read it."""
+"""NumPy's flags of an array that programs can read: C-contiguous and aligned."""
 
 
 class LeafSignature(NamedTuple):
@@ -105,18 +105,18 @@ class BatchSignature:
         return leaves
 
     def resized(self, leaves: Sequence[Any]) -> BatchSignature:
-        """The check for trees of this structure with leaves like these."""
+        """The signature of trees of this structure with leaves like these."""
         return BatchSignature(tree.unflatten(self.structure, leaves), self.root, self.what)
 
     def match_leaves(self, leaves: Sequence[Any]) -> tuple[NDArray, ...]:
-        """These leaves as arrays; raises ShapeError or DtypeError where they are not those of the example."""
+        """These leaves as arrays; raises ShapeError or DtypeError where their types are not those of the example."""
         arrays = tuple([self.one(x, leaf) for x, leaf in zip(leaves, self.leaves, strict=True)])
         if self.symbolic:
             self.sizes(arrays)
         return arrays
 
     def sizes(self, arrays: Sequence[NDArray]) -> dict[str, Size]:
-        """The numbers of the symbolic sizes for these arrays; raises ShapeError where two of them disagree."""
+        """The values of the symbolic sizes for these arrays; raises ShapeError where two arrays disagree."""
         first: dict[str, tuple[int, str]] = {}
         for x, leaf in zip(arrays, self.leaves, strict=True):
             for pattern, n in zip(leaf.type.shape, x.shape, strict=True):
@@ -136,12 +136,12 @@ class BatchSignature:
         return found
 
     def asked(self) -> str:
-        """The signature in words, with the line that gave it."""
+        """The signature in words, with the user's line that defined it."""
         place = show(self.where)
         return f"it was compiled for {self}{f' at {place}' if place else ''}"
 
     def takes(self, other: BatchSignature) -> bool:
-        """True if every tree of another signature is one of this signature too."""
+        """True if every tree that fits another signature fits this one too."""
         return self.structure == other.structure and all(
             own.type.dtype == leaf.type.dtype
             and own.number == leaf.number
@@ -177,7 +177,7 @@ class BatchSignature:
         return f"{self.what}: {self.root} has another structure: {'; '.join(parts)}"
 
     def abstract(self) -> Any:
-        """The tree with arrays that take no memory, to be traced with."""
+        """The tree with placeholder arrays, which take no memory, for tracing."""
         return tree.unflatten(self.structure, [placeholder(leaf) for leaf in self.leaves])
 
     def __str__(self) -> str:
@@ -223,13 +223,13 @@ def matches_pattern(shape: Sequence[Size], pattern: Sequence[Size]) -> bool:
 
 
 def leaf_reader(example: Any) -> Reader:
-    """A function that reads the leaves of plain tuples, lists and dictionaries of arrays, within each other as in the
-    example; it returns None for every other tree."""
+    """A function that reads the leaves of plain tuples, lists and dictionaries of arrays, nested as in the example; it
+    returns None for every other tree."""
     return nested_reader(example, DEEPEST) or (lambda given: None)
 
 
 def nested_reader(example: Any, depth: int) -> Reader | None:
-    """The reader of a tree whose containers are at most so deep in each other; None where it is not plain."""
+    """The reader of a tree whose containers are nested at most `depth` deep; None for a tree that is not plain."""
     if isinstance(example, ARRAY_KINDS):
         return lambda given: (given,)
     kind, get = type(example), child_getter(example)
@@ -251,7 +251,7 @@ def nested_reader(example: Any, depth: int) -> Reader | None:
 
 
 def concatenated_leaves(children: tuple[Any, ...], inner: Mapping[int, Reader | None]) -> tuple[Any, ...] | None:
-    """The leaves of children, some of which have readers of their own; None where one of those finds another tree."""
+    """The leaves of children, some of which have readers of their own; None where such a reader returns None."""
     leaves: list[Any] = []
     for i, child in enumerate(children):
         reader = inner.get(i)
@@ -271,13 +271,13 @@ def child_getter(example: Any) -> Callable[[Any], tuple[Any, ...]] | None:
     if type(example) is not dict or not example:
         return None
     names = list(example)
-    # Asked of the flattening itself, which sorts the names where it can.
+    # The order is that of the flattening itself, which sorts names where it can.
     order = [names[i] for i in tree.leaves({name: i for i, name in enumerate(names)})]
     return itemgetter(*order) if len(order) > 1 else lambda given: (given[order[0]],)
 
 
 def declared_type(x: Any, path: str, what: str) -> tuple[Type, bool]:
-    """The type of an example's leaf, and whether it is a Python number."""
+    """The type of an example's leaf, and True for a Python number."""
     if isinstance(x, ShapeDtype):
         return x.type, False
     return checked_type(x, path, what), number_kind(x)[1]
@@ -298,12 +298,12 @@ def checked_type(x: Any, path: str, what: str) -> Type:
 
 
 def as_contiguous(x: NDArray) -> NDArray:
-    """An array lying row by row, copied where it does not."""
+    """The array itself if it is C-contiguous and aligned, else a copy."""
     return x if x.flags.num & READY == READY else np.array(x, order="C", copy=True)
 
 
 def placeholder(leaf: LeafSignature) -> Any:
-    """Something of a leaf's type to trace with."""
+    """A placeholder of a leaf's type for tracing, which takes no memory."""
     if any(isinstance(n, Dim) for n in leaf.type.shape):
         return ShapeDtype(leaf.type.shape, leaf.type.dtype)
     zero = np.zeros((), leaf.type.dtype)

@@ -1,4 +1,4 @@
-"""The beginning of a state, for `reset`: copies of small arrays; of large ones the caller's own and a checksum."""
+"""The initial state, for `reset`: copies of small arrays, and the caller's own large arrays with a checksum."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from wholestep.ir.graph import NDArray
 from wholestep.runtime.memory.mapped_arrays import is_file_backed
 
 UNCOPIED_BYTES = 1 << 20
-"""An array of at least so many bytes is not copied: the copies of all would take as much as the parameters again."""
+"""The bytes from which an array is not copied, since the copies of all would take as much memory as the parameters."""
 
 
 @dataclass(frozen=True)
 class GivenArray:
-    """An array as the caller gave it, its spelling, and the checksum by which a later change is noticed."""
+    """An array of the caller's, its path, and the checksum by which a later change is detected."""
 
     path: str
     array: NDArray
@@ -37,9 +37,9 @@ class GivenArray:
 
 
 def is_given(leaf: Any) -> bool:
-    """True for a large array that the state does not convert, and for one that stands for such an array.
+    """True for a large array that the state does not convert, and for a placeholder of such an array.
 
-    That one takes no memory: its elements are all the same one.
+    A placeholder takes no memory: all its strides are 0.
     """
     if not isinstance(leaf, np.ndarray) or leaf.nbytes < UNCOPIED_BYTES or is_file_backed(leaf):
         return False
@@ -47,10 +47,10 @@ def is_given(leaf: Any) -> bool:
 
 
 def given_array(path: str, leaf: Any) -> GivenArray | None:
-    """The record of a large array instead of a copy; None for any other."""
+    """The record of a large array, in place of a copy; None for another array."""
     return GivenArray(path, leaf, crc32_of(leaf)) if is_given(leaf) and leaf.flags.c_contiguous else None
 
 
 def crc32_of(x: NDArray) -> int:
-    """The CRC-32 of the bytes of an array without gaps."""
+    """The CRC-32 of the bytes of a contiguous array."""
     return zlib.crc32(x.reshape(-1).view(np.uint8).data)

@@ -1,4 +1,4 @@
-"""Arrays, trees of them and numbers that a step has taken for constants: have they changed, as each call asks."""
+"""Arrays, trees of arrays and numbers that are constants of a step; each call checks that they have not changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wholestep.frontend.traced_function import TracedFunction
 
 
 class TreeWatch:
-    """A model or a container of arrays that a function reads by name: whether the same arrays are in it."""
+    """The check that a model or a container, which a function reads by name, holds the same arrays."""
 
     def __init__(self, reading: Reading) -> None:
         self.array, self.same, self.whole, self.where = reading.then, reading.holds, reading.holds, None
@@ -25,7 +25,7 @@ class TreeWatch:
 
 
 class NumberWatch:
-    """A number or a word that a function reads by name: whether the name is bound to an equal one."""
+    """The check that a name which a function reads is still bound to an equal number or string."""
 
     def __init__(self, reading: Reading) -> None:
         self.array, self.same, self.whole, self.where = None, reading.stays, reading.stays, None
@@ -39,7 +39,7 @@ Watch = ArrayWatch | TreeWatch | NumberWatch
 
 
 def watched_thing(watch: Watch) -> Any:
-    """The identity of a watched thing: that of an array or a tree, for a number that of the variable."""
+    """The identity of a watched object: that of an array or a tree, or of the variable of a number."""
     if not isinstance(watch, NumberWatch):
         return id(watch.array)
     look: Any = watch.reading.look
@@ -47,9 +47,9 @@ def watched_thing(watch: Watch) -> Any:
 
 
 def watch_captures(programs: Iterable[TracedFunction], functions: Sequence[Any]) -> list[Watch]:
-    """Every array that these programs captured, and that these functions can read by name, unless it is fixed.
+    """The watches of all arrays that these programs captured or these functions read by name, unless immutable.
 
-    And the numbers that they read by name, and trees of arrays, in which another array may be put.
+    Numbers that the functions read by name are watched too, and so are trees of arrays, whose arrays may be replaced.
     """
     found: dict[int, Watch] = {}
     for kept in [kept for program in programs for kept in program.constants]:
@@ -65,7 +65,7 @@ def watch_captures(programs: Iterable[TracedFunction], functions: Sequence[Any])
 
 
 def check_unchanged(watches: Iterable[Watch], what: str, whole: bool = False) -> None:
-    """Raise MutationError where an array or a number is seen to have changed, or where `whole` has changed at all."""
+    """Raise MutationError where a fast check finds an array or a number changed, or with `whole` a full one does."""
     for watch in watches:
         if not (watch.whole() if whole else watch.same()):
             if isinstance(watch, NumberWatch):

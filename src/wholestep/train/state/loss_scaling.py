@@ -1,4 +1,4 @@
-"""Loss scaling: gradients that a half precision would lose are made larger, and brought back before they are used."""
+"""Loss scaling: gradients that would underflow in half precision are scaled up, and scaled back before their use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wholestep.errors import DtypeError, ParameterError
 from wholestep.optim.protocol import scalar_like, working_array
 
 LEAST, MOST = 2.0**-24, 2.0**24
-"""Between which a dynamic scale stays."""
+"""The bounds of a dynamic scale."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Scaling:
     interval: int | None = 2000
 
     def init(self) -> dict[str, Any]:
-        """The scale, and where it is dynamic the number of finite steps since it changed."""
+        """The initial scale, and for a dynamic one the number of finite steps since it changed."""
         streak = {} if self.interval is None else {"streak": np.zeros((), np.int64)}
         return {"scale": np.array(self.initial, np.float32), **streak}
 

@@ -24,11 +24,11 @@ SAME: Any = object()
 
 
 class ModelStructure:
-    """The structure of a module, or of a tree with modules or frozen arrays in it, whose arrays lie elsewhere."""
+    """The structure of a module, or of a tree with modules or frozen arrays in it, without its arrays."""
 
     def __init__(self, walk: ModelWalk, ambient: Sequence[Weights] = ()) -> None:
         self.ambient = ambient
-        """Those of `ws.params` in it, which the loss may read from around it."""
+        """The weights of `ws.params` in the model, which the loss may read from its closure."""
         self.parameters = [place._replace(value=None) for place in walk.parameters]
         self.kept = [place._replace(value=None) for place in walk.kept]
         self.structure = walk.outline()
@@ -41,7 +41,7 @@ class ModelStructure:
     def assigned(
         self, model: Any, given: Mapping[str, Any], seen: Sequence[FieldAssignment] = ()
     ) -> dict[str, Any] | None:
-        """The buffers of a model after a forward pass; raises UnsupportedError where it has changed anything else."""
+        """The buffers of a model after a forward pass; raises UnsupportedError where the pass changed other parts."""
         now = Reread(self.structure, model)
         if not now.same:
             raise changed_error("a field or a container of the model")

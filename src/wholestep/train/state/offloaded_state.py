@@ -79,7 +79,7 @@ def path_suffix(path: str) -> str:
 
 
 def folder_of(given: Any, choice: Any, budget: MemoryBudget | None) -> Path | None:
-    """The folder for files; raises ParameterError where it is not there, or nothing would ever lie in it."""
+    """The folder for files; raises ParameterError for a missing folder, or where no option would use it."""
     if given is None:
         return None
     if choice is None and budget is None:
@@ -96,7 +96,7 @@ def folder_of(given: Any, choice: Any, budget: MemoryBudget | None) -> Path | No
 
 
 def stream_of(choice: Any, folder: Path | None, precision: str | None) -> OffloadedState | None:
-    """The offloaded state that `stream=` asks for; raises ParameterError or UnsupportedError where that cannot be."""
+    """The offloaded state of `stream=`; raises ParameterError without a folder, UnsupportedError with a conversion."""
     if choice is None:
         return None
     if folder is None:
@@ -113,7 +113,7 @@ def stream_of(choice: Any, folder: Path | None, precision: str | None) -> Offloa
 
 
 class LazyLayers:
-    """Layers stacked along a first axis that are made one at a time, when `compile` takes them up."""
+    """Layers stacked along a first axis, which `compile` makes one at a time."""
 
     def __init__(self, make: Callable[[int], Any], count: int) -> None:
         self.make, self.count = make, count
@@ -124,7 +124,7 @@ class LazyLayers:
         return self.make(0)
 
     def outline(self) -> Any:
-        """The arrays of all layers, in no memory."""
+        """Placeholders of the arrays of all layers, which take no memory."""
 
         def wide(x: Any) -> Any:
             own = type_of(x)
@@ -155,7 +155,7 @@ def stacked(make: Callable[[int], Any], count: int) -> LazyLayers:
 
 
 def make_layers(params: Any, stream: OffloadedState | None) -> Any:
-    """A tree with arrays in the place of layers that are made one at a time."""
+    """A tree with its lazy layers replaced by their arrays."""
     leaves, structure = tree.flatten(params, is_lazy_layers)
     if not any(map(is_lazy_layers, leaves)):
         return params
@@ -170,12 +170,12 @@ def make_layers(params: Any, stream: OffloadedState | None) -> Any:
 
 
 def outline_layers(params: Any) -> Any:
-    """The tree with arrays that take no memory in the place of layers that are made one at a time."""
+    """The tree with its lazy layers replaced by placeholders, which take no memory."""
     return tree.map(lambda x: x.outline() if isinstance(x, LazyLayers) else x, params)
 
 
 def is_lazy_layers(x: Any) -> bool:
-    """True if a leaf stands for layers."""
+    """True for a leaf of lazy layers."""
     return isinstance(x, LazyLayers)
 
 
@@ -234,5 +234,5 @@ def init_optimizer_by_rows(init: Callable[[Any], Any], params: Any, stream: Offl
 
 
 def slice_rows(x: NDArray, start: int, count: int) -> NDArray:
-    """Some rows of an array; of one that has none so far on, the last."""
+    """Rows of an array from `start` on; the last row for an array that ends before."""
     return x[start : start + count] if start < len(x) else x[-1:]

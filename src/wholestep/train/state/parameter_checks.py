@@ -16,9 +16,9 @@ from wholestep.optim.paths import parameter_paths
 from wholestep.train.state.precision import WORKING
 
 SAMPLED_ELEMENTS = 64
-"""Elements of an array that are looked at first; arrays that differ in them are not compared whole."""
+"""The first elements of an array that are compared; arrays that differ in these are not compared as a whole."""
 JUDGED_ELEMENTS = SAMPLED_ELEMENTS**2
-"""Elements of an array that show whether it looks as if it was drawn."""
+"""The elements of an array by which it is judged to be random or not."""
 
 
 def warn_of_suspect_parameters(params: Any, precision: str | None) -> None:
@@ -48,14 +48,14 @@ def warn_of_mixture(named: Sequence[tuple[str, Any]]) -> None:
 
 
 def warn_of_twins(named: Sequence[tuple[str, NDArray]]) -> None:
-    """Warn of parameters of one shape with equal contents that look as if they were drawn."""
+    """Warn of parameters of one shape with equal contents that look random."""
     seen: dict[Any, list[tuple[str, NDArray]]] = {}
     random: dict[bytes, bool] = {}
     for name, x in named:
         alike = seen.setdefault((x.shape, x.dtype, x.ravel()[:SAMPLED_ELEMENTS].tobytes()) if x.size > 2 else name, [])
         head = x.ravel()[:JUDGED_ELEMENTS]
         if alike and head.tobytes() not in random:
-            random[head.tobytes()] = looks_random(head)  # once, as ones and zeros are alike by the hundred
+            random[head.tobytes()] = looks_random(head)  # cached, since many arrays of ones and zeros are equal
         if alike and not random[head.tobytes()]:
             continue
         twin = next((other for other, y in alike if same_bits(x, y)), None)

@@ -15,15 +15,15 @@ from wholestep.ir.types import Type
 from wholestep.transforms.autocast import HALVES
 
 WORKING = {"float32": (np.float32, np.complex64), "float64": (np.float64, np.complex128)}
-"""The dtypes that arrays are converted to: of floating ones, and of complex ones."""
+"""The dtypes to which floating and complex arrays are converted, by precision."""
 
 PRECISIONS = ("float32", "float64", *HALVES)
 
 
 def loss_in_precision(loss: Callable[..., Any], precision: str | None) -> Callable[..., Any]:
-    """The loss in a precision: with contractions in a half, or with all but its first argument converted.
+    """The loss in a precision: with contractions in half precision, or with its arguments after the first converted.
 
-    None takes arrays in the dtypes that they have.
+    With None the loss is unchanged.
     """
     if precision in HALVES:
         return autocast(loss, precision)  # type: ignore[arg-type]
@@ -48,7 +48,7 @@ def convert_floats(held: Any, precision: str | None) -> Any:
 
 
 def check_no_doubles(precision: str | None, arrays: Iterable[tuple[str, Type]]) -> None:
-    """Raise DtypeError for a double where half precision was asked for: it would make all that it meets double."""
+    """Raise DtypeError for a double with half precision, since all values computed from it would be double."""
     for path, t in arrays if precision in HALVES else ():
         if t.dtype in (np.dtype(np.float64), np.dtype(np.complex128)):
             raise DtypeError(

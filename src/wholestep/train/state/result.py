@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class EmptyMapping(Mapping[str, Any]):
-    """A mapping without entries, which all results may share: nothing can be written into it, and it can be pickled."""
+    """A read-only mapping without entries, which all results share, and which can be pickled."""
 
     __slots__ = ()
 
@@ -34,7 +34,7 @@ EMPTY_MAPPING = EmptyMapping()
 
 
 class ResultDetails(NamedTuple):
-    """The details of a result beside losses and flags; one value for all calls where nothing was asked for."""
+    """The details of a result beside losses and flags; calls without any share one value."""
 
     guarded: bool
     aux: Any = None
@@ -71,21 +71,21 @@ class Result:
 
     @property
     def captures(self) -> Mapping[str, Any]:
-        """The values that were asked for by name, with a first axis of steps where there were several."""
+        """The captured values by name, with a first axis of steps where there were several."""
         return self._more.captures
 
     @property
     def grad_norm(self) -> Any:
-        """With grad_norm=True, the norm of all gradients together, before the optimizer clips them.
+        """The global norm of the gradients with grad_norm=True, before the optimizer clips them.
 
-        It is a number, or with several steps a call an array of one for each; None where it was not asked for, and
-        after `run`. Of a loss that is scaled it is the norm without the scale.
+        It is a number, or with several steps a call an array of one for each step; None without `grad_norm`, and after
+        `run`. With loss scaling it is the norm of the unscaled gradients.
         """
         return self._more.grad_norm
 
     @property
     def hypergradients(self) -> Mapping[str, float]:
-        """With unroll="through", the gradient of the mean of the losses with respect to each hyper-parameter by name.
+        """The gradient of the mean of the losses by each hyper-parameter, by name, with unroll="through".
 
         It is nan where Ctrl-C ended the call, and empty after `run`.
         """
@@ -93,12 +93,12 @@ class Result:
 
     @property
     def interrupted(self) -> bool:
-        """True if Ctrl-C ended it early, between two steps."""
+        """True if Ctrl-C ended the call early, between two steps."""
         return self._more.interrupted
 
     @property
     def loss(self) -> float:
-        """The loss, the last one where there were several steps, nan where there was none."""
+        """The loss of the last step; nan where no step was taken."""
         if type(self._losses) is float:
             return self._losses
         return float(self._losses[-1]) if len(self._losses) else np.nan
@@ -110,36 +110,36 @@ class Result:
 
     @property
     def finite(self) -> bool:
-        """True if everything that the guard looks at was finite, at every step."""
+        """True if the guard found every step finite."""
         return bool(np.all(self._flags))
 
     @property
     def flags(self) -> NDArray:
-        """For every step, whether everything that the guard looks at was finite, bool[steps]."""
+        """True for each step that the guard found finite, bool[steps]."""
         return np.atleast_1d(self._flags)
 
     @property
     def steps(self) -> int:
-        """The number of steps, those left out among them."""
+        """The number of steps, skipped ones included."""
         return 1 if type(self._losses) is float else len(self._losses)
 
     @property
     def skipped(self) -> int:
-        """The number of steps that left the parameters unchanged, since something was not finite."""
+        """The number of steps whose update was skipped, since the loss or a gradient was not finite."""
         if self._flags is True or not self._more.guarded:
             return 0
         return self.steps - int(np.count_nonzero(self._flags))
 
     @property
     def skipped_last(self) -> int:
-        """The number of steps in a row at the end that were left out."""
+        """The number of skipped steps in a row at the end."""
         if not self.skipped:
             return 0
         return int(np.argmax([*np.atleast_1d(self._flags)[::-1], True]))
 
     @property
     def status(self) -> str:
-        """`completed`, `skipped` where the guard left out an update, or `interrupted`."""
+        """The status: `completed`, `skipped` where the guard skipped an update, or `interrupted`."""
         if self.interrupted:
             return "interrupted"
         return "skipped" if self.skipped else "completed"

@@ -26,10 +26,10 @@ from wholestep.train.state.state_arrays import holds_zeros, is_unshared
 
 STATE_PARTS = ("params", "buffers", "optimizer", "counters")
 RESET_PARTS = ("params", "buffers", "counters")
-"""The parts that are also kept as they were in the beginning; the optimizer makes its own anew."""
+"""The parts whose initial values are kept for `reset`; the optimizer makes its initial state anew."""
 
 MAX_STEPS = 2**62
-"""More steps than this are not believed of a state that is loaded: by steps alone nobody comes to 2**63."""
+"""The largest step counter of a loaded state; no number of real steps from there on reaches 2**63, where it wraps."""
 
 
 def uploaded(memory: DeviceMemory[Any], path: str, leaf: Any) -> Any:
@@ -69,7 +69,7 @@ class State:
         self.initial: dict[str, Any] | None = None
         """The initial parameters, buffers and counters, copied before the first change; None until then."""
         if streamed:
-            self.keep()  # there must be room on the disk from the beginning
+            self.keep()  # so that a lack of space on the disk is found at once
         types = tree.map(lambda buffer: ShapeDtype(buffer.shape, buffer.dtype), self.tree)
         self.signatures = {name: BatchSignature(types[name], name, "state") for name in STATE_PARTS}
         self.stacks: dict[tuple[int, ...], Any] | None = None
@@ -99,11 +99,11 @@ class State:
         return tree.leaves(self.tree)
 
     def may_stack(self, places: tuple[int, ...]) -> bool:
-        """True where a program may take these arrays as one: the first program decides which are stacked."""
+        """True where a program may take these arrays as one array; the first program decides on the stacks."""
         return max(places) < self.count if self.stacks is None else places in self.stacks
 
     def stack(self, groups: Sequence[tuple[int, ...]]) -> None:
-        """Lay each of these groups of arrays out as one array, whose rows they become; only the first call does."""
+        """Make the arrays of each group rows of one array; only the first call has an effect."""
         if self.stacks is not None:
             return
         arrays, paths, self.stacks = self.arrays, tree.paths(self.tree), {}
@@ -130,7 +130,7 @@ class State:
             self.held[name] = own, [(self.memory_of(x), x) for x in leaves]
 
     def stacked_arrays(self, groups: Sequence[tuple[int, ...]]) -> list[Any]:
-        """The arrays as a program with these groups takes them, each stack where its first array was."""
+        """The arrays as a program with these groups takes them, each stack at the place of its first array."""
         stacks = {places[0]: (self.stacks or {})[places] for places in groups}
         later = {p for places in groups for p in places[1:]}
         return [stacks.get(p, array) for p, array in enumerate(self.arrays) if p not in later]
@@ -140,7 +140,7 @@ class State:
         return HOST if mapped_arrays.is_file_backed(buffer) else self.memory
 
     def host_array(self, buffer: Any) -> NDArray:
-        """The contents of a buffer, to be read at once."""
+        """The contents of a buffer as a host array, possibly the buffer itself."""
         return self.memory_of(buffer).read(buffer)
 
     def copy(self, name: str) -> Any:
@@ -149,23 +149,23 @@ class State:
         return tree.unflatten(structure, [memory.download(x) for memory, x in held])
 
     def read(self, name: str) -> Any:
-        """A part of the state in host arrays to be read at once, which may be those that programs write."""
+        """A part of the state in host arrays, which may be the buffers that programs write."""
         return tree.map(self.host_array, self.tree[name])
 
     def counter(self, name: str) -> NDArray:
-        """A counter, the key or the loss scale, to be read at once."""
+        """A counter, the key or the loss scale as a host array, possibly the buffer itself."""
         return self.host_array(self.tree["counters"][name])
 
     def abstract(self) -> dict[str, Any]:
-        """All of it in arrays that take no memory, to be traced with."""
+        """The whole state as placeholders, which take no memory, for tracing."""
         return {name: signature.abstract() for name, signature in self.signatures.items()}
 
     def whole(self) -> dict[str, Any]:
-        """All of it, in arrays of the caller's own."""
+        """The whole state, in arrays of the caller's own."""
         return {name: self.copy(name) for name in STATE_PARTS}
 
     def write(self, parts: dict[str, Any]) -> None:
-        """Take over these parts; raise as BatchSignature does where one does not fit, and change nothing then."""
+        """Write these parts; where one does not fit, raise as BatchSignature does, and change nothing."""
         self.keep()
         for buffer, new in self.checked(parts):
             self.memory_of(buffer).copy(buffer, new)
@@ -189,7 +189,7 @@ class State:
 
     @property
     def initial_bytes(self) -> int:
-        """The bytes of the copies in memory of its beginning."""
+        """The bytes of the copies in memory of the initial state."""
         places = zip(self.paths, self.arrays, strict=True)
         others = [path for path, x in places if mapped_arrays.is_file_backed(x) or self.given.get(path)]
         return initial_bytes(self.abstract(), others)
@@ -209,7 +209,7 @@ class State:
 
 
 def initial_bytes(parts: dict[str, Any], others: Collection[str] = ()) -> int:
-    """The bytes of the copies in memory of a state's beginning, for `reset`; of the arrays at these paths are none."""
+    """The bytes of the copies in memory of an initial state, for `reset`; arrays at the paths `others` have no copy."""
     own = {name: parts[name] for name in RESET_PARTS}
     arrays = dict(zip(tree.paths(own), tree.leaves(own), strict=True))
     return sum(int(type_of(x).nbytes) for path, x in arrays.items() if path not in others)

@@ -1,4 +1,4 @@
-"""Arrays that a step may take over as they are, since nobody else knows of them."""
+"""Arrays that a step may own without a copy, since no other object refers to them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def count_references(leaves: list[Any], i: int) -> int:
 def is_unshared(leaves: list[Any], i: int) -> bool:
     """True if an array of a tree has no other reference, so that the step may write it in place.
 
-    The optimizer has just made its state, most of it of zeros that take no memory until they are written.
+    Most of a new optimizer state is zeros, which take no memory until they are written.
     """
     x = leaves[i]
     if not isinstance(x, np.ndarray) or x.base is not None or x.dtype != type_of(x).dtype:
@@ -31,7 +31,7 @@ def is_unshared(leaves: list[Any], i: int) -> bool:
 
 
 def holds_zeros(x: NDArray) -> bool:
-    """Test whether all bits of an array are 0: memory that nobody has written holds the same.
+    """Test whether all bits of an array are 0, as in newly allocated memory.
 
     >>> holds_zeros(np.zeros(3)), holds_zeros(np.array([0.0, -0.0]))
     (True, False)
@@ -41,4 +41,4 @@ def holds_zeros(x: NDArray) -> bool:
 
 FRESH = {"x": np.zeros(1)}
 ALONE = count_references(tree.leaves(FRESH), 0)
-"""The reference count of an array that a tree and the list of its leaves hold, and nothing else."""
+"""The reference count of an array to which only a tree and the list of its leaves refer."""

@@ -1,4 +1,4 @@
-"""Another function on the state of a step, compiled for each kind of batch that it meets."""
+"""Attached functions: other functions on the state of a step, compiled for each kind of batch."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from wholestep.train.state.captured_arrays import Watch, check_unchanged, watch_
 from wholestep.train.step.held_state import base_key
 
 MAX_ATTACHED = 8
-"""The number of programs that an attached function keeps, those used last."""
+"""The number of most recently used programs that an attached function keeps."""
 
 GROWING_SIZE_HINT = (
     'step.attach(f, batch=ws.ShapeDtype((ws.Dim("T"), ...), dtype)) compiles once for all sizes; a loop that decodes '
     "pads its context to a few lengths, or carries a cache of keys and values of one size"
 )
-"""The way out for a function that meets one size after another."""
+"""The hint for a function that is called with many sizes."""
 
 
 class AttachedProgram(NamedTuple):
@@ -102,7 +102,7 @@ class Attached:
         return takes_key(self.f) and inspect.signature(self.f).parameters["key"].default is inspect.Parameter.empty
 
     def checked_key(self, key: Any) -> Any:
-        """A key from a seed or a key, None where f goes without; raises ParameterError for one that does not fit."""
+        """The key of a call, from a seed or a key, or None; raises ParameterError for an unexpected or missing key."""
         if key is not None and not takes_key(self.f):
             raise ParameterError(f"{self.name}: it takes no key", hint=f"def {self.name}(model, batch, *, key)")
         if key is None and self.needs_key:
@@ -113,7 +113,7 @@ class Attached:
         return given
 
     def found(self, batch: Any, key: Any) -> tuple[AttachedProgram, tuple[NDArray, ...]]:
-        """The program for this batch and key, and its arrays; most batches are known at a glance."""
+        """The program for this batch and key, and its arguments; a fast check recognizes most batches."""
         drawn = () if key is None else (key,)
         if self.engine() is self.current:
             for kind, entry in self.entries.items():
@@ -126,7 +126,7 @@ class Attached:
         return entry, (*entry.signature.checked(batch), *drawn)
 
     def entry(self, batch: Any, draws: bool = False) -> AttachedProgram:
-        """The program for this kind of batch, with a key or without one, made if it must be."""
+        """The program for this kind of batch, with or without a key, compiled on first use."""
         engine = self.engine()
         if engine is not self.current:
             self.current = engine

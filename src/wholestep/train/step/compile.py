@@ -130,8 +130,8 @@ def compile(
 
     With `shard="optimizer"` each of N processes keeps 1/N of the optimizer's state: it updates its own part of every
     parameter, and the parts are gathered. That takes an optimizer that treats each element by itself, with norms by
-    `ws.optim.clip_by_global_norm` or none; the numbers are the same to the bit but for the rounding of such a norm. A
-    checkpoint holds all of it, so that every process calls `save`, and any number of processes loads it.
+    `ws.optim.clip_by_global_norm` or none; the numbers are the same to the bit except for the rounding of such a norm.
+    A checkpoint holds the whole state, so that every process calls `save`, and any number of processes can load it.
 
     Shapes: trees of arrays, parameters floating or complex; `result.loss` is a scalar, with K steps a call [K].
     Raises: DtypeError for parameters without a derivative, ParameterError or UnsupportedError for options that are not
@@ -210,7 +210,7 @@ def compile(
 
 
 def fewest_parts(made: Callable[[StepFunction], Made], step_function: StepFunction, rows: int) -> Made:
-    """The product of `made` for the step whose batch is taken in as few parts as its budget allows."""
+    """The result of `made` for the step with the fewest micro-batches that its budget allows."""
     refused: BudgetError | None = None
     for size in (None, *part_sizes(rows)):
         try:
@@ -222,7 +222,7 @@ def fewest_parts(made: Callable[[StepFunction], Made], step_function: StepFuncti
 
 
 def check_norm(asked: bool, optimizer: Any) -> bool:
-    """True if the norm of the gradients was asked for; raises ParameterError where there are none."""
+    """The option `grad_norm` as a bool; raises ParameterError for a step without gradients."""
     if asked and optimizer is None:
         raise ParameterError("compile: grad_norm without an optimizer", hint="there are no gradients; give optimizer=")
     return bool(asked)
@@ -235,7 +235,7 @@ def state_parts(
     key: Any,
     make: Callable[..., Any] = lambda f, *args: f(*args),
 ) -> dict[str, Any]:
-    """The parts of the state that a step begins with; `make(f, *args)` makes those that are not given."""
+    """The parts of the initial state of a step; `make(f, *args)` makes the parts that are not given."""
     check_params(params, "params")
     if step_function.precision in WORKING:
         params, buffers = [

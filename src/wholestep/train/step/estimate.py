@@ -138,7 +138,7 @@ def forecast_step(
     files = frozenset() if offloaded is None else offloaded.paths(state)
     step_function = replace(step_function, stream=offloaded)
     traced = rewrite_step(traced, step_function, lambda ps: max(ps) < len(paths), DEFAULT_DEVICE)
-    streamed = [i for i, path in enumerate(paths) if path in files]  # nothing is stacked then, and each has its place
+    streamed = [i for i, path in enumerate(paths) if path in files]  # without stacks, each array has its own place
     given = [path for path, x in zip(paths, tree.leaves(state), strict=True) if is_given(x)]
     kept = initial_bytes(state, [*files, *given])
     resident = traced.resident(len(paths))
@@ -146,17 +146,17 @@ def forecast_step(
 
 
 def abstract_outputs(f: Callable[..., Any], *args: Any) -> Any:
-    """The results of a function as arrays that take no memory."""
+    """The results of a function as placeholders, which take no memory."""
     return shapes_as_arrays(eval_shape(f, *args))
 
 
 def shapes_as_arrays(given: Any) -> Any:
-    """A tree with arrays that take no memory in the place of shapes."""
+    """A tree with its shapes replaced by placeholders, which take no memory."""
     return tree.map(lambda x: zeros_without_memory(x) if isinstance(x, ShapeDtype) else x, given)
 
 
 def zeros_without_memory(x: ShapeDtype) -> Any:
-    """Zeros of a shape, all of them the same one; raises UnsupportedError where a size is no number."""
+    """An array of zeros with strides of 0; raises UnsupportedError for a symbolic size."""
     if any(isinstance(n, Dim) for n in x.shape):
         raise UnsupportedError(f"estimate: {x} has sizes without a number", hint="memory is known where every size is")
     return placeholder(LeafSignature("", x.type, False))

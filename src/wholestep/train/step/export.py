@@ -1,4 +1,4 @@
-"""Exporting: the method of a step that writes it, with its state, as a file of another system."""
+"""The export of a step with its state as a file of another system."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from wholestep.train.step.attached import Attached, AttachedProgram
 STATE_SUFFIX = ".safetensors"
 """The suffix of the state beside an exported program."""
 NATIVE_FILES = "wholestep.train.step.native_export:native_files"
-"""The function that lowers a step for native targets, imported when one is asked for."""
+"""The function that lowers a step for native targets, imported on first use."""
 PAGE_FILES = "wholestep.train.step.page_export:page_files"
 """The function that writes a step for browsers."""
 
@@ -165,7 +165,7 @@ def state_values(engine: Engine) -> dict[str, Any]:
 
 
 def native_entries(step: Any, attach: Mapping[str, Any]) -> dict[str, AttachedProgram]:
-    """Functions on the state of a step by their names, as they are lowered with it."""
+    """The functions on the state of a step by name, attached and compiled, for native targets."""
     return {name: attached_to(step, f)[1] for name, f in checked_names(attach).items()}
 
 
@@ -176,7 +176,7 @@ def attached_programs(step: Any, attach: Mapping[str, Any]) -> Iterator[Exported
 
 
 def checked_names(attach: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Functions by names that are names; raises ParameterError for others."""
+    """The functions by name; raises ParameterError for an invalid name."""
     for name in attach:
         if not name.isidentifier():
             raise ParameterError(f"export: {name!r} is no name of a function")
@@ -184,7 +184,7 @@ def checked_names(attach: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def check_no_processor(target: str, processor: str | None) -> None:
-    """Raise ParameterError for a processor where a target runs on any."""
+    """Raise ParameterError for a processor given with a target that is independent of it."""
     if processor is not None:
         raise ParameterError(
             f"export: a file for {target} is for no processor, and processor= is {processor!r}",
@@ -193,7 +193,7 @@ def check_no_processor(target: str, processor: str | None) -> None:
 
 
 def attached_to(step: Any, f: Callable[..., Any]) -> tuple[Attached, AttachedProgram]:
-    """An attached function and its program that was used last; any other function is attached to the step's batch."""
+    """An attached function with its last used program; other functions are attached, for the step's batch."""
     engine: Engine = step._engine
     if not isinstance(f, Attached):
         found = Attached(f, lambda: engine, lambda: step._lock, training=False)
@@ -208,7 +208,7 @@ def attached_to(step: Any, f: Callable[..., Any]) -> tuple[Attached, AttachedPro
 
 
 def attached_program(name: str, found: tuple[Attached, AttachedProgram]) -> ExportedProgram:
-    """A function on the state, whose parameters and buffers have the names that they have in the step."""
+    """A function on the state as a program, with the step's names of parameters and buffers."""
     attached, entry = found
     engine = attached.current
     check_unchanged(entry.watches, "export", whole=True)

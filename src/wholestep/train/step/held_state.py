@@ -1,4 +1,4 @@
-"""The state that a step holds: the properties that read it, and the methods that set it."""
+"""The state of a step: the properties that read it, and the methods that set it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from wholestep.train.state.state import STATE_PARTS
 
 
 class HyperParameters(dict[str, float]):
-    """The hyper-parameters of a step: a copy, in which none can be set."""
+    """The hyper-parameters of a step: a read-only copy."""
 
     def __setitem__(self, name: str, value: float) -> None:
         raise UnsupportedError(
@@ -35,7 +35,7 @@ class HyperParameters(dict[str, float]):
 
 @bounded
 class HeldState(ABC):
-    """A state that can be read, set and brought back to its beginning."""
+    """A state that can be read, set and reset."""
 
     __slots__ = ()
 
@@ -44,7 +44,7 @@ class HeldState(ABC):
 
     @property
     def model(self) -> Any:
-        """The model with its parameters and buffers as they are now, in arrays of the caller's own.
+        """The model with its current parameters and buffers, in arrays of the caller's own.
 
         The model that was given to `compile` stays as it was. Raises UnsupportedError where the step was compiled from
         plain parameters.
@@ -59,35 +59,35 @@ class HeldState(ABC):
 
     @property
     def params(self) -> Any:
-        """The parameters as they are now, in arrays of the caller's own; those of a model by path."""
+        """The current parameters, in arrays of the caller's own; those of a model by path."""
         with self._lock:
             return self._engine.state.copy("params")
 
     @property
     def buffers(self) -> Any:
-        """The buffers as they are now, in arrays of the caller's own."""
+        """The current buffers, in arrays of the caller's own."""
         with self._lock:
             return self._engine.state.copy("buffers")
 
     @property
     def state(self) -> dict[str, Any]:
-        """All of the state, in arrays of the caller's own: a dictionary of params, buffers, optimizer and counters."""
+        """The whole state, in arrays of the caller's own: a dictionary of params, buffers, optimizer and counters."""
         with self._lock:
             return self._engine.state.whole()
 
     @property
     def hyper(self) -> dict[str, float]:
-        """The hyper-parameters as they are now, in a dictionary that says where they are set."""
+        """The current hyper-parameters, in a read-only dictionary whose error names `step.set`."""
         return HyperParameters({name: float(x) for name, x in self._engine.hyper.items()})
 
     @property
     def steps(self) -> int:
-        """The number of steps taken since the beginning, or since `reset`, those that were skipped among them."""
+        """The number of steps since the beginning, or since `reset`, skipped ones included."""
         return int(self._engine.state.counter("step"))
 
     @property
     def skipped(self) -> int:
-        """The number of steps that the guard has left out since the beginning, or since `reset`."""
+        """The number of steps that the guard has skipped since the beginning, or since `reset`."""
         with self._lock:
             return int(self._engine.state.counter("skipped"))
 
@@ -99,7 +99,7 @@ class HeldState(ABC):
             return float(self._engine.state.counter("scale")) if scaled else None
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Take over a state as `state` gives it.
+        """Set the whole state to a dictionary as `state` gives it.
 
         Shapes: those of the step's own state, dtypes too.
         Raises: TreeError, ShapeError or DtypeError where it does not fit.
@@ -152,9 +152,9 @@ class HeldState(ABC):
                 engine.unfinished = None
 
     def flush(self) -> None:
-        """Make the update for which `ws.optim.accumulate` has gathered gradients, at the end of the data.
+        """Update with the gradients that `ws.optim.accumulate` has accumulated so far, at the end of the data.
 
-        Nothing is changed where it has gathered none.
+        Without accumulated gradients nothing is changed.
 
         Shapes: the state keeps its own.
         Raises: UnsupportedError where the optimizer is another one.
@@ -217,5 +217,5 @@ class HeldState(ABC):
 
 
 def base_key(key: Any) -> Any:
-    """A key from a seed, or the key that was given."""
+    """The key of a seed, or the given key itself."""
     return random.key(key) if is_integer(key) else key

@@ -32,7 +32,7 @@ STEP = "step"
 
 
 class NativeStep(NamedTuple):
-    """A step and its attached functions in their block, and the file of the state: a `NativeModel`."""
+    """A `NativeModel` of a step: the step and its attached functions in a memory block, and the file of the state."""
 
     prefix: str
     title: str
@@ -80,7 +80,7 @@ def native_model(
 
 
 def state_arrays(engine: Engine) -> list[StateArray]:
-    """The arrays of the state and the hyper-parameters as they lie in memory: stacked ones are rows of one."""
+    """The layout of the state's arrays and the hyper-parameters in memory; stacked arrays are rows of one array."""
     places = {p: (group[0], k) for group in engine.state.stacks or {} for k, p in enumerate(group)}
     arrays, found = engine.state.arrays, []
     for p, (path, x) in enumerate(zip(engine.state.paths, arrays, strict=True)):
@@ -125,7 +125,7 @@ def attached_plan(engine: Engine, name: str, entry: AttachedProgram, kind: str, 
 
 
 def unit_of(program: Executable, what: str, kind: str) -> CompilationUnit:
-    """The unit that a program was compiled from."""
+    """The compilation unit of a program."""
     unit = program.unit if isinstance(program, CompiledProgram) else CompilationUnit(program.graph, program.resident)
     check_sizes(kind, what, unit.sizes)
     if unit.streamed:
@@ -134,7 +134,7 @@ def unit_of(program: Executable, what: str, kind: str) -> CompilationUnit:
 
 
 def state_file(engine: Engine, placed: tuple[PlacedArray, ...]) -> StateFile:
-    """The file that `step.save` would write of this state, without the contents of the arrays."""
+    """The file that `step.save` would write for this state, without the contents of the arrays."""
     arrays = saved_arrays(engine)
     found = write.checksummed_tensors(arrays)
     facts = metadata.encode_metadata(write.complete_facts(arrays, found, step_facts(engine)), "export")

@@ -1,4 +1,4 @@
-"""A program without libraries: lowered again with formulas where the code of this process calls functions of one."""
+"""Lowering without libraries: formulas take the place of library functions that this process's code calls."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from wholestep.lower.target import Target
 
 
 class NativePlan(NamedTuple):
-    """A lowered program, and the functions of libraries whose place formulas take in it.
+    """A lowered program, and the library functions that are replaced by formulas in it.
 
-    Without such functions it has the bits of the program in this process.
+    Without such functions its results have the bits of the program in this process.
     """
 
     program: LoweredProgram
@@ -24,7 +24,7 @@ class NativePlan(NamedTuple):
 
 
 def native_plan(unit: CompilationUnit, machine: Target) -> NativePlan:
-    """A unit lowered for a machine, by formulas where a library would be called and there is a formula."""
+    """A unit lowered for a machine, with formulas in place of the library functions that have one."""
     program = plan_graph(unit, machine)
     called = dict(library_calls(program))
     if not called:

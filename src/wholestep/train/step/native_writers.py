@@ -1,4 +1,4 @@
-"""Native targets: writers of a program without Python as an object, as C and as WebAssembly, with their processors."""
+"""Native targets: writers of programs without Python as an object, as C and as WebAssembly, with their processors."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from wholestep.runtime.backend import Backend
 
 
 class NativeModel(Protocol):
-    """A program in its block, and the texts around it: a step with its state file, or a function without state."""
+    """A program in its memory block, with its texts: a step with its state file, or a function without state."""
 
     @property
     def prefix(self) -> str:
-        """The beginning of all names in it."""
+        """The prefix of all its names."""
 
     @property
     def title(self) -> str:
-        """Its description in a few words."""
+        """A short description."""
 
     @property
     def block(self) -> MemoryBlock:
-        """Its programs and their memory."""
+        """The programs and the layout of their memory."""
 
     def header(self) -> str:
         """The C header."""
 
     def code_beside(self) -> tuple[str, str]:
-        """The name behind the prefix of the C file beside the code of its programs, and its text."""
+        """The name, after the prefix, of the C file that accompanies the code of the programs, and its text."""
 
     def module(self, data_bytes: int) -> str:
         """The ES module for a program whose own data takes so many bytes."""

@@ -1,4 +1,4 @@
-"""Options of a step: those that `compile` and `estimate` share, checked in one place."""
+"""The options that `compile` and `estimate` share, and their checks."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def check_choice(name: str, given: Any, choices: tuple[Any, ...]) -> None:
 
 
 def check_unroll(unroll: Any, count: int, optimizer: Any) -> None:
-    """Raise ParameterError for an unknown choice, and where there is nothing to differentiate through."""
+    """Raise ParameterError for an unknown choice, and for `unroll="through"` without updates to differentiate."""
     check_choice("unroll", unroll, UNROLLS)
     if unroll == "through" and count == 1:
         raise ParameterError(

@@ -38,9 +38,9 @@ from wholestep.train.step.native_export import attached_plan, state_arrays, stat
 
 KIND = "page"
 NO_EXTRAS = ("loss", "finite", f"captures.{GRAD_NORM}")
-"""The results of a step that are read each time, and one that only the loop looks at."""
+"""The results of a step that a page reads after each call or does not show."""
 I64 = np.dtype(np.int64)
-"""The dtype of a status, and of an index that is out of bounds, which lies behind it."""
+"""The dtype of a status, and of the out-of-bounds index that follows it in memory."""
 
 
 def page_files(
@@ -110,7 +110,7 @@ def page_kernels(block: MemoryBlock) -> dict[str, Any]:
 
 
 def in_multiples(nbytes: int, of: int = 256) -> int:
-    """The bytes that an array takes, which begins at a multiple of so many."""
+    """The number of bytes rounded up to a multiple of `of`."""
     return -(-nbytes // of) * of
 
 
@@ -125,7 +125,7 @@ def largest_array(block: MemoryBlock) -> str:
 
 
 def page_function(found: Any, function: PlacedFunction) -> dict[str, Any]:
-    """A recorded function as the page takes it: its dispatches, its scalars, and the arrays that it takes and gives."""
+    """A recorded function as the page takes it: its dispatches, its scalars, and its input and output arrays."""
     sites = function.program.plan.sites
     return {
         "entries": [page_entry(entry, sites) for entry in found.entries],
@@ -147,7 +147,7 @@ def page_array(x: PlacedArray) -> dict[str, Any]:
 
 
 def page_rows(engine: Engine, data: Any, shuffle: bool) -> dict[str, Any]:
-    """The data, and how its rows are drawn: the streams of random words that `step.run` draws from."""
+    """The data and the order of its rows: the streams of random words from which `step.run` draws."""
     streams = [SPLIT, FOLD, BITS] if shuffle else None
     heads = {leaf.type.shape[:1] for leaf in engine.signature.leaves}
     if data is None:
@@ -164,7 +164,7 @@ def page_rows(engine: Engine, data: Any, shuffle: bool) -> dict[str, Any]:
 
 
 def page_state(engine: Engine, block: MemoryBlock) -> dict[str, Any]:
-    """The state of a page: where it lies, the file that holds it, and its arrays as they are now."""
+    """The state of a page: its place in memory, the layout of its file, and the current arrays."""
     first = min(x.offset for x in block.state)
     end = max(x.offset + int(x.type.nbytes) for x in block.state)
     file, arrays = state_file(engine, block.state), saved_arrays(engine)
@@ -179,7 +179,7 @@ def page_state(engine: Engine, block: MemoryBlock) -> dict[str, Any]:
 
 
 def page_entry(entry: tuple[Any, ...], sites: Sequence[Any]) -> tuple[Any, ...]:
-    """An entry as the page takes it: a check ends with the place of the number that its message has."""
+    """An entry as the page takes it; a check ends with the address of the number in its message."""
     if entry[0] != "check":
         return entry
     _, site, address, fine = entry
@@ -187,7 +187,7 @@ def page_entry(entry: tuple[Any, ...], sites: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def site_text(site: ErrorSite, facts: Any) -> str:
-    """The words of a page for a failure, {value} for the index."""
+    """The message of a page for a failure, with {value} in place of the index."""
     axis, size = facts if site.kind == "bounds" else (0, 0)
     place = show(site.where)
     text = site.message.format(value="{value}", axis=axis, size=size)

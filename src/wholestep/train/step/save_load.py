@@ -1,4 +1,4 @@
-"""Saving and loading: the methods of a step that write its state to files and read it."""
+"""The methods of a step that save its state to files and load it."""
 
 from __future__ import annotations
 

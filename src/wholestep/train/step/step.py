@@ -1,4 +1,4 @@
-"""The handle on a compiled training step: call it, run it over data, attach other functions, compile others into it."""
+"""The handle of a compiled training step, with calls, runs over data, attached functions and replacement."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Step(ExclusiveAccess, HeldState, SavedState, ExportedStep, Inspected):
     It owns its state: parameters, buffers, the optimizer's state and counters. Calls from several threads take turns.
     """
 
-    # Without a `__dict__`: `step.lr = 0.1` would be an attribute that nobody reads.
+    # There is no `__dict__`, so that `step.lr = 0.1` is an error and not an unused attribute.
     __slots__ = ("__weakref__", "_course", "_engine", "_kinds", "_last", "_log", "_predictor", "strict")
 
     def __init__(
@@ -60,7 +60,7 @@ class Step(ExclusiveAccess, HeldState, SavedState, ExportedStep, Inspected):
     ) -> None:
         super().__init__()
         self.strict = strict
-        """True if a call refuses every batch that has another shape than the one the step was compiled for."""
+        """True if a call refuses every batch of another shape than the compiled one."""
         self._log = CompilationLog()
         self._predictor: Attached | None = None
         self._take(Engine(step_function, parts, {}, batch, count, device, self._log))
@@ -105,14 +105,14 @@ class Step(ExclusiveAccess, HeldState, SavedState, ExportedStep, Inspected):
                 finally:
                     self._busy = False
         except BaseException as error:
-            cut_frames(error)  # here and not in a boundary around it, which a call of microseconds would feel
+            cut_frames(error)  # here, since a boundary around a call would take microseconds
             raise
 
     def specialize(self, **sizes: int) -> None:
-        """Compile a code for one size of a symbolic batch alone, which is used for that size from now on.
+        """Compile code for given values of the symbolic sizes, which is used for these sizes from now on.
 
-        It is a little faster, mostly where a step is small, and may round otherwise than the code for all sizes. The
-        last eight sizes are kept, and `reasons` names them.
+        It is a little faster, mostly where a step is small, and may round differently from the code for all sizes. The
+        code of the last eight sizes is kept, and `reasons` names them.
 
         Shapes: sizes are integers of 1 or more, by the names of the batch's `ws.Dim`s.
         Raises: UnsupportedError where the batch has no symbolic size, ParameterError for other names than its sizes
@@ -233,7 +233,7 @@ class Step(ExclusiveAccess, HeldState, SavedState, ExportedStep, Inspected):
         return attached
 
     def predict(self, x: Any) -> Any:
-        """`model(x)` for the model as it is now, in evaluation mode, compiled once for each shape of `x`.
+        """`model(x)` for the current model, in evaluation mode, compiled once for each shape of `x`.
 
         It is `step.attach(lambda model, x: model(x))`, made at the first call; `step.model` is the model itself.
 

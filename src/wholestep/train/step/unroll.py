@@ -34,7 +34,7 @@ Unrolled: TypeAlias = Callable[..., tuple[Any, Any, Any]]
 @dataclass(frozen=True)
 @bounded
 class InnerStep:
-    """One step of the training that is unrolled, as the body of a loop."""
+    """One step of the unrolled training, as the body of a loop."""
 
     loss: Callable[..., Any]
     optimizer: Any
@@ -145,7 +145,7 @@ def common_step_count(batches: Any, steps: int | None) -> int:
 def split_hyperparameters(
     known: Mapping[str, Number], who: str, hyper: Any, steps: int
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Hyper-parameters by full name: those that hold for all steps, and those with a value for each."""
+    """Hyper-parameters by full name: those with one value for all steps, and those with a value for each step."""
     fixed: dict[str, Any] = {}
     moving: dict[str, Any] = {}
     for given, value in (hyper or {}).items():
@@ -161,7 +161,7 @@ def split_hyperparameters(
 
 
 def checked_value(name: str, value: Any, about: Number, steps: int) -> tuple[Any, bool]:
-    """A hyper-parameter's value, and whether there is one for each step; a traced one has a type and no number yet."""
+    """A hyper-parameter's value, and True if it has one for each step; the number of a traced value is not checked."""
     if not isinstance(value, Array | np.ndarray):
         return checked_number("unroll", name, value, about.range or ANY_NUMBER), False
     t = type_of(value)

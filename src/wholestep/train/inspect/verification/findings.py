@@ -11,7 +11,7 @@ from wholestep.report import table_format
 from wholestep.words import Shown, first_few, preformatted, printable
 
 MOST = 12
-"""Rows of a table, and faults, that are printed."""
+"""The most printed rows of a table, and the most printed faults."""
 
 TITLES = {
     "value": "the compiled value of {operation} is off",
@@ -38,7 +38,7 @@ class ComparedValue(NamedTuple):
 
 
 class ComparedLine(NamedTuple):
-    """The operations of a line of the user's program, each compared by itself; `share` is of the bound, at most 1."""
+    """The operations of a line of the user's program, each compared alone; `share` is the largest error over bound."""
 
     line: str
     operations: int
@@ -104,17 +104,17 @@ class Verification(Shown):
 
     @property
     def ok(self) -> bool:
-        """True if nothing is wrong."""
+        """True if there are no faults."""
         return not self.faults
 
     def check(self) -> Verification:
-        """Return this; raise VerificationError where something is wrong."""
+        """Return the report itself; raise VerificationError where there are faults."""
         if self.faults:
             raise VerificationError(f"verify: {self.title()}\n{self.told()}", hint=HINT)
         return self
 
     def title(self) -> str:
-        """All of it in one sentence."""
+        """A summary in one sentence."""
         n = len(self.faults)
         said = "agrees with the reference" if not n else f"{n} fault{'s' * (n > 1)}"
         looked = f"{len(self.values)} values, {self.operations:,} operations, {len(self.slopes)} directions"

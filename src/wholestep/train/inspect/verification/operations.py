@@ -19,13 +19,13 @@ from wholestep.train.inspect.diagnose import operation_name
 from wholestep.train.inspect.verification.findings import ComparedLine, Fault, share_of_bound
 
 HELD = 2**28
-"""The bytes of values that one program gives as results; a graph with more is looked at in several stretches."""
+"""The most bytes of values that one program returns; a larger graph is divided into several stretches."""
 TOGETHER = 300
-"""The most values of one program, whose compilation takes longer than those of several with fewer."""
+"""The most nodes of one program, since a larger one takes longer to compile than several small ones."""
 LOOKS = 24
-"""The number of times that a value which is off is compared again, with operands and roundings that go other ways."""
+"""The number of comparisons of a value that is off, with operands perturbed and rounded the other way."""
 TRIPS = 64
-"""The trips of a loop that are looked at where one is off; else the first and the last are."""
+"""The most trips of a loop that are checked where one is off; otherwise only the first and the last are."""
 UNKNOWN = "(no line of the user's)"
 
 Phases = Mapping[Node, str]
@@ -41,7 +41,7 @@ class Off(NamedTuple):
 
 
 def node_graph(node: Node) -> Graph:
-    """A node as a graph of its operands; made once."""
+    """A graph of one node, with its operands as inputs."""
     inputs = tuple([Value(v.type, None, None) for v in node.inputs])
     copy = Node(node.op, inputs, node.params, node.where)
     copy.outputs = tuple([Value(v.type, copy, None) for v in node.outputs])
@@ -81,7 +81,7 @@ class OperationWalk:
     def node(
         self, node: Node, args: list[NDArray], outputs: Sequence[Value], known: dict[Value, Any], place: str
     ) -> None:
-        """Compare one operation, and those of the graphs in it."""
+        """Compare one operation, and the operations of the graphs in it."""
         before = len(self.faults)
         found = [np.asarray(np.broadcast_to(known[v], v.shape)) for v in outputs]
         graphs = self.compare(node, args, found, place)
@@ -121,7 +121,7 @@ class OperationWalk:
     def second_look(
         self, graph: Graph, args: list[NDArray], exact: list[NDArray], i: int, apart: float, allowed: float
     ) -> float:
-        """The bound where operands and roundings may be off by one: as programs recompute, fuse and reorder."""
+        """The bound for operands and roundings that may each be off by one unit, since programs fuse and reorder."""
         for _ in range(LOOKS):
             if apart <= allowed:
                 break
@@ -139,7 +139,7 @@ class OperationWalk:
     def fault(
         self, node: Node, off: Off, args: list[NDArray], found: list[NDArray], exact: list[NDArray], place: str
     ) -> Fault:
-        """The known facts of an operation that is off."""
+        """The fault of an operation that is off."""
         x, z = found[off.output], exact[off.output]
         operands = ", ".join([str(v.type) for v in node.inputs])
         at = worst_index(x, z)
@@ -159,7 +159,7 @@ class Inner(NamedTuple):
 
 
 class Runs:
-    """The runs of the graphs in a node: the first and the last of each, and some more where they are asked for."""
+    """The runs of the graphs in a node: the first and the last of each, and up to `TRIPS` others."""
 
     def __init__(self, node: Node) -> None:
         self.node, self.nested = node, node.op.nested
@@ -172,7 +172,7 @@ class Runs:
         return self.node.op.ref(*args, run=self.run, **self.node.params)
 
     def run(self, graph: Graph, arrays: Sequence[Any]) -> list[Any]:
-        """The reference's results of a run."""
+        """The results of a run in the reference interpreter."""
         at = self.counts[graph] = self.counts.get(graph, -1) + 1
         kept = Inner(graph, [np.array(x) for x in arrays], self.place(at))
         if graph not in self.first:
@@ -189,13 +189,13 @@ class Runs:
         return f"in step {length - 1 - at if self.node.params.get('reverse') else at} of the {length} of a loop"
 
     def graphs(self, off: bool) -> list[Inner]:
-        """The runs to look into."""
+        """The runs to check: the first and the last of each graph, or with `off` the first and the others."""
         ends = [x for graph, x in self.last.items() if self.first[graph] is not x]
         return [*self.first.values(), *(self.rest if off else ends)]
 
 
 class Stretch:
-    """Some nodes of a graph, and the program whose results are their operands and their values."""
+    """Some nodes of a graph, and the program that returns their operands and their results."""
 
     def __init__(self, graph: Graph, nodes: Sequence[Node], device: str) -> None:
         self.nodes = nodes
@@ -214,7 +214,7 @@ class Stretch:
 
 
 def cut_up(graph: Graph) -> Iterator[list[Node]]:
-    """The nodes of a graph in stretches that hold no more than is held at once, and are quick to compile."""
+    """The nodes of a graph in stretches of at most `HELD` bytes and `TOGETHER` nodes."""
     nodes: list[Node] = []
     size = 0
     for node in graph.nodes:
@@ -229,7 +229,7 @@ def cut_up(graph: Graph) -> Iterator[list[Node]]:
 
 
 def worst_index(x: NDArray, z: NDArray) -> tuple[int, ...]:
-    """The place of the largest difference."""
+    """The index of the largest difference."""
     a, b = widest([x, z])
     if a.dtype.kind not in "fc":
         return tuple([int(i) for i in np.unravel_index(int(np.argmax(a != b)), a.shape)])

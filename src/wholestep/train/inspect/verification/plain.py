@@ -1,4 +1,4 @@
-"""The user's own function on plain NumPy arrays: the leg that shares neither tracer nor primitives with the others."""
+"""The check of the user's own function on plain NumPy arrays, without the tracer and its primitives."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from wholestep.train.program.microbatches import count_parts, count_rows
 from wholestep.train.state.precision import WORKING, convert_floats
 
 SURE = 2.0**20
-"""Units in the last place of float64 by which NumPy in float64 and the reference may differ: they add up in other
-orders."""
+"""Units in the last place of float64 by which NumPy in float64 and the reference may differ, since they add in
+different orders."""
 
 
 class PlainRun(NamedTuple):
@@ -33,7 +33,8 @@ class PlainRun(NamedTuple):
 def plain_loss(subject: Subject, compiled: NDArray, seed: int) -> PlainRun:
     """Compare the loss that NumPy itself computes with that of the traced program: in float64, else in its own dtypes.
 
-    A function that names a dtype, or draws random numbers, which are float32, is not in float64 where it is given that.
+    A function that names a dtype, or draws random numbers, which are float32, does not compute in float64 even for
+    float64 arguments.
     """
     try:
         double, own = numpy_loss(subject, double=True), numpy_loss(subject, double=False)
@@ -53,7 +54,7 @@ def plain_loss(subject: Subject, compiled: NDArray, seed: int) -> PlainRun:
 
 
 def widened_bound(subject: Subject, reference: NDArray, exact: NDArray, apart: float, seed: int) -> float:
-    """The bound of the loss, with roundings that go other ways where it is needed."""
+    """The bound of the loss, widened where needed by runs that round the other way."""
     rng, allowed = np.random.default_rng(seed), allowance(reference, exact)
     for _ in range(LOOKS):
         if apart <= allowed:
@@ -63,7 +64,7 @@ def widened_bound(subject: Subject, reference: NDArray, exact: NDArray, apart: f
 
 
 def numpy_loss(subject: Subject, double: bool) -> NDArray:
-    """The loss by the user's own function, of arrays that it may write; the mean over micro-batches."""
+    """The loss by the user's own function, of copied arrays, as the mean over micro-batches."""
     function, states = subject.engine.step_function, dict(subject.engine.state.tree)
     own = tree.unflatten(tree.structure(states), subject.state)
     batch = tree.unflatten(subject.first.structure, subject.args[len(subject.args) - len(subject.first.leaves) :])
@@ -82,7 +83,7 @@ def numpy_loss(subject: Subject, double: bool) -> NDArray:
 
 
 def keys_and_rows(batch: Any, key: Any, most: int | None) -> list[tuple[Any, Any]]:
-    """The micro-batches of a batch, each with the key of its own; the whole batch with the step's where it is one."""
+    """The micro-batches of a batch, each with its own key, or the whole batch with the step's key."""
     rows = 1 if most is None else count_rows(batch)
     count = 1 if most is None else count_parts(rows, most)
     if count == 1:
@@ -96,7 +97,7 @@ def keys_and_rows(batch: Any, key: Any, most: int | None) -> list[tuple[Any, Any
 
 
 def array_for(x: Any, double: bool) -> NDArray:
-    """A copy of an array, in float64 where that is asked for."""
+    """A copy of an array, in float64 if `double`."""
     found = np.array(x)
     return found.astype(double_dtype(found.dtype)) if double else found
 

@@ -27,11 +27,11 @@ from wholestep.train.inspect.verification.slopes import (
 from wholestep.transforms.reverse import vjp
 
 DEEP = 8
-"""Graphs within graphs that are looked into."""
+"""The deepest nesting of graphs that is checked."""
 
 
 class Checked(NamedTuple):
-    """The derivative of a graph at a point: whether it agrees, the slope, and whether only beside a kink."""
+    """The derivative of a graph at a point: True if it agrees, the slope, and True if only a point beside it agrees."""
 
     ok: bool
     slope: Slope
@@ -39,7 +39,7 @@ class Checked(NamedTuple):
 
 
 def check_graph(graph: Graph, args: Sequence[NDArray], wrt: Sequence[bool], rng: np.random.Generator) -> Checked:
-    """Compare the pullback of a graph with differences, at these arguments of float64 or else beside them."""
+    """Compare the pullback of a graph with differences, at these float64 arguments, or beside them at a kink."""
     outs = tuple([t.inexact for t in graph.out_types])
     if not any(wrt) or not any(outs) or not all([t.size for t in graph.out_types]):
         return Checked(True, Slope(0.0, 0.0, 0.0, True, True))
@@ -97,7 +97,7 @@ class RuleWalk:
         head = f"{name}({', '.join([str(v.type) for v in node.inputs])})"
         try:
             found = check_graph(node_graph(node), xs, on, self.rng)
-        except Exception as failed:  # a rule that cannot even be applied; a stated one may need its own trace
+        except Exception as failed:  # the rule cannot be applied; a stated one may need its own trace
             said = f"{type(failed).__name__}: {str(failed).partition(chr(10))[0]}"
             if stated:
                 self.unsure.append(f"the derivative stated for {name}, at {show(node.where)}: {said}")
@@ -136,7 +136,7 @@ def inner_graphs(node: Node, xs: list[NDArray]) -> Iterator[tuple[Graph, list[ND
 
 def by_user(rule: Any) -> bool:
     """Test whether a stated rule is the user's own, and not the library's."""
-    while not hasattr(rule, "rules") and hasattr(rule, "rule"):  # that of a batch holds that of an element
+    while not hasattr(rule, "rules") and hasattr(rule, "rule"):  # the rule of a batch wraps the rule of an element
         rule = rule.rule
     stated: Sequence[Any] = getattr(rule, "rules", ())
     return any(not is_own(f.__code__.co_filename) for f in stated if hasattr(f, "__code__"))

@@ -1,4 +1,4 @@
-"""Derivatives beside differences: of the loss in random directions, then rule by rule where they disagree."""
+"""Slopes by derivatives and by differences, in random directions."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def random_directions(rng: np.random.Generator, args: Sequence[NDArray], marks: 
 
 
 def random_way(rng: np.random.Generator, x: NDArray) -> NDArray:
-    """Parts between 1/2 and 1 times the mean size of x, with random signs."""
+    """A random direction with elements of 1/2 to 1 times the typical size of x, and random signs."""
 
     def part() -> NDArray:
         return np.asarray(rng.uniform(0.5, 1.0, x.shape) * rng.choice([-1.0, 1.0], x.shape))

@@ -27,7 +27,7 @@ from wholestep.train.program.traced_step import TracedStep, rewrite_step
 from wholestep.train.state.batch_signature import BatchSignature, matches_pattern
 
 GRADIENTS = "gradients of the loss"
-"""The key among the captures of the gradients that verification looks at."""
+"""The key of the gradients among the captures."""
 
 UPDATE = "(what the step adds: its optimizer, guard and counters)"
 """The line shown for operations that come from no line of the user's."""
@@ -96,7 +96,7 @@ class Subject:
         return self.engine.trace(self.looped(self.one), self.feed)
 
     def looped(self, one: jit[..., Any]) -> jit[..., Any]:
-        """The function of a call, of that of a step."""
+        """The function of a call, made from the function of a step."""
         return step_loops.call_function(one, self.count, self.engine.step_function)
 
     @cached_property
@@ -121,7 +121,7 @@ class Subject:
         return part(graph, graph.inputs, [v for v, place in places if place.kind == "gradient"])
 
     def phases(self) -> dict[Node, str]:
-        """The phases that begin behind the node of the loss, and behind the node of the last gradient."""
+        """The phases that begin after the node of the loss, and after the node of the last gradient."""
         graph, gradients = self.step.graph, set(self.gradient.outputs)
         made = {graph.outputs[len(self.state)].node: "backward"}
         last = [node for node in graph.nodes if not gradients.isdisjoint(node.outputs)]
@@ -152,7 +152,7 @@ class Subject:
         return self.engine.device
 
     def own(self) -> tuple[list[Place], list[NDArray], str]:
-        """The results of the user's own compiled program on copies of the state, and a note where it is made anew."""
+        """The results of the user's own program on copies of the state, and a note if it was compiled anew."""
         engine = self.engine
         traced = engine.trace(self.looped(engine.one) if self.stacked else engine.one, self.feed)
         places, streamed = self.places(traced), engine.step_function.stream is not None
@@ -177,16 +177,16 @@ class Subject:
         return self.ran(self.program(traced.graph, pairs), whole, traced.groups)
 
     def program(self, graph: Graph, resident: Sequence[tuple[int, int]] = ()) -> Executable:
-        """A graph compiled as the step is."""
+        """A graph compiled with the options of the step."""
         winograd = self.engine.step_function.winograd
         return compile_for_device(graph, resident, self.device, winograd=winograd)
 
     def rounded(self, graph: Graph) -> Graph:
-        """The graph that NumPy rounds as the step does, whose convolutions may be computed by tiles."""
+        """The graph with the rounding errors of the step, whose convolutions may be computed by tiles."""
         return with_tiles(graph) if self.engine.step_function.winograd else graph
 
     def ran(self, program: Executable, whole: Graph, groups: Sequence[tuple[int, ...]]) -> list[NDArray]:
-        """All results of a program on copies of the state, arrays that it takes stacked one by one."""
+        """All results of a program on copies of the state, with stacked arrays split again."""
         memory = self.engine.state.memory
         joined = [ps for ps in stacked_places(len(whole.inputs), groups) if ps[0] < len(self.state)]
         held = [

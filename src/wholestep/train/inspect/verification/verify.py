@@ -27,10 +27,10 @@ from wholestep.train.state.batch_signature import BatchSignature
 from wholestep.train.state.captured_arrays import check_unchanged
 
 NEAR = 200
-"""The number of times that the results of a step are computed with roundings that go other ways, before one of them is
-off: a number that is rounded to float16 in between may go the other way in a few of them only."""
+"""The number of runs of a step with perturbed roundings before a result counts as off: an intermediate float16 value
+may round the other way in only a few of them."""
 GROUPS = 8
-"""The directions in which the loss is moved besides that of all parameters: each is of some of them alone."""
+"""The number of directions of some of the parameters, in addition to the direction of all."""
 
 
 def verified_batch(engine: Engine, batch: Any, rows: int | None, seed: int) -> Verification:
@@ -113,7 +113,7 @@ class VerificationCase:
     # The results of the call.
 
     def compare_results(self) -> None:
-        """Compare the results of the user's own program, and the gradients of one that has them as results."""
+        """Compare the results of the user's own program, and the gradients of a program that returns them."""
         subject = self.subject
         places, own, note = subject.own()
         self.notes += [note] * bool(note)
@@ -125,11 +125,11 @@ class VerificationCase:
         self.bounds = [[error(x, z), allowance(y, z), rounding(y) or 1.0] for x, y, z in self.triples(plain)]
 
     def triples(self, plain: Sequence[NDArray]) -> Any:
-        """Results with NumPy's in the same dtypes and in float64."""
+        """Each result with NumPy's in the same dtype and in float64."""
         return zip(self.results, plain, self.exact, strict=True)
 
     def off(self) -> list[int]:
-        """The results that are further from float64 than their bounds."""
+        """The numbers of the results whose errors exceed their bounds."""
         return [i for i, (apart, allowed, _) in enumerate(self.bounds) if not apart <= allowed]
 
     # The operations of one step.
@@ -143,7 +143,7 @@ class VerificationCase:
             self.unchecked.append(f"the operations of {self.subject.count - 1} of the {self.subject.count} steps")
 
     def explain_results(self) -> None:
-        """Look again at results that are off though no operation is: their errors may be those of any rounding."""
+        """Widen the bounds of results that are off although no operation is, by runs with other roundings."""
         if self.walk.faults or not self.off():
             return
         graph, args = self.subject.rounded(self.subject.call.graph), [*self.subject.state, *self.subject.given]
@@ -158,7 +158,7 @@ class VerificationCase:
             self.faults.append(self.whole_fault(i))
 
     def whole_fault(self, i: int) -> Fault:
-        """The fault of a result that is off though each operation alone is right: where it begins, by halving."""
+        """The fault of a result that is off although each operation alone is right, located by bisection."""
         apart, allowed, unit = self.bounds[i]
         node = None if self.subject.stacked else self.first_off(self.subject.step.graph, i)
         name = operation_name(node) if node is not None else self.places[i].path
@@ -167,7 +167,7 @@ class VerificationCase:
         return Fault("value", name, self.subject.line(node.where) if node is not None else "", "", said)
 
     def first_off(self, graph: Graph, i: int) -> Node | None:
-        """The first operation that a program with its result as a second one computes wrongly from the beginning."""
+        """The first operation whose result is wrong in a program that returns it in addition to the step's result."""
         nodes = part(graph, graph.inputs, [graph.outputs[i]]).nodes
 
         def wrong(at: int) -> bool:
@@ -207,7 +207,7 @@ class VerificationCase:
             self.unchecked.append(f"derivatives of {subject.count - 1} of the {subject.count} steps")
 
     def slope(self, on: list[int], names: list[str]) -> None:
-        """One direction: at the step's own parameters, or beside them where those lie at a kink."""
+        """Compare the slope in one direction, at the step's own parameters or, at a kink, beside them."""
         args = self.wide_args
         marks = [i in on for i in range(len(args))]
         found = self.slope_at(args, on, marks)
@@ -225,7 +225,7 @@ class VerificationCase:
         self.slopes.append(ComparedSlope(tuple(names), found.differences, found.cotangents, found.gap, found.ok))
 
     def movable(self, floats: list[bool]) -> list[bool]:
-        """The inputs that may be moved a little: parameters, buffers and the batch, and no hyper-parameters."""
+        """The inputs that may be perturbed: parameters, buffers and the batch, but no hyper-parameters."""
         paths = self.subject.engine.state.paths
         fixed = len(paths) + len(self.subject.engine.head)
         own = [path.startswith(("params", "buffers")) for path in paths]
@@ -242,7 +242,7 @@ class VerificationCase:
         return compare_slopes(lambda xs: point.held(forward, xs), args, ways, [np.ones(())], gxs, point.loss)
 
     def point_at(self, args: list[NDArray]) -> LossPoint:
-        """Loss and gradient in float64; those of the last point are kept."""
+        """Loss and gradient in float64; those of the last point are cached."""
         if self.point is None or self.point.args is not args:
             held = HeldRun()
             loss = held(in_double(self.subject.forward), args)
@@ -250,7 +250,7 @@ class VerificationCase:
         return self.point
 
     def name_rule(self, paths: list[int]) -> None:
-        """Find the operation whose derivative is wrong, or the place where derivatives are put together wrongly."""
+        """Find the operation whose derivative is wrong, or the place where derivatives are chained wrongly."""
         forward, args = self.subject.forward, self.wide_args
         wrt = [i in paths for i in range(len(args))]
         self.rules.walk(forward, args, wrt)
