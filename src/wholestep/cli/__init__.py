@@ -1,5 +1,5 @@
 """The command `wholestep`: `train` trains, `new` begins a project, `doctor` looks for faults, `audit mine` verifies the
-steps of a script and `export` writes one of them for another system; other distributions add further ones."""
+steps of a script and `export` writes one of them for another system; other distributions add further commands."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from wholestep.cli.options import Version
 from wholestep.errors import CommandError, WholestepError
 
 FURTHER = "wholestep.commands"
-"""The group of entry points that further commands are found by: functions that add one to the command line, or some to
-a command that is there."""
+"""The group of entry points for further commands: functions that add a command to the command line, or subcommands to
+an existing command."""
 TOOLS = ("audit", "bench", "depth")
 """The commands of the distribution `wholestep-tools`, which lies in `tools/` of a checkout."""
 
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
-    """The command line; of a command that another distribution adds to, `words` may name a part that is not there."""
+    """The command line; `words` may name a subcommand of a distribution that is not installed, which gets an error."""
     top = argparse.ArgumentParser(prog="wholestep", description="The whole training step, one program.")
     top.add_argument("--version", action=Version, help="show the version, and exit")
     top.add_argument("--completion", action=Completion, help="show the completion for a shell, and exit")

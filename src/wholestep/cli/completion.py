@@ -52,7 +52,7 @@ def completed_words(parser: argparse.ArgumentParser, at: str = "") -> Iterator[t
 
 
 def bash_script(found: dict[str, list[str]], *, zsh: bool) -> str:
-    """A function of bash, which zsh runs too when it is told so."""
+    """A completion function for bash, which zsh runs too in its bash mode."""
     places = [f'      "{at.rpartition(" ")[0]} {at.rpartition(" ")[2]}") at="{at}" ;;' for at in found if at]
     words = [
         f'    "{at}") COMPREPLY=($(compgen -W "{" ".join(said)}" -- "${{COMP_WORDS[COMP_CWORD]}}")) ;;'
@@ -65,7 +65,7 @@ def bash_script(found: dict[str, list[str]], *, zsh: bool) -> str:
 
 
 def fish_script(found: dict[str, list[str]]) -> str:
-    """Lines of fish."""
+    """Completion commands for fish."""
     lines = list[str]()
     for at, said in found.items():
         parts = at.split()

@@ -11,7 +11,7 @@ SIDE = 8
 
 
 class DigitReader(nn.Module):
-    """Scores f32[n, 10] of images f32[n, 64]; in training each image is moved by up to a pixel, as the key says."""
+    """Scores f32[n, 10] of images f32[n, 64]; in training each image is shifted by up to a pixel, drawn by the key."""
 
     def __init__(self, *, channels: int = 32, key: Any) -> None:
         keys = ws.random.split(key, 4)

@@ -24,7 +24,7 @@ def drawn_digit(model: Any, image: Any) -> Any:
 
 
 def export_digits(out: Path) -> tuple[Path, ...]:
-    """Write the page; its network has seen nothing yet."""
+    """Write the page, with an untrained network."""
     need("sklearn", extra="train")
     split = split_digits(0)
     data = (split.train_x, split.train_y)

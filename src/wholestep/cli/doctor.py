@@ -76,12 +76,12 @@ def add(commands: Any) -> None:
 
 
 def doctor(out: TextIO) -> int:
-    """Print a line for each finding; 0 where a compiled program ran and was right, else 1."""
+    """Print a line for each finding; returns 0 where a compiled program ran and was right, else 1."""
     print("wholestep doctor", file=out)
     for name, look in LOOKS.items():
         try:
             found, meaning = look()
-        except Exception as error:  # a doctor does not fall ill
+        except Exception as error:  # an error of one check must not end the others
             found, meaning = "could not be found out", first_line(error)
         print(f"  {name:<12} {found}\n  {'':<12}   {meaning}", file=out)
     try:
@@ -97,7 +97,7 @@ def doctor(out: TextIO) -> int:
 
 
 def first_line(error: Exception) -> str:
-    """An error in one line."""
+    """The first line of an error."""
     return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 
 
@@ -230,7 +230,7 @@ LOOKS: dict[str, Callable[[], tuple[str, str]]] = {
     "calibration": calibrated,
     "environment": environment,
 }
-"""The facts that are looked at, in order."""
+"""The checks of facts, in order."""
 
 
 def trial() -> NativeExecutable:

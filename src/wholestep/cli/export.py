@@ -1,4 +1,4 @@
-"""`wholestep export`: the step of a script of the user's, written for another system and run beside the step itself."""
+"""`wholestep export`: the step of a user's script, written for another system and compared with the step itself."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ALIASES = {"tf": "tensorflow", "html": "page"}
 DIGITS = "digits"
 """The job that is no script: `wholestep export digits --page`."""
 APART = 1e-3
-"""The difference of losses, as a part of the largest, that rounding is believed to make in a few calls of a step."""
+"""The largest difference of losses, relative to the largest loss, that counts as rounding after a few calls."""
 
 
 def add(commands: Any) -> None:
@@ -60,7 +60,7 @@ class BatchRecorder:
         self.batches: list[tuple[Any, BatchSignature, list[NDArray]]] = []
 
     def made(self, engine: Any) -> None:
-        """Nothing: a step alone has no batch."""
+        """Do nothing, since a step alone has no batch."""
 
     def called(self, engine: Any, feed: BatchSignature, arrays: Sequence[NDArray] | None) -> None:
         """Keep a copy of a batch."""
@@ -113,7 +113,7 @@ def export_script(options: argparse.Namespace) -> int:
 
 
 def write_digits(options: argparse.Namespace) -> int:
-    """Write the page of digits, in this folder where no other is given."""
+    """Write the page of digits, by default in the current folder."""
     own = argparse.ArgumentParser("wholestep export digits", description="A page that learns to read what one draws.")
     own.add_argument("--page", action="store_true", required=True, help="write the page")
     own.add_argument("--out", type=Path, default=options.out or Path("digits.html"), metavar="FILE")
@@ -123,7 +123,7 @@ def write_digits(options: argparse.Namespace) -> int:
 
 
 def comparison(step: Step, batch: Any, out: Path, target: str, calls: int) -> str:
-    """A sentence on how far apart losses of a step and its file are; raises ExportError for more than rounding."""
+    """A sentence with the difference of losses between a step and its file; raises ExportError beyond rounding."""
     paths, types = tree.paths(batch, "batch"), [leaf.type.dtype for leaf in step._engine.signature.leaves]
     rows = zip(paths, tree.leaves(batch), types, strict=True)
     given = {path: np.asarray(x, dtype) for path, x, dtype in rows}

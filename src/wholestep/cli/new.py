@@ -137,7 +137,7 @@ def add(commands: Any) -> None:
 
 
 def make_project(options: argparse.Namespace) -> int:
-    """Write the files; raises CommandError for a name that is none, and for a folder that has something in it."""
+    """Write the files; raises CommandError for an invalid name, and for a folder that is not empty."""
     folder: Path = options.folder
     if not NAME.fullmatch(folder.name):
         raise CommandError(

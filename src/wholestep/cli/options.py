@@ -13,7 +13,7 @@ NO_DEFAULT = (None, argparse.SUPPRESS)
 
 
 class Help(argparse.HelpFormatter):
-    """Help that says the default of every option that has one; a flag has none, it is given or not."""
+    """Help with the default of every option that has one, which flags do not."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         shown = action.help is not None and action.option_strings and action.nargs != 0
@@ -21,7 +21,7 @@ class Help(argparse.HelpFormatter):
 
 
 class Version(argparse.Action):
-    """Print the version of the library, looked up only then."""
+    """Print the version of the library, which is looked up on use."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
         super().__init__(option_strings, argparse.SUPPRESS, nargs=0, **options)

@@ -1,4 +1,4 @@
-"""`wholestep audit mine`: a script of the user's, each of whose compiled steps is verified before its first call."""
+"""`wholestep audit mine`: a user's script, each of whose compiled steps is verified before its first call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exported files, run where something here runs them: the losses of a few calls on one batch, and the state after."""
+"""Runs of exported files on this machine, where possible: the losses of a few calls on a batch, and the final state."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from wholestep.train.step.export import STATE_SUFFIX
 
 Given = Mapping[str, NDArray]
 Runner = Callable[[Path, Given, int, Path], list[float]]
-"""(the file, the arrays of a batch by their paths, calls, a file for the state after them) -> the loss of each call,
-from the state beside the file."""
+"""A function (the file, the arrays of a batch by path, calls, a file for the final state) -> the loss of each call,
+which begins at the state beside the file."""
 SECONDS = 300
-"""The seconds that a compiler, or a program, is given."""
+"""The time limit of a compiler or a program, in seconds."""
 
 
 class NotRun(Exception):
-    """The reason for which a file was not run."""
+    """The error with the reason why a file was not run."""
 
 
 def imported(name: str) -> Any:
-    """A package that runs files; raises NotRun where it is not installed."""
+    """Import a package that runs files; raises NotRun where it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -98,31 +98,31 @@ def onnx_losses(path: Path, given: Given, calls: int, after: Path) -> list[float
 
 
 def in_shape(x: NDArray, shape: Sequence[Any]) -> NDArray:
-    """An array in the shape that a session takes; a size that has a name is that of the array."""
+    """An array in the shape that a session takes; a named size is that of the array."""
     if all([isinstance(n, int) for n in shape]):
         return x.reshape(shape)
     return x.reshape([n if isinstance(n, int) else own for n, own in zip(shape, x.shape, strict=True)])
 
 
 def with_parts(x: NDArray) -> NDArray:
-    """An array, of complex numbers with their parts along a last axis."""
+    """An array; a complex one as real and imaginary parts along a last axis."""
     return np.stack([x.real, x.imag], axis=-1) if x.dtype.kind == "c" else x
 
 
 def write_state(after: Path, values: Given, state: Given, like: Path) -> None:
-    """Write the arrays that have taken the place of a state, as a checkpoint like another one."""
+    """Write the new arrays of a state as a checkpoint like another one."""
     write: Any = checkpoint_file.write_checkpoint
     write(after, {name: of_parts(values[name], x) for name, x in state.items()}, like)
 
 
 def of_parts(x: NDArray, like: NDArray) -> NDArray:
-    """An array of the shape and the dtype of another one; where that is complex, from its parts along a last axis."""
+    """An array in the shape and dtype of `like`; a complex one is made from its parts along a last axis."""
     whole = np.ascontiguousarray(x).view(like.dtype) if like.dtype.kind == "c" else x
     return whole.astype(like.dtype).reshape(like.shape)
 
 
 def coreml_losses(path: Path, given: Given, calls: int, after: Path) -> list[float]:
-    """Losses of a package as NumPy evaluates its operations, since Core ML runs on machines of Apple alone."""
+    """Losses of a package, whose operations NumPy evaluates, since Core ML runs only on machines of Apple."""
     state = state_beside(path)
     package, values, found = MilPackage.at(path), {**state, **given}, []
     loss = next(name for name in package.outputs if package.paths[name] == "loss")
@@ -150,7 +150,7 @@ def litert_losses(path: Path, given: Given, calls: int, after: Path) -> list[flo
 
 
 def signature_arrays(run: Any, values: Given) -> dict[str, NDArray]:
-    """The arrays that a signature is given, by name, in the dtypes that it takes."""
+    """The arguments of a signature by name, in its dtypes."""
     return {name: with_parts(values[name]).astype(kind["dtype"]) for name, kind in run.get_input_details().items()}
 
 
@@ -201,7 +201,7 @@ int main(int count, char **words) {
 
 
 def c_driver(path: Path, given: Given) -> str:
-    """A program that takes over a state and a batch from files, and prints the loss of each call."""
+    """A C program that reads a state and a batch from files, and prints the loss of each call."""
     header, prefix = path.with_suffix(".h"), prefix_of(path.stem)
     known = {remark: (kind, name) for kind, name, remark in ACCESSOR.findall(header.read_text(encoding="utf-8"))}
 
@@ -221,7 +221,7 @@ def c_driver(path: Path, given: Given) -> str:
 
 
 def native_losses(path: Path, given: Given, calls: int, after: Path, more: Sequence[str] = ()) -> list[float]:
-    """Losses of C source or of an object, in a program that the system's compiler makes under some more options."""
+    """Losses of C source or of an object, in a program compiled by the system's compiler, with further options."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         raise NotRun("there is no C compiler here: cc, gcc or clang")
@@ -290,7 +290,7 @@ def wasm_losses(path: Path, given: Given, calls: int, after: Path) -> list[float
 
 
 def browser_alone(path: Path, given: Given, calls: int, after: Path) -> list[float]:
-    """Nothing: raises NotRun."""
+    """Raise NotRun, since no browser is started."""
     raise NotRun("a page runs in a browser that has WebGPU, and none is started here")
 
 
@@ -306,4 +306,4 @@ RUNNERS: dict[str, Runner] = {
 }
 """The function that runs the file of each target."""
 REMARKS = {"coreml": ", as NumPy evaluates the operations of the file: Core ML itself was not run"}
-"""Remarks on runs in which something stood in for the target."""
+"""Remarks on runs in which another program took the place of the target."""

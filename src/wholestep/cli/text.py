@@ -9,7 +9,7 @@ from wholestep import nn
 
 
 class Writer(nn.Module):
-    """Scores f32[n, time, count] of the next character, at each place of texts that are integers [n, time]."""
+    """Scores f32[n, time, count] of the next character, at each position of texts, which are integers [n, time]."""
 
     def __init__(self, count: int, width: int = 128, layers: int = 4, heads: int = 4, *, key: Any) -> None:
         first, last, *keys = ws.random.split(key, layers + 2)
@@ -38,12 +38,12 @@ class Writer(nn.Module):
 
 
 def text_loss(model: Writer, text: Any) -> Any:
-    """The cross-entropy of each character that follows, in bits."""
+    """The cross-entropy of each next character, in bits."""
     return nn.cross_entropy(model(text[:, :-1]), text[:, 1:]) / np.log(2)
 
 
 def writing(count: int, reach: int, temperature: float = 0.8) -> Any:
-    """A function of a model and {"key", "text"} that goes on from a text [time] for `count` characters.
+    """A function of a model and {"key", "text"} that continues a text [time] by `count` characters.
 
     No character attends further back than `reach`, as in training.
     """

@@ -30,7 +30,7 @@ def load_ipython_extension(shell: Any) -> None:
     """Give a session views of graphs, steps and models, `|>` pipelines, and `params{ ... } as weights:`.
 
     `with params{ w = ...; b = frozen(...) } as weights:` binds the weights by their bare names until the block ends.
-    Pipelines and that notation come from pipescript; where it is not installed the session says so and has the rest.
+    Pipelines and that notation come from pipescript; without it, the session prints a message and has only the views.
     """
     formatter = shell.display_formatter.formatters["text/html"]
     for cls, view in VIEWS.items():

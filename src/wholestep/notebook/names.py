@@ -64,7 +64,7 @@ late_types.append(Name)
 
 
 def lived(x: Any) -> Any:
-    """The arrays that names stand for now, in lists, tuples and dictionaries too."""
+    """The object with names replaced by their current arrays, also in lists, tuples and dictionaries."""
     if isinstance(x, Name):
         return x.__live__()
     if type(x) in (list, tuple):
@@ -73,12 +73,12 @@ def lived(x: Any) -> Any:
 
 
 class NamedWeights(Weights):
-    """Weights that a `with` block binds by their names in a namespace, and takes out of it at its end."""
+    """Weights whose names a `with` block binds in a namespace, and removes from it at its end."""
 
     __slots__ = ("_bound", "_namespace")
 
     def bound_in(self, namespace: MutableMapping[str, Any]) -> NamedWeights:
-        """The same weights, which know where they are bound."""
+        """The same weights, with the namespace in which they are bound."""
         self._namespace = namespace
         return self
 
@@ -101,7 +101,7 @@ class NamedWeights(Weights):
 
 
 def bare_value(weights: Weights, name: str) -> Any:
-    """The value of a bare name: weights and modules themselves, and arrays as they are at each moment."""
+    """The value of a bare name: weights and modules themselves, and a `Name` for an array."""
     value = getattr(weights, name)
     if isinstance(value, list | tuple):
         raise UnsupportedError(

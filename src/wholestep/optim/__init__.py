@@ -1,6 +1,6 @@
 """`ws.optim`: optimizers, each a pair of pure functions in plain NumPy, the same eagerly and inside a compiled step.
 
-`init(params)` gives the state to begin with and `update(grads, state, params)` new parameters and a new state:
+`init(params)` gives the initial state and `update(grads, state, params)` new parameters and a new state:
 
 >>> import numpy as np, wholestep as ws
 >>> optimizer, params = ws.optim.sgd(0.5), {"w": np.array([1.0, 2.0])}

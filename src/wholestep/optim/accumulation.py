@@ -81,7 +81,7 @@ class Accumulate(Wrapper):
         return self.moved(state["count"] > 0, state, params, True)
 
     def moved(self, full: Any, state: Any, params: Any, lossy: bool) -> tuple[Any, Any]:
-        """New parameters and an empty window where it is full and anything in it had a weight."""
+        """New parameters and an empty window, if the window is full and its total weight is not 0."""
 
         def apply(state: Any, params: Any) -> tuple[Any, Any]:
             total = state["weight"]
@@ -97,7 +97,7 @@ class Accumulate(Wrapper):
         return made
 
     def weight_of(self, aux: Any) -> Any:
-        """The weight of this batch: 1, or the one that the loss returns."""
+        """The weight of this batch: 1, or the number that the loss returns in aux."""
         if self.weight is None:
             return np.ones(())
         given = required_extra("accumulate", "aux", {"aux": aux})
@@ -110,6 +110,6 @@ class Accumulate(Wrapper):
 
 
 def empty_window(params: Any) -> dict[str, Any]:
-    """A window that holds nothing."""
+    """An empty window."""
     none = np.float64(0)
     return {"count": np.int64(0), "gradient": tree.map(working_zeros, params), "weight": none, "loss": none}

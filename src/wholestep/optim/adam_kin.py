@@ -78,7 +78,7 @@ class Radam(WithMoments):
     decay: Choice = None
 
     def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """(the step where v is not used, that where it is)."""
+        """(the step size of plain momentum, that of the adaptive step)."""
         new = increment_count(common)
         count = new["count"]
         rate = rate_at(self.lr, common["count"]) / (1 - self.b1**count)
@@ -158,7 +158,7 @@ class Lamb(WithMoments):
     decay: Choice = None
 
     def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """(the rate, one over the correction of m, one over the root of that of v)."""
+        """(the rate, one over the correction of m, one over the root of the correction of v)."""
         new = increment_count(common)
         count = new["count"]
         return (rate_at(self.lr, common["count"]), 1 / (1 - self.b1**count), 1 / wnp.sqrt(1 - self.b2**count)), new

@@ -1,4 +1,4 @@
-"""RMSProp, AdaGrad, Adadelta and MADGRAD: gradients divided by the size that gradients of their parameter have had."""
+"""RMSProp, AdaGrad, Adadelta and MADGRAD: gradients divided by the size of the earlier gradients of their parameter."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class Madgrad(Leafwise):
         return rate_at(self.lr, common["count"]) * wnp.sqrt(new["count"]), new
 
     def kept(self, p: Any) -> dict[str, Any]:
-        """The parameter at the beginning, and the sums of gradients and of their squares."""
+        """The initial parameter, and the sums of gradients and of their squares."""
         return {"start": working_copy(p), "sum": working_zeros(p), "v": real_zeros(p)}
 
     def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Averaged weights beside those that are trained: exponential moving averages, and lookahead."""
+"""Averages of the trained weights: exponential moving averages, and lookahead."""
 
 from __future__ import annotations
 
@@ -103,12 +103,12 @@ class Lookahead(Wrapper):
 
 
 def working_copy(x: Any) -> Any:
-    """A parameter in an array of its own, in the dtype that arithmetic on it is carried out in."""
+    """A copy of a parameter in the dtype of arithmetic on it."""
     return wnp.array(working_array(x))
 
 
 def average(state: Any) -> Tree:
-    """The mean of the parameters that `ema`, `asgd` or a schedule-free optimizer keeps somewhere in its state.
+    """The mean of the parameters that `ema`, `asgd` or a schedule-free optimizer keeps in its state.
 
     Shapes: a state; a tree of arrays like the parameters, float32 for half precisions.
     Raises: TreeError where there is none, or more than one.

@@ -45,7 +45,7 @@ class Adabelief(WithMoments):
 
 
 class Yogi(WithMoments):
-    """Yogi: Adam whose second moment moves by (1 - b2) * g**2 towards g**2, however far away that is.
+    """Yogi: Adam whose second moment moves by (1 - b2) * g**2 towards g**2, independent of their distance.
 
     `lr` and `b1` are those of `adam`; both moments begin at `start`, and `eps` is added to the root of the second.
 
@@ -115,7 +115,7 @@ class Adan(Leafwise):
         return (rate, *sizes, 1 / wnp.sqrt(1 - self.b3**count), common["count"] == 0), new
 
     def kept(self, p: Any) -> dict[str, Any]:
-        """The means of gradient, change and square, and the gradient before."""
+        """The means of gradient, change and square, and the previous gradient."""
         zeros = {name: working_zeros(p) for name in ("m", "change", "before")}
         return {**zeros, "v": real_zeros(p)}
 
@@ -218,7 +218,7 @@ class Adopt(WithMoments):
 
 
 def cut_to(x: Any, most: Any) -> Any:
-    """Numbers whose absolute values are at most so large."""
+    """Numbers clipped to an absolute value."""
     if not dtypes.is_complex(x.dtype):
         return wnp.clip(x, -most, most)
     size = abs(x)

@@ -61,7 +61,7 @@ class Chain(Fields):
 
 
 class Stateless(Fields):
-    """A transform that keeps nothing."""
+    """A transform without a state."""
 
     def init(self, params: Any) -> Any:
         """No state."""
@@ -173,7 +173,7 @@ class AddDecayedWeights(Stateless):
     decay: Choice = None
 
     def apply(self, grads: Any, state: Any, params: Any) -> tuple[Any, Any]:
-        """Gradients that pull the parameters that are meant towards zero."""
+        """Gradients with the decay term of the parameters that `decay` selects."""
         leaves, structure = tree.flatten(params)
         yes = chosen_parameters("add_decayed_weights", self.decay, params)
         each = zip(leaves, tree.below(structure, grads), yes, strict=True)
@@ -186,8 +186,8 @@ class AddDecayedWeights(Stateless):
 def global_norm(grads: Any) -> NDArray:
     """The norm of all arrays of a tree taken together: the root of the sum of |g|**2.
 
-    Squares that would overflow are taken of numbers that were divided by the largest. In a step whose processes
-    have parts of the gradients it is that of all parts.
+    Numbers whose squares would overflow are divided by the largest first. In a step whose processes have parts of the
+    gradients it is the norm of all parts.
 
     Shapes: grads a tree of floating or complex arrays; a real scalar.
     Raises: nothing of its own.
@@ -202,7 +202,7 @@ def global_norm(grads: Any) -> NDArray:
 
 
 def norm_of_arrays(arrays: Sequence[Any]) -> Any:
-    """The norm of arrays taken together, of which none is empty."""
+    """The norm of all these arrays together, none of which is empty."""
     if not arrays:
         return wnp.zeros(())
 
@@ -225,7 +225,7 @@ _parts_over: ContextVar[str | None] = ContextVar("the axis over whose processes 
 
 @contextmanager
 def norms_over(axis_name: str) -> Iterator[None]:
-    """The time in which norms are those of arrays that lie in parts on the processes of an axis."""
+    """A context in which `global_norm` is that of arrays of which each process of an axis has a part."""
     before = _parts_over.set(axis_name)
     try:
         yield
@@ -234,7 +234,7 @@ def norms_over(axis_name: str) -> Iterator[None]:
 
 
 def chain(*links: Transform | Optimizer) -> Chain:
-    """Transforms and, at the end, an optimizer that gets the gradients as the transforms have left them.
+    """Transforms and, at the end, an optimizer that gets the gradients after all transforms.
 
     A transform is an object with `init(params) -> state` and `apply(grads, state, params) -> (grads, state)`.
 

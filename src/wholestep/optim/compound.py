@@ -67,7 +67,7 @@ class Join(Formula):
         return found
 
     def agree(self) -> None:
-        """The boundaries ascend, and there is one schedule more."""
+        """Raise ParameterError unless the boundaries ascend, and there is one more schedule than boundaries."""
         check_ascending("join", "the boundaries", self.boundaries)
         if len(self.schedules) != len(self.boundaries) + 1:
             raise ParameterError(

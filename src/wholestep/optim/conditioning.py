@@ -1,4 +1,4 @@
-"""Gradient transforms that look at one parameter, unit or element at a time: clipping, centring, zeros for nan."""
+"""Gradient transforms for one parameter, unit or element at a time: clipping, centering, zeros for nan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sophia: momentum over an estimate of the curvature of each parameter, cut to a largest step."""
+"""Sophia: momentum over an estimate of the curvature of each parameter, with clipped steps."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Sophia(Leafwise):
     decay: Choice = None
 
     def resolved(self) -> Sophia:
-        """The same, whose integers are checked."""
+        """The same object with checked integers."""
         if not is_integer(self.seed):
             raise DtypeError(f"sophia: seed is a {type(self.seed).__name__}, not an integer")
         return replace(self, every=checked_count("every", self.every, "sophia"), seed=int(self.seed))

@@ -52,7 +52,7 @@ class Sgd(Leafwise):
         return self
 
     def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """(the rate, the part of the gradient that the velocity takes up: all of the first one)."""
+        """(the rate, the factor of the gradient in the velocity, which is 1 for the first)."""
         count = common["count"]
         part = None if self.dampening is None else wnp.where(count == 0, 1.0, 1.0 - self.dampening)
         return (rate_at(self.lr, count), part), increment_count(common)

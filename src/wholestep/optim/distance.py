@@ -1,4 +1,4 @@
-"""D-Adaptation, Prodigy and DoG: AdamW and plain descent that find their rate from how far the parameters went."""
+"""D-Adaptation, Prodigy and DoG: AdamW and plain descent that estimate their rate from the distance traveled."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wholestep.optim.protocol import running_mean, scalar_like, squared_magnitud
 
 
 class WithDistance(WithMoments):
-    """The common part of Prodigy and D-Adaptation: a rate of lr * d, where d is an estimate that only grows."""
+    """The base of Prodigy and D-Adaptation: a rate of lr * d, where d is an estimate that only grows."""
 
     lr: Rate = field(default=1.0, metadata=number_or_schedule())
     weight_decay: float | None = field(default=0.0, metadata=number_in(off=0.0))
@@ -29,7 +29,7 @@ class WithDistance(WithMoments):
     decay: Choice = None
 
     def common(self) -> dict[str, Any]:
-        """The number of updates, the estimate and the one before it, and the progress that it is made of."""
+        """The number of updates, the estimate and the previous one, and the progress from which it is computed."""
         first = {name: np.float64(0) + self.first for name in ("distance", "before")}
         return {**super().common(), **first, "progress": np.float64(0)}
 
@@ -43,11 +43,11 @@ class Prodigy(WithDistance):
     """Prodigy: AdamW whose rate is lr * d, where d, an estimate of the distance to the solution, only grows.
 
     The estimate begins at `first`. Each update compares it with `coefficient` times the progress of all parameters
-    against their gradients, over the sum of the absolute values that the sums of those have; both fade by the root of
-    b2. `lr` is best left at 1, or a schedule that ends lower. With `corrected` the rate has Adam's corrections; with
-    `cautious`, for rates that rise at first, the sum is not scaled by the rate. Parameters are looked at together: each
-    part of `groups` has an estimate of its own. `b1` and `b2` are those of `adam`, and so is `eps`, times d;
-    `weight_decay` and `decay` are those of `adamw`.
+    against their gradients, over the sum of the absolute values of the summed gradients; progress and sums decay by the
+    root of b2. `lr` is best left at 1, or a schedule that ends lower. With `corrected` the rate has Adam's corrections;
+    with `cautious`, for rates that rise at first, the sum is not scaled by the rate. All parameters share one estimate;
+    each part of `groups` has its own. `b1` and `b2` are those of `adam`, and so is `eps`, times d; `weight_decay` and
+    `decay` are those of `adamw`.
 
     Shapes: trees of floating or complex arrays; the state has four arrays like each, and d under the name distance.
     Raises: as `adamw` does.
@@ -68,16 +68,16 @@ class Prodigy(WithDistance):
     cautious: bool = False
 
     def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """(the rate, by the estimate before; that estimate; the new one)."""
+        """(the rate by the previous estimate, the previous estimate, the new one)."""
         before, count = common["before"], common["count"]
         return (self.rate(count, before), before, common["distance"]), {**common, "count": count + 1}
 
     def kept(self, p: Any) -> dict[str, Any]:
-        """Both moments, the parameter at the beginning, and the sum of its gradients."""
+        """Both moments, the initial parameter, and the sum of its gradients."""
         return {**super().kept(p), "start": working_copy(p), "sum": working_zeros(p)}
 
     def update(self, grads: Any, state: Any, params: Any) -> tuple[Any, Any]:
-        """New parameters and a new state, whose estimate these gradients have a part in."""
+        """New parameters and a new state, whose estimate includes these gradients."""
         leaves, structure = tree.flatten(params)
         below = [tree.below(structure, x) for x in (grads, state["start"], state["sum"])]
         gs, starts, sums = [[working_array(x) for x in xs] for xs in below]
@@ -104,11 +104,11 @@ class DadaptAdamw(WithDistance):
     """D-Adaptation of AdamW: a rate of lr * d, where d, a lower bound of the distance to the solution, only grows.
 
     The bound begins at `first`. Each update divides the progress of all parameters, their gradients times the sums of
-    those before over the root of v, by the sum of the absolute values of these sums; both fade by the root of b2. The
-    bound grows by a factor of `growth` at most, and freely where that is None. `lr` is best left at 1, or a schedule
-    that ends lower. With `corrected` the rate has Adam's corrections. Parameters are looked at together: each part of
-    `groups` has a bound of its own. `b1`, `b2` and `eps` are those of `adam`, `weight_decay` and `decay` those of
-    `adamw`.
+    earlier gradients over the root of v, by the sum of the absolute values of these sums; progress and sums decay by
+    the root of b2. The bound grows by a factor of at most `growth`, and without a limit where that is None. `lr` is
+    best left at 1, or a schedule that ends lower. With `corrected` the rate has Adam's corrections. All parameters
+    share one bound; each part of `groups` has its own. `b1`, `b2` and `eps` are those of `adam`, `weight_decay` and
+    `decay` those of `adamw`.
 
     Shapes: trees of floating or complex arrays; the state has three arrays like each, and d under the name distance.
     Raises: as `adamw` does.
@@ -127,7 +127,7 @@ class DadaptAdamw(WithDistance):
     growth: float | None = field(default=None, metadata=number_in(1.0, optional=True))
 
     def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """The rate, by the bound before."""
+        """The rate by the previous bound."""
         count = common["count"]
         return self.rate(count, common["before"]), {**common, "count": count + 1}
 
@@ -136,7 +136,7 @@ class DadaptAdamw(WithDistance):
         return {**super().kept(p), "sum": working_zeros(p)}
 
     def update(self, grads: Any, state: Any, params: Any) -> tuple[Any, Any]:
-        """New parameters and a new state, whose bound these gradients have a part in."""
+        """New parameters and a new state, whose bound includes these gradients."""
         structure = tree.structure(params)
         below = [tree.below(structure, x) for x in (grads, state["sum"], state["v"])]
         gs, sums, squares = [[working_array(x) for x in xs] for xs in below]
@@ -160,11 +160,11 @@ class DadaptAdamw(WithDistance):
 
 
 class Dog(Leafwise):
-    """DoG: gradient descent whose rate is the largest distance from the beginning over the norm of all gradients.
+    """DoG: gradient descent whose rate is the largest distance from the initial point over the norm of all gradients.
 
     Norms are those of all parameters together; each part of `groups` has its own. The distance begins at `first` * (1 +
-    the norm of the parameters). `lr` is best left at 1, and the mean of the parameters is better than the last of them:
-    `ema` keeps one. `eps` is added to the sum of the squared norms of gradients, of which the rate has the root.
+    the norm of the parameters). `lr` is best left at 1, and the mean of the parameters is better than the last ones:
+    `ema` keeps one. `eps` is added to the sum of the squared norms of gradients, before the root is taken.
     `weight_decay` and `decay` are those of `adamw`.
 
     Shapes: trees of floating or complex arrays; the state has one array like each, and two numbers.
@@ -197,11 +197,11 @@ class Dog(Leafwise):
         return rate_at(self.lr, common["count"]) * ratio, {**common, **increment_count(common)}
 
     def kept(self, p: Any) -> dict[str, Any]:
-        """The parameter at the beginning."""
+        """The initial parameter."""
         return {"start": working_copy(p)}
 
     def update(self, grads: Any, state: Any, params: Any) -> tuple[Any, Any]:
-        """New parameters and a new state, whose distance and size these have a part in."""
+        """New parameters and a new state, whose distance and size include these parameters and gradients."""
         leaves, structure = tree.flatten(params)
         ps, gs, starts = [
             [working_array(x) for x in xs]

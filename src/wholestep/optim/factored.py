@@ -86,11 +86,11 @@ class Adafactor(Leafwise):
 
 
 class Sm3(Leafwise):
-    """SM3: AdaGrad whose sums of squares are kept for each row and column alone: the largest sum on each.
+    """SM3: AdaGrad that keeps only the largest sum of squares of each row and column.
 
-    The sum of an element is the least of those of its places on all axes, plus the square of its gradient. Steps are
-    along a running mean, which keeps `momentum`, of the gradient over the root of its sum. `lr` is as in `adam`, and
-    `eps` is added to the sum.
+    The sum of an element is the least of the sums kept for its indices along all axes, plus the square of its gradient.
+    Steps are along a running mean, with decay `momentum`, of the gradient over the root of its sum. `lr` is as in
+    `adam`, and `eps` is added to the sum.
 
     Shapes: trees of real floating arrays; the state has an array like each, and a vector for each axis of those of two
     axes or more, else another array.
@@ -137,5 +137,5 @@ def rms(x: Any) -> Any:
 
 
 def lerp(mean: Any, x: Any, fresh: Any) -> Any:
-    """A running mean after one more value, of which it takes the part `fresh`."""
+    """A running mean after one more value, whose weight is `fresh`."""
     return mean + scalar_like(fresh, mean) * (x - mean)

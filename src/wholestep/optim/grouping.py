@@ -13,9 +13,9 @@ from wholestep.optim.protocol import Optimizer, call_update, check_optimizer
 
 
 class Divided(Fields):
-    """Each parameter belongs to one part, and each part has an optimizer, or None where it never moves.
+    """The base of optimizers that divide the parameters into parts, each with its optimizer, or None for no updates.
 
-    An optimizer gets its part as a dictionary by path; the state is a dictionary of theirs.
+    An optimizer gets its part as a dictionary by path; the state is a dictionary of the states of the optimizers.
     """
 
     def parts(self) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class Groups(Divided):
         return {**dict(self.groups), "default": self.default}
 
     def assigned(self, params: Any) -> list[str]:
-        """The first pattern that matches each path."""
+        """The first pattern that matches the path of each parameter, or "default"."""
         paths = parameter_paths(params)
         check_patterns("groups", [pattern for pattern, _ in self.groups], paths)
         return [next((p for p, _ in self.groups if tree.matches(p, path)), "default") for path in paths]

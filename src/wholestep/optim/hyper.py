@@ -1,4 +1,4 @@
-"""The numbers of an optimizer that may change from step to step: found through nesting, named, checked, replaced."""
+"""The hyper-parameters of an optimizer, found in its nested parts, named, checked and replaced."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 Rate: TypeAlias = Any
-"""A number, which may be traced, or a function of the number of updates made so far, which may be traced too."""
+"""A number, or a function of the number of updates made so far; both numbers may be traced."""
 
 Path: TypeAlias = tuple[str, ...]
 
@@ -98,8 +98,8 @@ class Fields(Spelled):
 def public_function(kind: Callable[P, T]) -> Callable[P, T]:
     """The public function of a class: it makes objects whose numbers are checked.
 
-    Its parameters, their defaults and its documentation are those of the class, whose constructor checks nothing, and
-    loses its defaults for that.
+    Its parameters, their defaults and its documentation are those of the class; the constructor of the class checks
+    nothing, and its defaults are removed, so that only the function is called by users.
     """
     cls: Any = kind
     signature = inspect.signature(cls)
@@ -121,7 +121,7 @@ def public_function(kind: Callable[P, T]) -> Callable[P, T]:
 
 
 def as_fields(x: Any) -> Any:
-    """An object with arguments as its fields hold them: booleans, tuples, and None for a number that means none."""
+    """An object with its arguments converted for its fields: to booleans, tuples, and None for a number `off`."""
     changes: dict[str, Any] = {}
     for field in dataclasses.fields(x):
         value, off = getattr(x, field.name), field.metadata.get("off")
@@ -140,7 +140,7 @@ def as_fields(x: Any) -> Any:
 
 
 def function_name(kind: type) -> str:
-    """The name of a class as a function would be spelled: `clip_by_value` for ClipByValue, `linear` for LinearSchedule.
+    """The function name of a class: `clip_by_value` for ClipByValue, `linear` for LinearSchedule.
 
     >>> function_name(type("LinearSchedule", (), {}))
     'linear'
@@ -149,7 +149,7 @@ def function_name(kind: type) -> str:
 
 
 def label(x: Any) -> str:
-    """The name of a kind of optimizer, transform or schedule: that of the function that makes it."""
+    """The name of an optimizer, transform or schedule: that of the function that makes it."""
     return function_name(type(x))
 
 
@@ -191,7 +191,7 @@ def checked_number(name: str, field: str, value: Any, allowed: Range) -> Any:
 
 
 def is_one_number(x: Any) -> bool:
-    """Test whether something is one real number: Python's, NumPy's, an array without axes, or a traced one."""
+    """Test whether x is one real number: of Python, of NumPy, an array without axes, or a traced one."""
     if isinstance(x, Array | np.ndarray):
         return x.shape == () and (dtypes.is_float(x.dtype) or dtypes.is_integer(x.dtype))
     return isinstance(x, int | float | np.integer | np.floating) and not isinstance(x, bool)
@@ -203,7 +203,7 @@ def has_hyperparameters(x: Any) -> bool:
 
 
 def map_fields(x: Any, visit: Callable[[Path, Any, Any], Any], path: Path = ()) -> Any:
-    """The same object with other fields: `visit(path, field, value)` gives the new value or DESCEND."""
+    """The same object with new values of fields: `visit(path, field, value)` gives the new value or DESCEND."""
     if not has_hyperparameters(x):
         return x
     changes = {}

@@ -1,4 +1,4 @@
-"""LARS and NovoGrad: one number for each parameter says how long its step is."""
+"""LARS and NovoGrad: step lengths computed for each parameter as a whole."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def dict_of_trees(kept: list[dict[str, Any]], structure: tree.TreeDef) -> dict[s
 
 
 def increment_count(common: dict[str, Any]) -> dict[str, Any]:
-    """The scalars of a state after one more update, where they are only the number of updates."""
+    """The scalars of a state after one more update, for states with only the number of updates."""
     return {"count": common["count"] + 1}
 
 

@@ -17,7 +17,7 @@ FLATTER = 0.9
 """The largest slope at the end, as a fraction of the first slope."""
 
 Objective = Callable[[Any], tuple[Any, Any]]
-"""A step length to the value there and the slope along the direction, both scalars."""
+"""The type of a function from a step length to the value there and the slope along the direction, both scalars."""
 
 
 def backtracking(at: Objective, first: Any, value: Any, slope: Any, tries: int) -> Any:
@@ -43,7 +43,7 @@ def backtracking(at: Objective, first: Any, value: Any, slope: Any, tries: int) 
 
 
 def strong_wolfe(at: Objective, first: Any, value: Any, slope: Any, tries: int) -> Any:
-    """A length that meets Armijo's condition and where the slope is at most 0.9 of the first one, in absolute value.
+    """A length that meets Armijo's condition, with a slope of at most 0.9 of the first one, in absolute value.
 
     The length is doubled until an interval contains such a point, and the interval is then halved: at its lower end the
     value is low enough and the slope steep, at its upper end one of the two does not hold. If no try succeeds, the

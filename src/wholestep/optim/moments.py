@@ -13,7 +13,7 @@ from wholestep.optim.protocol import real_zeros, running_mean, scalar_like, squa
 
 
 class WithMoments(Leafwise):
-    """The common part of Adam and its relatives: means m of the gradient and v of its square, which keep b1 and b2."""
+    """The base of Adam and its relatives: running means m of the gradient and v of its square, with decays b1, b2."""
 
     b1: float = field(default=0.9, metadata=number_in(0.0, 1.0))
     b2: float = field(default=0.999, metadata=number_in(0.0, 1.0))

@@ -1,4 +1,4 @@
-"""Muon: matrices move along the orthogonal matrix that is nearest to their momentum."""
+"""Muon: steps of matrices along the orthogonal matrix that is nearest to their momentum."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wholestep.optim.paths import Choice, parameter_paths
 from wholestep.optim.protocol import Optimizer, check_optimizer, running_mean, scalar_like, working_array, working_zeros
 
 QUINTIC = (3.4445, -4.7750, 2.0315)
-"""Coefficients of x, x**3 and x**5 that bring singular values near 1 fastest, at the price of staying in [0.7, 1.2]."""
+"""Coefficients of x, x**3 and x**5 that bring singular values fastest into [0.7, 1.2], but no nearer to 1."""
 
 SIZES = ("original", "rms", None)
 

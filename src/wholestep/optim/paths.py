@@ -1,4 +1,4 @@
-"""Parameters by name: which of them a predicate, a table or patterns mean."""
+"""Parameters by name, and their choice by a predicate, a table or patterns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def parameter_paths(params: Any) -> list[str]:
 
 
 def chosen_parameters(who: str, choice: Choice, params: Any) -> list[bool]:
-    """One truth for each parameter: True where the choice includes it.
+    """A boolean for each parameter: True where the choice includes it.
 
     Raises ParameterError for a pattern that no path matches or a table that lacks one, DtypeError for another kind of
     choice.

@@ -16,13 +16,13 @@ from wholestep.optim.protocol import call_update, required_extra
 
 
 class Plateau(Wrapper):
-    """Multiply the optimizer's rates by `factor` where the loss has not improved for more than `patience` looks.
+    """Multiply the optimizer's rates by `factor` where the loss has not improved for more than `patience` checks.
 
-    A look is taken at the mean loss of every `every` updates, an epoch's worth, say. It is an improvement if it is less
-    than the best one by the part `threshold`. After a fall, `cooldown` looks do not count as bad. The scale, which
-    multiplies numbers and schedules alike, starts at 1 and does not fall below `least`. It is in the state, so all of
-    this happens inside the compiled program. The rule is that of torch's ReduceLROnPlateau with its relative threshold
-    for losses that are not negative.
+    Each check takes the mean loss of `every` updates, those of an epoch, say. It is an improvement if it is less than
+    the best one by the fraction `threshold`. After a reduction, `cooldown` checks do not count as bad. The scale, which
+    multiplies numbers and schedules alike, starts at 1 and does not fall below `least`. It is part of the state, so
+    that the whole rule runs inside the compiled program. The rule is that of torch's ReduceLROnPlateau with its
+    relative threshold for losses that are not negative.
 
     Shapes: those of the optimizer, and a loss of one number.
     Raises: ParameterError for numbers out of range, for an optimizer without a field `lr`, and in `update` for no loss.
@@ -48,7 +48,7 @@ class Plateau(Wrapper):
     least: float = field(default=0.0, metadata=number_in())
 
     def resolved(self) -> Any:
-        """The same; raises ParameterError where the optimizer has no field `lr`."""
+        """The same object; raises ParameterError for an optimizer without a field `lr`."""
         super().resolved()
         if not fields_named(self.optimizer, "lr"):
             raise ParameterError(
@@ -64,14 +64,14 @@ class Plateau(Wrapper):
         return {"optimizer": self.optimizer.init(params), **watch, "sum": zero, "seen": none}
 
     def update(self, grads: Any, state: Any, params: Any, **extras: Any) -> tuple[Any, Any]:
-        """New parameters, and a state whose scale takes account of this loss from the next update on."""
+        """New parameters, and a state whose scale includes this loss, for the next update."""
         loss = wnp.asarray(required_extra("plateau", "loss", extras)).astype(np.float64)
         inner = scale_rates(self.optimizer, state["scale"])
         new, own = call_update(inner, grads, state["optimizer"], params, extras)
         return new, {"optimizer": own, **self.watched(state, loss)}
 
     def watched(self, state: Any, loss: Any) -> dict[str, Any]:
-        """The statistics of the losses with one more."""
+        """The statistics of the losses after one more loss."""
         total, seen = state["sum"] + loss, state["seen"] + 1
         due = seen >= self.every
         mean = total / seen

@@ -19,9 +19,9 @@ from wholestep.optim.protocol import scalar_like, working_zeros
 T = TypeVar("T", bound=Leafwise)
 
 BELOW = 0.9999
-"""The part of eps below which rounding may take no eigenvalue."""
+"""The lower bound of eigenvalues as a fraction of eps, against rounding errors."""
 NEAR = 1e-3
-"""The part of themselves by which eigenvalues differ whose divided difference is the slope between them."""
+"""The relative difference of eigenvalues below which the slope at their mean replaces their divided difference."""
 
 
 class Shampoo(Leafwise):
@@ -90,7 +90,7 @@ def with_checked_counts(optimizer: T) -> T:
 
 
 def products_along(g: Any, axis: int, alone: bool) -> Any:
-    """The products of the slices of an array along one axis with each other, or each with itself alone."""
+    """The inner products of the slices of an array along one axis, or only those of each slice with itself."""
     rows = wnp.moveaxis(g, axis, 0).reshape((g.shape[axis], -1))
     return wnp.sum(rows * rows, axis=1) if alone else rows @ rows.T
 
@@ -109,12 +109,12 @@ def inverse_roots(sums: tuple[Any, ...], eps: Any) -> tuple[Any, ...]:
 
 
 def diagonal_power(w: Any, eps: Any, power: float) -> Any:
-    """The powers of eigenvalues. Rounding takes none below a little less than eps, where that itself has no share."""
+    """The powers of eigenvalues, which are first bounded from below by `BELOW` * eps, against rounding errors."""
     return wnp.maximum(w, scalar_like(stop_gradient(eps) * BELOW, w)) ** scalar_like(power, w)
 
 
 def symmetric_power(x: Any, eps: Any, power: float) -> Any:
-    """A power of a symmetric matrix, whose derivative is that of Daleckii and Krein, also where eigenvalues are equal.
+    """A power of a symmetric matrix, with the derivative of Daleckii and Krein, also for equal eigenvalues.
 
     Source: Higham, "Functions of matrices", 2008, 3.10 and 3.11.
     """

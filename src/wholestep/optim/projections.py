@@ -1,4 +1,4 @@
-"""Sets that parameters are held in: the nearest point of each, and an optimizer that goes there after every update."""
+"""Sets that constrain parameters: projections onto them, and an optimizer that projects after every update."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class ConvexSet(Fields):
-    """A set, as the function from a tree of arrays to the nearest tree in it; all numbers of the tree are one vector.
+    """A set, as the projection of a tree of arrays onto it; all numbers of the tree are one vector.
 
     Arithmetic is carried out in `working_array` precision, and arrays keep their dtypes.
     """
@@ -47,7 +47,7 @@ class ConvexSet(Fields):
 
 
 class Interval(ConvexSet):
-    """The numbers from `lower` to `upper`, each of which may be None: `optim.interval(-1.0, 1.0)(x)` is the nearest.
+    """The numbers from `lower` to `upper`, each of which may be None: `optim.interval(-1.0, 1.0)(x)` clips x to them.
 
     Shapes: a tree of floating arrays; the same.
     Raises: ParameterError for a lower bound above the upper one, DtypeError for complex arrays.
@@ -70,7 +70,7 @@ class Interval(ConvexSet):
 
 
 class NonNegative(ConvexSet):
-    """The numbers from 0 on: `optim.non_negative()(x)` has 0 in the place of negative ones.
+    """The numbers from 0 on: `optim.non_negative()(x)` has 0 in place of negative numbers.
 
     Shapes: a tree of floating arrays; the same.
     Raises: DtypeError for complex arrays.
@@ -124,7 +124,7 @@ class LinfBall(ConvexSet):
 class Simplex(ConvexSet):
     """The numbers that are not negative and add up to `scale`: `optim.simplex()(x)` is the nearest distribution.
 
-    The same number is taken from all that stay above 0, so the derivative is that of a subtraction of their mean.
+    The same number is subtracted from all elements that stay above 0, so the derivative subtracts their mean.
 
     Shapes: a tree of floating arrays; the same, all of it together one vector.
     Raises: ParameterError for a scale that is not positive, DtypeError for complex arrays.
@@ -182,7 +182,7 @@ class L1Ball(ConvexSet):
 
 
 class L2Sphere(ConvexSet):
-    """The vectors of length `scale`: `optim.l2_sphere()(x)` is x over its norm, and of 0 the same number everywhere.
+    """The vectors of length `scale`: `optim.l2_sphere()(x)` is x over its norm, and for x = 0 a constant vector.
 
     Shapes: a tree of floating or complex arrays; the same, all of it together one vector.
     Raises: ParameterError for a scale that is not positive.
@@ -205,7 +205,7 @@ class L2Sphere(ConvexSet):
 
 
 class L2Ball(ConvexSet):
-    """The vectors of length `scale` at most: `optim.l2_ball(3.0)(x)` is x, shortened where it is longer.
+    """The vectors of length `scale` at most: `optim.l2_ball(3.0)(x)` is x, scaled down where it is longer.
 
     Shapes: a tree of floating or complex arrays; the same, all of it together one vector.
     Raises: ParameterError for a scale that is not positive.
@@ -227,7 +227,7 @@ class L2Ball(ConvexSet):
 
 
 class Projected(Wrapper):
-    """Put the parameters into a set after every update of an optimizer: projected gradients.
+    """Project the parameters onto a set after every update of an optimizer: projected gradient descent.
 
     `onto` is a set such as `l2_ball(1.0)`, or a function of your own from a tree to such a tree. `only` selects the
     parameters: a function of the path, a table, patterns, or None for all. The selected parameters are one vector
@@ -286,20 +286,20 @@ class Projected(Wrapper):
 
 
 def clipped_between(x: Any, lower: Any, upper: Any) -> Any:
-    """The nearest number in an interval, nan staying nan; None is no bound."""
+    """The nearest number in an interval; nan stays nan, and None is no bound."""
     if lower is not None:
         x = wnp.maximum(x, scalar_like(lower, x))
     return x if upper is None else wnp.minimum(x, scalar_like(upper, x))
 
 
 def inside_or(inside: Any, moved: Callable[[list[Any]], list[Any]], xs: list[Any]) -> list[Any]:
-    """The same arrays where they are inside of a set, and those that a function makes of them elsewhere."""
+    """The same arrays if they are inside a set, else the results of a function of them."""
     found: list[Any] = cond(inside, lambda xs: xs, moved, [wnp.asarray(x) for x in xs])
     return found
 
 
 def lengthened(xs: list[Any], scale: Any) -> list[Any]:
-    """The arrays times the number that gives all of them together the norm `scale`."""
+    """The arrays scaled so that their global norm is `scale`."""
     factor = scale / global_norm(xs)
     return [x * scalar_like(factor, x) for x in xs]
 

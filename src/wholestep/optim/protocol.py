@@ -153,9 +153,9 @@ def squared_magnitude(x: Any) -> Any:
 
 
 def working_zeros(x: Any) -> Any:
-    """Zeros like a parameter, in the dtype that arithmetic on it is carried out in."""
+    """Zeros like a parameter, in the dtype of arithmetic on it."""
     array = wnp.asarray(x)
-    # Unlike zeros_like, this takes no memory from the system until somebody writes.
+    # Unlike zeros_like, this takes no memory from the system until the first write.
     return wnp.zeros(array.shape, dtypes.compute_dtype(array.dtype))
 
 

@@ -20,11 +20,11 @@ from wholestep.optim.protocol import required_extra, working_array
 SEARCHES: dict[str, Any] = {"backtracking": backtracking, "strong_wolfe": strong_wolfe}
 
 CURVED = 1e-10
-"""The least growth of a gradient along a step for the pair to say something of the curvature."""
+"""The least product of a step and the change of the gradient over it for the pair to be kept."""
 
 
 class Lbfgs(Fields):
-    """L-BFGS, for objectives that are the same at every update: the whole data in each batch, and nothing random.
+    """L-BFGS, for objectives that are the same at every update: the whole data in each batch, and no randomness.
 
     Each update is one iteration, with the last `history` steps and changes of the gradient. `line_search` is
     "strong_wolfe"; "backtracking", which computes values only where the other needs gradients too; or None for steps of
@@ -56,7 +56,7 @@ class Lbfgs(Fields):
     tries: int = 20
 
     def resolved(self) -> Lbfgs:
-        """The same with counts as integers; raises ParameterError for a wrong count or another line search."""
+        """The same object with counts as integers; raises ParameterError for an invalid count or line search."""
         counts: dict[str, Any] = {
             name: whole_number(name, getattr(self, name), "lbfgs") for name in ("history", "tries")
         }
@@ -66,7 +66,7 @@ class Lbfgs(Fields):
         return replace(self, **counts)
 
     def init(self, params: Any) -> Any:
-        """The pairs, none of which counts yet, and the last step and gradient, as one vector each."""
+        """The initial state: empty pairs, and the last step and gradient as one vector each."""
         p = flatten_arrays(params)
         pairs = np.zeros((self.history, p.size), p.dtype)
         vector, one = wnp.zeros_like(p), p.dtype.type(1)
@@ -102,7 +102,7 @@ class Lbfgs(Fields):
 
 
 def remember_pair(state: Any, g: Any) -> Any:
-    """The state with the pair that this gradient completes, the oldest one dropped, where there is such a pair."""
+    """The state with the pair of the last step and change of the gradient, if it has enough curvature."""
     s, y = state["step"], g - state["gradient"]
     curvature = wnp.sum(s * y)
 
@@ -117,7 +117,7 @@ def remember_pair(state: Any, g: Any) -> Any:
 
 
 def two_loop_direction(kept: Any, q: Any) -> Any:
-    """The inverse Hessian that the pairs make times a vector: Nocedal's two loops; an empty pair changes nothing."""
+    """The approximate inverse Hessian times a vector, by Nocedal's two loops over the pairs; empty ones do nothing."""
     pairs = (kept["steps"], kept["changes"], kept["curvatures"])
 
     def back(q: Any, pair: Any) -> Any:
@@ -152,7 +152,7 @@ def flatten_arrays(x: Any) -> Any:
 
 
 def shaped(vector: Any, like: Any) -> Any:
-    """The vector as a tree of arrays like this one."""
+    """The vector as a tree of arrays like a given one."""
     made, begin = [], 0
     for leaf in [wnp.asarray(leaf) for leaf in tree.leaves(like)]:
         made.append(vector[begin : begin + leaf.size].reshape(leaf.shape).astype(leaf.dtype))

@@ -13,11 +13,11 @@ from wholestep.optim.protocol import real_zeros, scalar_like, working_zeros
 
 
 class Rprop(Leafwise):
-    """Rprop: each number has a step size, which grows while its gradient keeps its sign and shrinks where that turns.
+    """Rprop: each element has a step size, which grows while its gradient keeps its sign and shrinks where it changes.
 
-    Where the sign turns the number stays. `lr` is the size of the first step; later changes of it do nothing. A size
-    grows by the factor `grow`, shrinks by `shrink`, and stays between `least` and `most`. Formulas and defaults are
-    those of torch.optim.Rprop.
+    An element whose gradient changes its sign is not updated. `lr` is the size of the first step; later changes of it
+    have no effect. A size grows by the factor `grow`, shrinks by `shrink`, and stays between `least` and `most`.
+    Formulas and defaults are those of torch.optim.Rprop.
 
     Shapes: trees of real floating arrays; the state has two arrays like each.
     Raises: ParameterError for a factor out of its range and for sizes that are not in order, UnsupportedError for
@@ -44,11 +44,11 @@ class Rprop(Leafwise):
             raise ParameterError(f"rprop: least is {self.least:g} and most {self.most:g}")
 
     def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """(the size of the first step, whether this is it)."""
+        """(the size of the first step, True in the first step)."""
         return (rate_at(self.lr, common["count"]), common["count"] == 0), increment_count(common)
 
     def kept(self, p: Any) -> dict[str, Any]:
-        """The gradient before, 0 where its sign turned, and the sizes of steps."""
+        """The previous gradient, 0 where its sign changed, and the sizes of steps."""
         if dtypes.is_complex(wnp.asarray(p).dtype):
             raise UnsupportedError("rprop: complex parameters are not covered", hint="give real and imaginary parts")
         return {"before": working_zeros(p), "size": real_zeros(p)}

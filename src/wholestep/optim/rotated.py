@@ -1,4 +1,4 @@
-"""SOAP: Adam in the axes along which Shampoo's sums of products are diagonal."""
+"""SOAP: Adam in the eigenbasis of Shampoo's sums of products."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Soap(WithMoments):
         return with_checked_counts(self)
 
     def numbers(self, common: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """(the number of updates so far, the rate, and Adam's two corrections, of which the first update has none)."""
+        """(the number of updates so far, the rate, and Adam's two corrections, which begin after the first update)."""
         count = common["count"]
         counted = wnp.maximum(count, 1)
         rate = wnp.where(count > 0, rate_at(self.lr, count), 0.0)
@@ -100,7 +100,7 @@ def without_derivative(mean: Any) -> Any:
 
 
 def refuse_derivative(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
-    """Raise UnsupportedError: a derivative goes through an update."""
+    """Raise UnsupportedError for a derivative through an update."""
     raise UnsupportedError(
         "soap: its updates have no derivative, as eigenvectors of equal eigenvalues have none",
         hint="shampoo and adam have derivatives; ws.unroll and ws.grad take them",
@@ -119,7 +119,7 @@ def turned_by(bases: Any, x: Any, axes: list[int]) -> Any:
 
 def found_bases(count: Any, means: tuple[Any, ...], bases: tuple[Any, ...]) -> tuple[Any, ...]:
     """Eigenvectors of symmetric matrices: all of them for the first gradient, one power iteration from then on."""
-    # Power iteration keeps the order of the columns only where those of the largest eigenvalues come first.
+    # Power iteration keeps the order of columns only if those of the largest eigenvalues come first.
     return cond(
         count == 0,
         lambda means, _: tuple([with_fixed_signs(wnp.linalg.eigh(x)[1][:, ::-1]) for x in means]),
@@ -134,7 +134,7 @@ def found_bases(count: Any, means: tuple[Any, ...], bases: tuple[Any, ...]) -> t
 def with_fixed_signs(q: Any) -> Any:
     """Columns with the sign that makes the largest of their elements positive.
 
-    Updates do not depend on signs, which libraries choose as they like; the state of an exported step would.
+    Updates do not depend on the signs, which differ between libraries, but the state of an exported step would.
 
     >>> import numpy as np
     >>> with_fixed_signs(np.array([[0.6, -0.8], [-0.8, -0.6]])).tolist()

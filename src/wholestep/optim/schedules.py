@@ -96,7 +96,7 @@ class Polynomial(Formula):
 
 
 class Cosine(Formula):
-    """From `peak` at the first update down half a cosine to `end` at update `steps`, and `end` from then on.
+    """A cosine decay from `peak` at the first update to `end` at update `steps`, and `end` from then on.
 
     Shapes: count an integer or an array of any shape; f64 of its shape.
     Raises: ParameterError for a negative value or no steps.
@@ -116,7 +116,7 @@ class Cosine(Formula):
 
 
 class CosineRestarts(Formula):
-    """`cosine` again and again, from `peak` each time; every period is `growth` times as long as the one before.
+    """Repeated periods of `cosine`, each from `peak` down; every period is `growth` times as long as the previous one.
 
     The first period has `steps` updates; each goes down to `end`.
 
@@ -171,7 +171,7 @@ class Exponential(Formula):
 
 
 class StepDecay(Formula):
-    """value * factor ** floor(count / every): a stair down every so many updates.
+    """value * factor ** floor(count / every): a step down after every `every` updates.
 
     Shapes: count an integer or an array of any shape; f64 of its shape.
     Raises: ParameterError for negative numbers or stairs of no length.
@@ -212,7 +212,7 @@ class MultiStep(Formula):
         return self.value * self.factor**reached
 
     def agree(self) -> None:
-        """The milestones ascend."""
+        """Raise ParameterError unless the milestones ascend."""
         check_ascending("multi_step", "the milestones", self.milestones)
 
 
@@ -238,7 +238,7 @@ class Piecewise(Formula):
         return found
 
     def agree(self) -> None:
-        """The boundaries ascend, and there is one value more."""
+        """Raise ParameterError unless the boundaries ascend, and there is one more value than boundaries."""
         check_ascending("piecewise", "the boundaries", self.boundaries)
         if len(self.values) != len(self.boundaries) + 1:
             raise ParameterError(
@@ -266,10 +266,10 @@ class InverseSqrt(Formula):
 
 
 class OneCycle(Formula):
-    """Up half a cosine from `start` to `peak`, which the update number round(rise * steps) - 1 has, and down to `end`.
+    """A cosine rise from `start` to `peak` at update round(rise * steps) - 1, and a cosine decay to `end`.
 
-    The last of the steps has `end`. By default start is peak / 25 and end start / 10000. These are the values of
-    torch's OneCycleLR where rise * steps is whole; elsewhere torch does not reach the peak.
+    The last step has the value `end`. By default start is peak / 25 and end start / 10000. The values are those of
+    torch's OneCycleLR where rise * steps is an integer; elsewhere torch does not reach the peak.
 
     Shapes: count an integer or an array of any shape; f64 of its shape.
     Raises: ParameterError for negative values, fewer than two steps or a rise outside (0, 1).
@@ -288,7 +288,7 @@ class OneCycle(Formula):
     end: float | None = field(default=None, metadata=number_in())
 
     def resolved(self) -> OneCycle:
-        """The same with both ends."""
+        """The same object with `start` and `end` filled in."""
         start = self.peak / 25 if self.start is None and is_one_number(self.peak) else self.start
         end = start / 1e4 if self.end is None and start is not None and is_one_number(start) else self.end
         return replace(self, start=start, end=end)
@@ -303,9 +303,9 @@ class OneCycle(Formula):
 
 
 class Cyclic(Formula):
-    """Up from `low` to `high` in `up` updates and back in `down`, as many by default, again and again.
+    """Repeated linear cycles from `low` to `high` in `up` updates and back in `down`, which is `up` by default.
 
-    With a `factor` each cycle is that much as high as the one before: 0.5 is torch's "triangular2".
+    With a `factor` the height of each cycle is that of the previous one times the factor: 0.5 is torch's "triangular2".
 
     Shapes: count an integer or an array of any shape; f64 of its shape.
     Raises: ParameterError for negative values or no updates.
@@ -323,7 +323,7 @@ class Cyclic(Formula):
     factor: float | None = field(default=None, metadata=number_in(optional=True))
 
     def resolved(self) -> Cyclic:
-        """The same with as many updates down as up, unless they were given."""
+        """The same object with `down` filled in, by default `up`."""
         return replace(self, down=self.up if self.down is None else self.down)
 
     def __call__(self, count: Any) -> NDArray:
@@ -338,7 +338,7 @@ class Cyclic(Formula):
 
 
 def count_as_float(count: Any) -> Any:
-    """A count as a number to calculate with."""
+    """A count as float64."""
     return wnp.asarray(count).astype(np.float64)
 
 

@@ -1,4 +1,4 @@
-"""Sharpness-aware minimization: the gradient is taken where the loss nearby is largest."""
+"""Sharpness-aware minimization: the gradient is taken at the nearby point of largest loss."""
 
 from __future__ import annotations
 

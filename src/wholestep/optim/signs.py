@@ -1,4 +1,4 @@
-"""Signum and Fromage: steps whose length the gradient does not decide, only their direction."""
+"""Signum and Fromage: steps whose direction, but not length, depends on the gradient."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class Signum(Leafwise):
 class Fromage(Leafwise):
     """Fromage: p = (p - lr * g * |p| / |g|) / sqrt(1 + lr**2), with the norms of each parameter and its gradient.
 
-    Where p or its gradient is 0, the gradient itself takes the place of g * |p| / |g|. One rate, 0.01, does for many
-    networks.
+    Where p or its gradient is 0, the gradient itself takes the place of g * |p| / |g|. The rate 0.01 is suitable for
+    many networks.
 
     Shapes: trees of floating or complex arrays; the state is the number of updates.
     Raises: as `sgd` does.

@@ -1,4 +1,4 @@
-"""Schedule-free optimizers: a mean of all steps takes the place of a rate that falls."""
+"""Schedule-free optimizers: a mean of all iterates takes the place of a decaying rate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ScheduleFree(Leafwise):
     """The base of schedule-free optimizers: a fast sequence that takes the steps, its mean, and parameters between."""
 
     def near(self) -> float:
-        """The part of the mean in the parameters."""
+        """The weight of the mean in the parameters."""
         raise NotImplementedError
 
     def common(self) -> dict[str, Any]:
@@ -35,7 +35,7 @@ class ScheduleFree(Leafwise):
         return (rate, weight, count), {"count": count, "most": most, "total": total}
 
     def kept(self, p: Any) -> dict[str, Any]:
-        """Both sequences, which begin at the parameter."""
+        """Both sequences, whose initial value is the parameter."""
         return {"fast": working_copy(p), "average": working_copy(p)}
 
     def stepped(self, kept: dict[str, Any], step: Any, numbers: Any) -> tuple[Any, dict[str, Any]]:

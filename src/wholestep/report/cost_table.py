@@ -51,7 +51,7 @@ class KernelCost(NamedTuple):
 
 
 class LineCost(NamedTuple):
-    """The part of the kernels' costs that one line of the user's program has, forward and backward."""
+    """The share of one line of the user's program in the costs of kernels, forward and backward."""
 
     line: str
     flops: int
@@ -128,7 +128,7 @@ class Costs(Shown):
         return table_format.tables_as_html(self.title(), self.tables())
 
     def title(self) -> str:
-        """All of it in one line."""
+        """A summary in one line."""
         sizes = ", ".join([f"{name} = {n}" for name, n in self.sizes.items()])
         time = f"{f'for {sizes} ' if sizes else ''}{self.microseconds:,.1f} µs by {rates_source(self.rates)}"
         return f"{self.name}: {spelled_out(self.flops)} flops, {spelled_out(self.bytes)} bytes, {time}"
@@ -153,7 +153,7 @@ def rates_source(rates: Rates) -> str:
 
 
 def count_costs(plan: LoweredProgram, rates: Rates = DEFAULT_RATES, sizes: Mapping[str, int] | None = None) -> Costs:
-    """The ledger of a plan, by the rates of a machine; `sizes` are the numbers supposed for symbolic sizes."""
+    """The costs of a plan, by the rates of a machine; `sizes` are the supposed values of symbolic sizes."""
     kernels: list[KernelCost] = []
     lines: dict[tuple[str, int], LineCost] = {}
     with supposing(sizes or {}):
@@ -175,7 +175,7 @@ def count_costs(plan: LoweredProgram, rates: Rates = DEFAULT_RATES, sizes: Mappi
 
 
 def kernel_cost(step: Launch | RoutineCall, times: Size, rates: Rates, far: float) -> KernelCost:
-    """The entry of one step that runs so often and brings so many bytes a run from memory."""
+    """The entry of one step, for its number of runs and the bytes from memory in each."""
     time, one = predict_time(step, rates, far), step_cost(step)
     name = (step.kernel.name or "move") if isinstance(step, Launch) else step.routine
     return KernelCost(
@@ -192,7 +192,7 @@ def kernel_cost(step: Launch | RoutineCall, times: Size, rates: Rates, far: floa
 
 
 def joined_cost(costs: Sequence[KernelCost]) -> KernelCost:
-    """The entry of kernels that are one launch, by the name of the one that takes longest."""
+    """The entry of kernels that are one launch, under the name of the slowest kernel."""
     if len(costs) == 1:
         return costs[0]
     longest = max(costs, key=lambda cost: cost.microseconds)
@@ -245,7 +245,7 @@ def part_seconds(products: int, others: int, nbytes: int, rates: Rates) -> float
 
 
 def apportion(amount: int, weights: Sequence[int]) -> list[int]:
-    """Whole parts of an amount by weights, equal ones where all are 0; they add up to the amount.
+    """Divide an amount into integer parts in proportion to weights, or equally where all weights are 0.
 
     >>> apportion(10, [1, 1, 1]), apportion(3, [0, 0])
     ([3, 4, 3], [2, 1])

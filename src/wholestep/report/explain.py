@@ -1,4 +1,4 @@
-"""Explanation of a plan: the cost of each kernel and the operations that are fused in it, a line each."""
+"""Explanation of a plan: the cost of each kernel and the operations fused into it, on one line each."""
 
 from __future__ import annotations
 

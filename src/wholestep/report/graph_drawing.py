@@ -11,7 +11,7 @@ from wholestep.ir.graph import Graph, Node, Value
 from wholestep.words import preformatted, printable
 
 MOST_BOXES = 400
-"""Graphs of more values than this are shown as text alone: nobody follows that many lines."""
+"""The most values of a graph that is drawn; larger graphs, whose drawings are illegible, are shown as text."""
 
 CHARACTER = 7.3
 """Width of a character in units of the picture."""
@@ -39,7 +39,7 @@ class Box(NamedTuple):
 def html_drawing(graph: Graph) -> str:
     """The drawing of a graph and of every graph inside it, and under them the program as text, folded.
 
-    Inputs are blue, outputs green; a box says its operation, type and, when pointed at, the user's line.
+    Inputs are blue, outputs green; a box has its operation and type, and the user's line as a tooltip.
     """
     inner = list(dict.fromkeys(graph.family()))
     parts = [drawing(inner[0])]
@@ -78,7 +78,7 @@ def drawing(graph: Graph) -> str:
 
 
 def boxes_of(graph: Graph) -> Iterator[Box]:
-    """Inputs and operations; constants are left out, and stand in the program."""
+    """The boxes of inputs and operations; constants appear only in the text of the program."""
     results = set(graph.outputs)
     read = {v for node in graph.nodes for v in node.inputs} | results
     names = graph.input_names or ("",) * len(graph.inputs)
@@ -97,7 +97,7 @@ def boxes_of(graph: Graph) -> Iterator[Box]:
 
 
 def tip_of(node: Node, types: str) -> str:
-    """Text that an operation says when it is pointed at."""
+    """The tooltip of an operation."""
     plain = {k: v for k, v in node.params.items() if not isinstance(v, Graph) and len(repr(v)) < 60}
     given = ", ".join(f"{k}={v!r}" for k, v in plain.items())
     return f"{node.op.name}({given}) -> {types}\n{show(node.where)}".strip()
@@ -109,7 +109,7 @@ def shortened(text: str) -> str:
 
 
 def rows_by_depth(boxes: Sequence[Box]) -> list[list[Box]]:
-    """The boxes by depth: an operation is one below the lowest that it reads, an input one above its first reader."""
+    """The boxes by depth: an operation is one below its lowest operand, an input one above its first reader."""
     depths: dict[Value, int] = {}
     first: dict[Value, int] = {}
     for box in boxes:
@@ -126,7 +126,7 @@ def rows_by_depth(boxes: Sequence[Box]) -> list[list[Box]]:
 
 
 def sorted_rows(rows: Sequence[list[Box]]) -> list[list[Box]]:
-    """Rows whose boxes stand near to those that they read."""
+    """The rows with their boxes sorted by the mean position of their operands."""
     centres: dict[Value, float] = {}
     made = []
     for row in rows:
@@ -144,7 +144,7 @@ def mean_place(box: Box, centres: Mapping[Value, float]) -> float:
 
 
 def html_box(box: Box, left: float, top: float) -> str:
-    """A box with its two lines; colours are see-through, so that they stand on light and dark pages."""
+    """A box with its two lines; colors are translucent, for light and dark pages."""
     middle = left + box.width / 2
     first, second = (html.escape(printable(line)) for line in box.lines)
     tip = f"<title>{html.escape(printable(box.tip))}</title>" if box.tip else ""

@@ -19,7 +19,7 @@ TABLE_LINES = 40
 LEGEND_ENTRIES = 8
 """Maximum operations in the legend."""
 EDGE_LIMIT = 200
-"""With more boxes than this they are drawn without edges, which would hide the small ones."""
+"""The most boxes that are drawn with edges, which would hide small boxes among more."""
 
 
 def peak_table(held: Sequence[LiveRange]) -> Iterator[str]:
@@ -39,7 +39,7 @@ def peak_table(held: Sequence[LiveRange]) -> Iterator[str]:
 
 
 class PlottableProgram(LoweredProgram):
-    """A lowered program as users get it: it can draw its arena."""
+    """The lowered program for users, which can draw its arena."""
 
     def plot(self, path: str | Path) -> None:
         """Draw the live ranges in the arena over time: a PNG by matplotlib, or one self-contained HTML page."""
@@ -70,7 +70,7 @@ def plot_memory(plan: Any, path: str | Path) -> None:
 
 
 def operation_hues(held: Sequence[LiveRange]) -> dict[str, float]:
-    """A hue in degrees for each operation; those with the most bytes are furthest apart."""
+    """A hue in degrees for each operation; the hues of operations with the most bytes are furthest apart."""
     return {h.operation: 137.5 * k % 360 for k, h in enumerate(largest_operations(held))}
 
 

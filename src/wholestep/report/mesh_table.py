@@ -33,10 +33,10 @@ class NamedAxis(Protocol):
 
 
 class SentArray(NamedTuple):
-    """An array that a process has for the others: the collective, elements, the bytes of one, and the calls of it.
+    """An array that a process sends to others: the collective, its elements, the bytes of one, and the number of calls.
 
-    A sum is of these elements; of a gather or a scattered sum they are one row. `begun` and `needed` are the seconds of
-    the process's own work before it is sent, and before the process waits for the answer.
+    `elements` are those of a sum, or those of one row of a gather or a scattered sum. `begun` and `needed` are the
+    seconds of the process's own work before the array is sent, and before the process waits for the result.
     """
 
     collective: str
@@ -47,7 +47,7 @@ class SentArray(NamedTuple):
     needed: float
 
     def traffic(self, processes: int) -> Traffic:
-        """The messages and bytes that one process sends for it, in all of the calls."""
+        """The messages and bytes that one process sends for the array, in all calls."""
         if self.collective == "psum":
             one = traffic_of_sum(self.elements, self.itemsize, processes)
         else:
@@ -140,7 +140,7 @@ def cells(row: ProcessCost) -> Sequence[str]:
 
 
 def count_mesh(plan: LoweredProgram, costs: Costs, axis: NamedAxis | None, link: Link) -> MeshCosts:
-    """The cost of a plan in processes along an axis; its own time is without the calls that wait for others."""
+    """The cost of a plan in processes along an axis; the own time leaves out calls that wait for other processes."""
     check_link(link)
     if axis is None:
         raise ParameterError(
@@ -174,7 +174,7 @@ def is_over(routine: str, axis_name: str) -> bool:
 
 
 def sent_arrays(plan: LoweredProgram, rates: Rates, axis: NamedAxis) -> Iterator[SentArray]:
-    """The arrays of a plan that its process sends to others along an axis, in the order in which it waits for them."""
+    """The arrays of a plan that a process sends to others along an axis, in the order in which it waits for results."""
     far, own, begun = cache_misses(plan.steps, rates), 0.0, dict[MemRef, SentArray]()
     for step, times in expected_steps(plan.steps, rates):
         if not (isinstance(step, RoutineCall) and is_over(step.routine, axis.name)):

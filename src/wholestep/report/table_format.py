@@ -10,11 +10,11 @@ from wholestep.dims import Dim, spelled_out
 from wholestep.words import printable
 
 SHOWN = 25
-"""Rows of a table; those below are counted together."""
+"""The most rows of a table; a last line has the number and the total share of further rows."""
 
 
 class ReportTable(NamedTuple):
-    """A head and rows; the first column of a row is its share of the whole."""
+    """A table: a head and rows, whose first column is the row's share of the whole."""
 
     head: tuple[str, ...]
     rows: Sequence[tuple[float | int | Dim | str, ...]]
@@ -31,7 +31,7 @@ class ReportTable(NamedTuple):
 
 
 def format_cell(x: float | int | Dim | str) -> str:
-    """A number with its thousands, an expression of symbolic sizes, or a name."""
+    """The text of a cell: a number with separated thousands, an expression of symbolic sizes, or a name."""
     return x if isinstance(x, str) else f"{x:,.2f}" if isinstance(x, float) else spelled_out(x)
 
 
@@ -55,7 +55,7 @@ def align_columns(rows: Sequence[Sequence[str]], left: Sequence[bool]) -> Iterat
 
 
 def tables_as_html(title: str, tables: Sequence[ReportTable]) -> str:
-    """The same for a notebook."""
+    """A title and tables as HTML for a notebook."""
     return f"<p>{html.escape(printable(title))}</p>" + "".join(table_html(x.head, x.cells()) for x in tables)
 
 

@@ -1,1 +1,1 @@
-"""Laws that every primitive and every program must satisfy, for ours and for those that users add."""
+"""Laws that every primitive and every program must satisfy, those of the library and those that users add."""

@@ -15,7 +15,7 @@ from wholestep.ir.types import Type
 
 DOUBLE = 2.0**-52
 STEP = 4e-4
-"""Step of the central differences: their error is STEP**4 from cutting off and EPS / STEP from rounding."""
+"""The step of the central differences: their truncation error is STEP**4, their rounding error EPS / STEP."""
 
 Function = Callable[[Sequence[NDArray]], list[NDArray]]
 
@@ -31,7 +31,7 @@ def coarsest_eps(graph: Graph) -> float:
 
 
 def random_direction(rng: np.random.Generator, type: Type) -> NDArray:
-    """Numbers of a type with parts between 1/2 and 1 and random signs, so that no term of a sum gets lost."""
+    """Numbers of a type with absolute values from 1/2 to 1 and random signs, so that no term of a sum is negligible."""
 
     def part() -> NDArray:
         return np.asarray(rng.uniform(0.5, 1.0, type.shape) * rng.choice([-1.0, 1.0], type.shape))
@@ -51,7 +51,7 @@ def to_double(x: Any) -> NDArray:
 
 
 def inner(xs: Sequence[Any], ys: Sequence[Any]) -> tuple[float, float]:
-    """Re<x, y> over all arrays, and the sum of absolute products that its rounding error is measured against."""
+    """Re<x, y> over all arrays, and the sum of absolute products, to which its rounding error is relative."""
     products = [np.real(np.conj(to_double(x)) * to_double(y)) for x, y in zip(xs, ys, strict=True)]
     value = math.fsum([float(t) for p in products for t in p.ravel()])
     sizes = [np.abs(to_double(x)) * np.abs(to_double(y)) for x, y in zip(xs, ys, strict=True)]

@@ -1,7 +1,7 @@
-"""Compiled programs run in memory that watches them: filled with patterns, between bytes that nobody may touch.
+"""Compiled programs run in guarded memory: filled with patterns, between bytes that a program must not touch.
 
     from wholestep.testing import guarded
-    guarded.check(program, arrays)      # raises MemoryLawError that says which bytes
+    guarded.check_guarded(program, arrays)      # raises MemoryLawError that says which bytes
 
 A program that reads scratch memory before it has written it gives other bits under another pattern; one that writes
 beyond a value changes the bytes around it; one that reads beyond it stops at a page that the system keeps closed.
@@ -47,7 +47,7 @@ class Region(NamedTuple):
 
 
 class Guard:
-    """Gives memory that is filled with a pattern, and guarded by a page of that pattern on either side.
+    """An allocator of memory that is filled with a pattern, and guarded by a page of that pattern on either side.
 
     With `closed` the page after it cannot be read or written: a program that does so is ended by the system, and the
     process with it.
@@ -71,13 +71,13 @@ class Guard:
         return self.place(shape, np.dtype(dtype), ALIGNMENT)
 
     def copied(self, array: NDArray) -> NDArray:
-        """An array of the same numbers in guarded memory, aligned to its elements and no more."""
+        """A copy of an array in guarded memory, aligned only to its elements."""
         made = self.place(array.shape, array.dtype, max(array.dtype.alignment, 1))
         made[...] = array
         return made
 
     def place(self, shape: tuple[int, ...], dtype: np.dtype[Any], unit: int) -> NDArray:
-        """An array that ends, as far as its alignment lets it, where the page after it begins."""
+        """An array that ends as close to the beginning of the next page as its alignment allows."""
         nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         room = -(-nbytes // PAGE) * PAGE
         whole = pages(PAGE + room + PAGE)
@@ -114,7 +114,7 @@ def close_page(page: NDArray) -> None:
 
 
 class GuardedRun(NamedTuple):
-    """A run in guarded memory: results, the bytes of the arena touched, from the first to the last, and complaints."""
+    """A run in guarded memory: results, the bytes of the arena up to the last one touched, and faults."""
 
     results: list[NDArray]
     touched: int
@@ -124,7 +124,7 @@ class GuardedRun(NamedTuple):
 def run(
     program: NativeExecutable, arrays: Sequence[NDArray], calls: int, pattern: bytes, closed: bool = False
 ) -> GuardedRun:
-    """Some calls of a program, resident state and all, in guarded memory."""
+    """Call a program several times in guarded memory, with its resident state there too."""
     guard = Guard(pattern, closed)
     resident = [given for given, _ in program.resident]
     state = [guard.copied(arrays[k]) for k in resident]
@@ -149,19 +149,19 @@ def run(
 
 
 def changed(memory: NDArray, pattern: bytes) -> NDArray:
-    """A mask of the bytes that are not the pattern any more."""
+    """A mask of the bytes that differ from the pattern."""
     found: NDArray = memory.reshape(-1, len(pattern)) != np.frombuffer(pattern, np.uint8)
     return found.reshape(-1)
 
 
 def touched_extent(memory: NDArray, pattern: bytes) -> int:
-    """The number of bytes from the first to the last one that is not the pattern any more."""
+    """The number of bytes from the beginning of memory to the last one that differs from the pattern."""
     touched = np.flatnonzero(changed(memory, pattern))
     return int(touched[-1]) + 1 if touched.size else 0
 
 
 class Report(NamedTuple):
-    """Observations: complaints, the bytes that the arena has, and those from its beginning to the last touched."""
+    """The report on a guarded program: faults, the bytes of the arena, and its bytes up to the last one touched."""
 
     problems: list[str]
     arena: int
@@ -187,7 +187,7 @@ def guarded_report(
     """
     runs = [run(program, arrays, calls, pattern) for pattern in PATTERNS]
     wrong = list(dict.fromkeys([what for found in runs for what in found.wrong]))
-    if not wrong:  # a program that writes elsewhere is not let loose on memory that somebody needs
+    if not wrong:  # a program that writes outside its memory must not run in plain memory
         runs += [run(program, arrays, calls, ONES, closed)] if closed and CLOSED else []
         expected = plainly(program, arrays, calls)
         if any([x.tobytes() for x in found.results] != expected for found in runs):

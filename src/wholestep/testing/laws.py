@@ -47,7 +47,7 @@ LOOP = 32
 
 
 class LawError(WholestepError, AssertionError):
-    """A law that a graph breaks."""
+    """The error for a graph that breaks a law."""
 
     def __init__(self, law: str, problem: str, *graphs: Graph) -> None:
         shown = "\n".join(str(g) for g in graphs)
@@ -55,7 +55,7 @@ class LawError(WholestepError, AssertionError):
 
 
 def masks(flags: Sequence[bool], limit: int = 15) -> list[Mask]:
-    """Every non-empty choice among the flagged places; the singles, the whole and its gaps where there are too many."""
+    """Every non-empty subset of the flagged places; if there are too many, singles, all but one, and the whole."""
     places = [i for i, f in enumerate(flags) if f]
     subsets: Iterator[tuple[int, ...]]
     if 2 ** len(places) - 1 <= limit:
@@ -67,7 +67,7 @@ def masks(flags: Sequence[bool], limit: int = 15) -> list[Mask]:
 
 
 def differentiable(graph: Graph) -> Mask:
-    """The inputs that a tangent may enter by: inexact, and not refused by a DerivativeError."""
+    """A mask of the inputs that may have a tangent: inexact ones that raise no DerivativeError."""
 
     def accepted(i: int) -> bool:
         try:
@@ -102,7 +102,7 @@ def tangent(
 ) -> None:
     """The tangent is the directional derivative: by central differences, or by `true`, a function of directions.
 
-    Only where everything is in double precision; elsewhere differences see rounding alone.
+    Only graphs in double precision are checked; in others rounding errors dominate the differences.
     """
     active = differentiable(graph)
     if not any(active) or coarsest_eps(graph) > DOUBLE:
@@ -210,7 +210,7 @@ def _emitted(graph: Graph, values: Sequence[Any]) -> tuple[list[Any], list[Any]]
 
 
 def varied(x: NDArray, row: int) -> NDArray:
-    """Another valid value near x: floats shrink a little towards zero, integers and truths are rolled."""
+    """Another valid value near x: floats shrink a little towards zero, integers and booleans are rolled."""
     if row == 0:
         return x
     if x.dtype.kind in "biu":
@@ -251,7 +251,7 @@ def text(graph: Graph) -> None:
 
 
 def cost(graph: Graph) -> None:
-    """Every node has a cost: whole, and not negative."""
+    """Check that the cost of every node is an integer, and not negative."""
     for node in graph.nodes:
         found = node.op.cost(node)
         if type(found.flops) is not int or found.flops < 0 or found.bytes < 0:
@@ -259,7 +259,7 @@ def cost(graph: Graph) -> None:
 
 
 def derived(graph: Graph, reverse: bool = True) -> Iterator[Graph]:
-    """The first derivatives of a graph as graphs: tangents beside outputs, and cotangents."""
+    """The first derivatives of a graph as graphs: one with outputs and tangents, one with cotangents."""
     active, given = differentiable(graph), tuple(t.inexact for t in graph.out_types)
     if any(active):
         yield jvp(graph, active, given)[0]
@@ -282,7 +282,7 @@ def check(
     second: bool = True,
     batched: bool = True,
 ) -> None:
-    """Every law on a graph and, with `second`, on its derivatives and its batched form."""
+    """Check every law on a graph and, with `second`, on its derivatives and its batched form."""
     args = [np.asarray(x) for x in args]
     types(graph, args)
     text(graph)

@@ -1,4 +1,4 @@
-"""The laws on a primitive, at the samples that it gives of itself.
+"""The laws on a primitive, checked at the samples that it provides.
 
 from wholestep.testing.primitives import check_primitive
 check_primitive(my_primitive)
@@ -58,7 +58,7 @@ def complex_step(primitive: Primitive, sample: Sample) -> Function | None:
 def laws_of(
     primitive: Primitive, sample: Sample, rng: np.random.Generator, first: bool = False
 ) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Every law on one call, by name, to be called in this order; with `first` also the empty batch and that of one."""
+    """The checks of all laws on one call, by name, in order; with `first` also the empty batch and the batch of one."""
     graph = graph_of(primitive, sample)
     args = [np.asarray(x) for x in sample.inputs]
     yield "types", lambda: laws.types(graph, args)
@@ -82,7 +82,7 @@ def laws_of(
 
 
 def check_sample(primitive: Primitive, sample: Sample, rng: np.random.Generator, first: bool = False) -> None:
-    """Every law on one call; with `first` also the empty batch and the batch of one."""
+    """Check every law on one call; with `first` also the empty batch and the batch of one."""
     for _, law in laws_of(primitive, sample, rng, first):
         law()
 
@@ -97,7 +97,7 @@ def second_order(graph: Graph, args: Sequence[NDArray], rng: np.random.Generator
 
 
 def check_primitive(primitive: Primitive, seed: int = 0) -> None:
-    """Every law on every sample of a primitive; raises LawError where one is broken."""
+    """Check every law on every sample of a primitive; raises LawError where one is broken."""
     samples = samples_of(primitive, seed)
     if not samples:
         raise AssertionError(f"{primitive.name} gives no samples, so nothing is known of it")

@@ -1,4 +1,4 @@
-"""`wholestep train`: real jobs on data that is there already, each with a report, curves and a checkpoint."""
+"""`wholestep train`: training jobs on data that is already installed, each with a report, curves and a checkpoint."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class DigitsRun:
         self.scores = self.step.attach(lambda model, x: model(x), batch=split.test_x)
 
     def train(self, where: JobFiles, seed: int) -> History:
-        """Every image once in each epoch; raises CommandError for a checkpoint of another run."""
+        """Train on every image once in each epoch; raises CommandError for a checkpoint of another run."""
         if where.resume and (planned := take_up(self.step, self.loader, where, seed)) != max(self.total, 2):
             raise CommandError(
                 f"{where.checkpoint} is of a run of {planned} steps, and {self.epochs} epochs are {self.total}",
@@ -74,7 +74,7 @@ class DigitsRun:
         return found
 
     def plain(self) -> None:
-        """One step in the reference interpreter, for comparison: gradient and update, compiled by nobody."""
+        """Run gradient and update of one step in the reference interpreter, for comparison."""
         _, grads = value_and_grad(digits.digits_loss)(self.model, self.batch, key=random.key(0))
         self.optimizer.update(grads, self.optimizer.init(self.model), self.model)
 

@@ -1,4 +1,4 @@
-"""The common part of the jobs: options, a folder for their results, and going on from a checkpoint."""
+"""The common parts of the jobs: options, a folder for their results, and resumption from a checkpoint."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHECKPOINT = "checkpoint.safetensors"
 
 
 class JobFiles(NamedTuple):
-    """The files of a job: a folder, and a checkpoint that it goes on from if asked to."""
+    """The files of a job: a folder, and a checkpoint, from which it continues with `resume`."""
 
     folder: Path
     checkpoint: Path
@@ -27,7 +27,7 @@ class JobFiles(NamedTuple):
 
 
 def add_job(jobs: Any, name: str, does: str, about: str, out: str) -> argparse.ArgumentParser:
-    """A job on the command line, with the options that all jobs have."""
+    """Add a job to the command line, with the options that all jobs have."""
     job: argparse.ArgumentParser = jobs.add_parser(name, help=does, description=about)
     job.formatter_class = Help
     job.add_argument(
@@ -38,7 +38,7 @@ def add_job(jobs: Any, name: str, does: str, about: str, out: str) -> argparse.A
 
 
 def add_checkpoint(job: argparse.ArgumentParser, file: str = CHECKPOINT) -> None:
-    """The options of a job that can be stopped and gone on with."""
+    """Add the options of a job that can be stopped and resumed."""
     job.add_argument("--checkpoint", type=Path, metavar="FILE", help=f"unless given, {file} in DIR")
     job.add_argument("--resume", action="store_true", help="go on from the checkpoint, to the same bits")
 
@@ -53,7 +53,7 @@ def files_of_job(options: argparse.Namespace, file: str = CHECKPOINT) -> JobFile
 
 
 def folder(path: Path) -> Path:
-    """A folder that files can be written to, made where it is not there; raises CommandError otherwise."""
+    """A writable folder, created if it is missing; raises CommandError where that is not possible."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         probe = path / ".writable"
@@ -96,7 +96,7 @@ def concluded(report: Callable[[], None], steps: int, where: JobFiles, interrupt
 
 
 def save_model(path: Path, params: Any, about: dict[str, str]) -> None:
-    """Write parameters as a safetensors file that is as readable as other files are."""
+    """Write parameters as a safetensors file, with the usual permissions."""
     from safetensors.numpy import save
 
     path.write_bytes(save(params, about))

@@ -52,7 +52,7 @@ TABLES = {
 
 
 def models(classes: bool, seed: int) -> dict[str, Callable[[], Any]]:
-    """The contestants as they come: none of them is tuned to a table."""
+    """The compared models with their default settings, none of which is tuned to a table."""
     from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
     from sklearn.linear_model import LogisticRegression, RidgeCV
     from sklearn.pipeline import make_pipeline
@@ -81,7 +81,7 @@ def folds(table: Table, y: NDArray, count: int, repeats: int, seed: int) -> Iter
 
 
 class Notes:
-    """Results as they come, kept in a file, so that a run that was stopped goes on where it was."""
+    """The results so far, kept in a file, so that a stopped run can be resumed."""
 
     def __init__(self, where: JobFiles, settings: dict[str, int]) -> None:
         self.file, self.settings = where.checkpoint, settings
@@ -109,7 +109,7 @@ def read_results(file: Path, settings: dict[str, int]) -> dict[str, Result]:
 
 
 def compared(name: str, notes: Notes, last: dict[str, Any]) -> None:
-    """Fit and score every model on every fold of a table, as far as that is not done; `last` gets the last networks."""
+    """Fit and score every model on every fold of a table without a result; `last` gets the last networks."""
     table = TABLES[name]
     x, y = table.data()
     options = notes.settings

@@ -30,7 +30,7 @@ RATE, WARM, DECAY = 0.003, 0.02, 0.1
 CONTEXT = 128
 SAVED_EVERY = 500
 WATCHED = 256
-"""The number of held-out pieces that are looked at during training; all of them at the end."""
+"""The number of held-out pieces that are evaluated during training; all pieces are evaluated at the end."""
 
 ABOUT = "Train a small GPT on the characters of Python's standard library, report how well it predicts files that it "
 ABOUT += "has not seen, in bits per character, and let it write some of its own."
@@ -76,7 +76,7 @@ class TextRun:
         return max(int(seconds / each), 1)
 
     def train(self, total: int, where: JobFiles) -> History:
-        """So many steps, with a look at the held-out files after each tenth."""
+        """Train for so many steps, with an evaluation on the held-out files after each tenth."""
         some = self.held_out[:: -(-len(self.held_out) // WATCHED)]
         watching = Evaluate(Loader(some, 32, shuffle=False), every=-(-total // 10), prefix="held_out_")
         saving = Checkpoint(where.checkpoint, every_steps=SAVED_EVERY)
@@ -90,7 +90,7 @@ class TextRun:
         return sum(sums) / len(pieces)
 
     def written(self, beginning: str, count: int = 500) -> str:
-        """The text that the model makes of its beginning."""
+        """A text by the model that continues a beginning."""
         write = self.step.attach(text.writing(count, CONTEXT))
         return beginning + decode(write({"key": self.key, "text": encode(beginning)}))
 
