@@ -144,7 +144,7 @@ def blas() -> tuple[str, str]:
 
 
 def blas_names() -> list[str]:
-    """The BLAS libraries of this process with their versions, as far as threadpoolctl is there to tell."""
+    """The BLAS libraries of this process with their versions, if threadpoolctl is installed."""
     if importlib.util.find_spec("threadpoolctl") is None:
         return []
     import threadpoolctl
@@ -154,7 +154,7 @@ def blas_names() -> list[str]:
 
 
 def webgpu_adapters() -> list[str]:
-    """The adapters that WebGPU finds, and how much of their memory a program may have."""
+    """The adapters that WebGPU finds, and the memory that a program may use of each."""
     if importlib.util.find_spec("wgpu") is None:
         return []
     import wgpu

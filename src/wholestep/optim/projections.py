@@ -37,7 +37,7 @@ class ConvexSet(Fields):
         return made
 
     def refuse(self, x: Any) -> None:
-        """Raise DtypeError for an array whose numbers have no order."""
+        """Raise DtypeError for a complex array, whose numbers have no order."""
         if dtypes.is_complex(wnp.asarray(x).dtype):
             raise DtypeError(f"{label(self)}: complex numbers have no order", hint="ws.optim.l2_ball takes them")
 
@@ -196,7 +196,7 @@ class L2Sphere(ConvexSet):
     scale: float = field(default=1.0, metadata=number_in(strictly=True))
 
     def refuse(self, x: Any) -> None:
-        """Nothing: a norm needs no order."""
+        """Accept every array, since a norm needs no order."""
 
     def nearest(self, xs: list[Any]) -> list[Any]:
         nothing = stop_gradient(global_norm(xs)) == 0
@@ -219,7 +219,7 @@ class L2Ball(ConvexSet):
     scale: float = field(default=1.0, metadata=number_in(strictly=True))
 
     def refuse(self, x: Any) -> None:
-        """Nothing: a norm needs no order."""
+        """Accept every array, since a norm needs no order."""
 
     def nearest(self, xs: list[Any]) -> list[Any]:
         length = stop_gradient(global_norm(xs))

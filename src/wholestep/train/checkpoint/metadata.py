@@ -34,7 +34,7 @@ def encode_metadata(facts: dict[str, Any], what: str) -> str:
 
 
 def decode_metadata(text: str | bytes, largest: int = LARGEST) -> dict[str, Any]:
-    """A dictionary out of a file; raises Damage for anything else."""
+    """The dictionary of a JSON text; raises Damage for other contents and for more than `largest` bytes."""
     if len(text) > largest:
         raise Damage(f"its facts take more than {largest:,} bytes")
     try:

@@ -136,7 +136,7 @@ def complex_dtype(name: str, held: Type) -> Type:
 
 @contextmanager
 def open_checkpoint(path: Path) -> Iterator[Contents]:
-    """An open checkpoint: a file, a folder with a manifest, or a manifest; raises Damage for anything else."""
+    """Open a checkpoint: a file, a folder with a manifest, or a manifest; raises Damage for an invalid one."""
     with ExitStack() as stack:
         try:
             if path.is_dir():

@@ -34,7 +34,7 @@ def open_arrays(path: Path) -> Any:
 
 @contextmanager
 def as_dtype_error(name: str, kind: str) -> Iterator[None]:
-    """Raise DtypeError for anything that a reader and the modules below it raise; a lack of memory stays as it is."""
+    """A context that turns every exception of a reader into a DtypeError, except MemoryError and the library's own."""
     try:
         yield
     except (WholestepError, MemoryError):

@@ -47,7 +47,7 @@ def encode(text: str) -> NDArray:
 
 
 def decode(numbers: NDArray) -> str:
-    """The text that numbers stand for.
+    """The text of numbers, as the inverse of `encode`.
 
     >>> decode(encode("def f():\\n\\treturn 1"))
     'def f():\\n        return 1'

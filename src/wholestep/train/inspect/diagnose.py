@@ -16,7 +16,7 @@ from wholestep.primitives.structure import Composite
 from wholestep.words import Shown, printable
 
 NAMES = {"contract": "matmul", "select": "where", "rint": "round", "expit": "sigmoid"}
-"""Users' names of primitives that have another one."""
+"""The NumPy names of primitives with a different name."""
 
 QUIET = ("creation", "movement", "mark")
 """Kinds of primitives that compute no new number."""

@@ -114,14 +114,14 @@ class Profile(Shown):
 
 
 def table_row(k: KernelCost) -> tuple[float | int | Dim | str, ...]:
-    """The columns of a kernel's row beside its time."""
+    """The columns of a kernel's row after its time."""
     return k.microseconds, k.flops, k.bytes, k.times, k.bound, k.name, show(k.where)
 
 
 def profiled(engine: Engine, batch: Any, calls: int) -> Profile:
     """The profile of an engine's own program, run on copies of its state: one call to warm up, then so many.
 
-    Of a batch of symbolic size it is that of a program compiled for the size at hand.
+    For a batch of symbolic size, the profiled program is compiled for the size of this batch.
     """
     program: Any = engine.main.program
     arrays = engine.head + engine.signature.arrays(batch)
@@ -144,8 +144,8 @@ def profile_of(
     records: Sequence[ProfileRecord],
     by: Rates,
 ) -> Profile:
-    """The profile that records of several calls make, whose steps are timed in groups; with each step the bytes that it
-    brings from memory."""
+    """The profile of the records of several calls, whose steps are timed in groups; each step is paired with its bytes
+    from memory."""
     best = min(records, key=lambda r: r.seconds)
     times: list[KernelTime] = []
     lines: dict[str, LineTime] = {}

@@ -59,7 +59,7 @@ class Chosen(NamedTuple):
 
 
 def diagnosed(engine: Engine, past: Past | None, given: Any) -> Diagnosis:
-    """The replay of the step that `Step.diagnose` is asked for."""
+    """Replay the step that `Step.diagnose` diagnoses."""
     chosen = choose_skipped(engine, past)
     batch = batch_of(engine, past, chosen, outside.taken_over(given, "batch", "diagnose"))
     counters = dict(engine.state.read("counters"))

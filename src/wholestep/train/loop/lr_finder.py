@@ -87,7 +87,7 @@ def lr_find(
 ) -> LrTrial:
     """Take up to `steps` steps at learning rates from `start` to `stop`, and return the loss of each.
 
-    `data` is a batch, which is taken again and again, or an iterable of batches, begun anew when it ends. `name` is
+    `data` is a batch, which is used for every step, or an iterable of batches, restarted when it ends. `name` is
     that of the hyper-parameter. The rates grow by a constant factor; the trial ends early where the loss is not finite
     or four times the lowest one. `smooth` is the decay of the running mean of losses. Afterwards the step's state,
     counters and hyper-parameters, and the position of a loader are restored. Nothing is compiled, except the programs
@@ -142,7 +142,7 @@ def undone(step: Step, data: Any) -> Iterator[None]:
 
 
 def batches(step: Step, data: Any) -> Iterator[Any]:
-    """One batch again and again, or those of an iterable, begun anew when it ends."""
+    """An endless iterator over one batch, or over the batches of an iterable, which is restarted when it ends."""
     data = outside.taken_over(data, "data", "lr_find") if outside.foreign(data) else data
     like = tree.structure(data) == step._engine.signature.structure and not hasattr(data, "restore")
     while like or isinstance(data, Mapping | tuple | np.ndarray):

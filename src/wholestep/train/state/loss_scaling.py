@@ -46,7 +46,7 @@ class Scaling:
         return loss * scalar_like(counters["scale"], loss)
 
     def unscaled(self, grads: Any, counters: Any) -> Any:
-        """The gradients of the loss itself; those of half precisions in float32, where they fit."""
+        """The unscaled gradients; those of half precisions in float32, where they do not underflow."""
         shrink = 1 / counters["scale"]
         return tree.map(lambda g: working_array(g) * scalar_like(shrink, working_array(g)), grads)
 
@@ -69,7 +69,7 @@ class Scaling:
 
 
 def scaling_of(given: Any, precision: str | None, guard: str | None, trained: bool) -> Scaling | None:
-    """The loss scaling that an option of `compile` stands for; raises DtypeError or ParameterError for others."""
+    """The loss scaling of the option `loss_scale`; raises DtypeError or ParameterError for an invalid option."""
     if given == "auto":
         given = "dynamic" if precision == "float16" and trained else None
     if given is None:

@@ -1,4 +1,4 @@
-"""A model in the place of parameters: its arrays become state by path, and each call of the loss gets it filled."""
+"""Models in place of parameters: their arrays become state by path, and the loss gets the model with these arrays."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ModelStructure:
         self.structure = walk.outline()
 
     def filled(self, params: Mapping[str, Any], buffers: Mapping[str, Any] | None) -> Any:
-        """The model around these arrays."""
+        """The model with these arrays in it."""
         kept = ordered(self.kept, buffers or {}, "buffers")
         return Rebuilt(self.structure, ordered(self.parameters, params, "parameters"), kept).root
 
@@ -70,20 +70,20 @@ class ModelStructure:
 
     @contextmanager
     def bound(self, model: Any) -> Iterator[None]:
-        """Inside, the ambient weights that the model was made of are those of a filled one."""
+        """A context in which the ambient weights of the original model are those of a filled one."""
         with ExitStack() as stack:
             for weights, filled in zip(self.ambient, ambient_of(model), strict=True):
                 stack.enter_context(weights._bound_to(filled))
             yield
 
     def around(self, model: Any) -> Any:
-        """A filled model with the ambient weights themselves in the place of the filled ones."""
+        """A filled model with the original ambient weights in place of the filled ones."""
         leaves, structure = tree.flatten(model, is_model)
         waiting = iter(self.ambient)
         return tree.unflatten(structure, [next(waiting) if isinstance(x, Weights) else x for x in leaves])
 
     def function(self, f: Callable[..., Any], training: bool) -> Callable[..., Any]:
-        """`f(model, batch)`, with a key or without, as a function of params, buffers where there are any, and batch."""
+        """`f(model, batch)`, with or without a key, as a function of params, buffers (if there are any) and batch."""
 
         @functools.wraps(f)
         def function(params: Any, *given: Any, **keys: Any) -> Any:
@@ -96,7 +96,7 @@ class ModelStructure:
 
 
 def check_predicts(model: ModelStructure | None) -> None:
-    """Raise UnsupportedError where a step has no one module that can be called."""
+    """Raise UnsupportedError for a step without a single module that can be called."""
     if model is None or "__call__" not in dir(getattr(model.structure, "cls", None)):
         of = "plain parameters" if model is None else "a tree, or of a module without __call__"
         raise UnsupportedError(
@@ -128,7 +128,7 @@ def split_model(
 
 
 def given_parts(changes: dict[str, Any], model: ModelStructure | None) -> dict[str, Any]:
-    """The parameters and buffers among changes, taken out of them; a model gives both."""
+    """Remove parameters and buffers from changes and return them; a model for `params` gives both."""
     parts: dict[str, Any] = {name: changes.pop(name) for name in ("params", "buffers") if name in changes}
     if "params" in parts and model is not None:
         _, params, buffers = split_model(parts["params"], parts.get("buffers", SAME), model)
@@ -147,7 +147,7 @@ def is_model(x: Any) -> bool:
 
 
 def in_mode(model: Any, training: bool) -> Any:
-    """A model, or a tree with modules in it, in training mode or in evaluation."""
+    """A model, or a tree with modules in it, in training or evaluation mode."""
     parts, structure = tree.flatten(model, lambda x: isinstance(x, Module))
     return tree.unflatten(structure, [x.train(training) if isinstance(x, Module) else x for x in parts])
 
@@ -164,7 +164,7 @@ def check_stays(path: str, x: Any, seen: Sequence[FieldAssignment]) -> None:
 
 
 def warn_of_lost(unchanged: Mapping[str, Any], seen: Sequence[FieldAssignment]) -> None:
-    """Give a LostAssignmentWarning for buffers that a copy of the model has assigned, and the model itself has not."""
+    """Give a LostAssignmentWarning for buffers that a copy of the model has assigned, but not the model itself."""
     by_value = {id(x): path for path, x in unchanged.items()}
     lost = {by_value[id(one.before)]: one.where for one in seen if id(one.before) in by_value}
     if lost:

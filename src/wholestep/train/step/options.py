@@ -33,7 +33,7 @@ def shared_options(
     stream: Any,
     folder: Any,
 ) -> dict[str, Any]:
-    """These options as fields of a `StepFunction`; raises for those that do not exist or contradict each other."""
+    """The options as fields of a `StepFunction`; raises for unknown options and options that contradict each other."""
     check_optimizer("compile: optimizer", optimizer, optional=True)
     checked_count("steps_per_call", steps_per_call, "compile")
     check_choice("guard", guard, GUARDS)

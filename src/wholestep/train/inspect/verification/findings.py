@@ -121,7 +121,7 @@ class Verification(Shown):
         return f"step {self.step} of {self.name}: {said} ({looked})"
 
     def told(self) -> str:
-        """The faults, one under the other."""
+        """The faults, one below the other."""
         found = [str(fault) for fault in self.faults[:MOST]]
         return "\n".join([*found, *[f"and {len(self.faults) - MOST} more"] * (len(self.faults) > MOST)])
 

@@ -34,7 +34,7 @@ GROUPS = 8
 
 
 def verified_batch(engine: Engine, batch: Any, rows: int | None, seed: int) -> Verification:
-    """The verification of a step on a batch as it is called with, or on the first rows of one."""
+    """The verification of a step on a batch, or with `rows` on its first rows."""
     given = outside.taken_over(batch, "batch", "verify")
     feed = engine.signature.resized(engine.signature.ordered(given))
     check_unchanged(engine.watches, "verify", whole=True)
@@ -47,7 +47,7 @@ def verified_batch(engine: Engine, batch: Any, rows: int | None, seed: int) -> V
 def verified_rows(
     engine: Engine, feed: BatchSignature, arrays: Sequence[NDArray], rows: int | None, seed: int
 ) -> Verification:
-    """The verification on so many rows at most of the arrays of a signature."""
+    """The verification on at most `rows` rows of the arrays of a signature."""
     if rows is not None and rows < batch_rows(arrays, engine):
         arrays = first_rows(arrays, rows, int(engine.count > 1))
         feed = feed.resized(arrays)
@@ -55,7 +55,7 @@ def verified_rows(
 
 
 def batch_rows(arrays: Sequence[NDArray], engine: Engine) -> int:
-    """The rows of a batch: the first axis of its first array that has one, behind that of the steps."""
+    """The number of rows of a batch: the size of its first array's first axis after that of steps."""
     axis = int(engine.count > 1)
     return next((int(x.shape[axis]) for x in arrays if x.ndim > axis), 0)
 
@@ -272,7 +272,7 @@ class VerificationCase:
     # The function itself.
 
     def plainly(self) -> None:
-        """Call the user's function on plain arrays."""
+        """Compare the loss of the user's function on plain arrays."""
         if self.subject.stacked:
             self.subject_note()
         loss = self.results[[place.kind for place in self.places].index("loss")]
@@ -285,13 +285,13 @@ class VerificationCase:
             )
 
     def subject_note(self) -> None:
-        """Say which steps the function was called for."""
+        """Note that the function was called for the first step only."""
         self.notes.append("the function itself was called for the first step of the call")
 
     # The report.
 
     def verification(self) -> Verification:
-        """All of it as a value."""
+        """The report of the verification."""
         state = self.subject.engine.state
         lines = sorted(self.walk.lines.values(), key=lambda x: (-x.share, x.line))
         return Verification(
@@ -310,7 +310,7 @@ class VerificationCase:
         )
 
     def compared(self, i: int) -> ComparedValue:
-        """One result as it is reported."""
+        """One result as an entry of the report."""
         apart, allowed, unit = self.bounds[i]
         made = self.subject.call.graph.outputs[i].node
         line = self.subject.line(made.where) if made is not None else ""
@@ -318,17 +318,17 @@ class VerificationCase:
 
 
 ALWAYS = ("what the optimizer is meant to do: its update is compared as it is written",)
-"""The parts of a step that no verification looks at."""
+"""The parts of a step that no verification checks."""
 
 
 def direction_groups(count: int) -> list[list[int]]:
-    """All of so many parameters, and each by itself, or some together where there are many."""
+    """Groups of the numbers of so many parameters: all, and each alone, or up to `GROUPS` groups of several."""
     parts = [list(range(k, count, GROUPS)) for k in range(min(count, GROUPS))]
     return [list(range(count)), *(parts if count > 1 else [])]
 
 
 def first_of_each(faults: Sequence[Fault]) -> tuple[Fault, ...]:
-    """The first fault of each operation and line, as the trips of a loop repeat them."""
+    """The first fault of each operation and line, since the trips of a loop repeat faults."""
     found: dict[Any, Fault] = {}
     for fault in faults:
         found.setdefault((fault.kind, fault.operation, fault.line, fault.phase), fault)
@@ -336,6 +336,6 @@ def first_of_each(faults: Sequence[Fault]) -> tuple[Fault, ...]:
 
 
 def defined(f: Any) -> str:
-    """The line at which a function begins, as errors show lines; empty where that is not known."""
+    """The first line of a function, in the form of errors; empty where it is unknown."""
     code = getattr(inspect.unwrap(f), "__code__", None)
     return "" if code is None else show((code, -1))
