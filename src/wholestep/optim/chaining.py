@@ -71,7 +71,7 @@ class Stateless(Fields):
 class ClipByGlobalNorm(Stateless):
     """Scale all gradients by one number so that their global norm is at most `max_norm`.
 
-    Gradients of a smaller norm are unchanged. The scale is max_norm / norm, without an epsilon.
+    Gradients whose norm is `max_norm` or less are unchanged. The scale is max_norm / norm, without an epsilon.
 
     Shapes: a tree of floating or complex arrays; the same.
     Raises: ParameterError for a norm that is not positive, DtypeError for a norm that is no number.

@@ -98,8 +98,8 @@ class Fields(Spelled):
 def public_function(kind: Callable[P, T]) -> Callable[P, T]:
     """The public function of a class: it makes objects whose numbers are checked.
 
-    Its parameters, their defaults and its documentation are those of the class; the constructor of the class checks
-    nothing, and its defaults are removed, so that only the function is called by users.
+    Its parameters, their defaults and its documentation are those of the class, whose constructor checks nothing and
+    therefore has no defaults.
     """
     cls: Any = kind
     signature = inspect.signature(cls)

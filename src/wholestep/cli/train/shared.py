@@ -79,7 +79,7 @@ def take_up(step: Step, loader: Loader, where: JobFiles, seed: int) -> int:
 
 
 def concluded(report: Callable[[], None], steps: int, where: JobFiles, interrupted: bool) -> int:
-    """Report on a run, first that Ctrl-C ended it; a second Ctrl-C ends the report. Returns the exit code."""
+    """Report on a run, after a note if Ctrl-C ended it; a second Ctrl-C ends the report. Returns the exit code."""
     if interrupted:
         print(
             f"\nstopped after {steps} steps; {where.checkpoint} is there to go on from with --resume\n"

@@ -1,4 +1,4 @@
-"""Sharded optimizer state: each process of a mesh updates its own part of every parameter and keeps its state alone.
+"""Sharded optimizer state: each process of a mesh updates its own part of every parameter and keeps only its state.
 
 Gradients are summed so that a process gets its part of them (reduce-scatter), and the updated parts are gathered into
 whole parameters: S. Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", 2020.

@@ -38,7 +38,8 @@ from wholestep.train.step.native_export import attached_plan, state_arrays, stat
 
 KIND = "page"
 NO_EXTRAS = ("loss", "finite", f"captures.{GRAD_NORM}")
-"""The results of a step that a page reads after each call or does not show."""
+"""The results of a step that are no further outputs of a page: loss and flag, which it reads after each call, and the
+gradient norm, which only the training loop reads."""
 I64 = np.dtype(np.int64)
 """The dtype of a status, and of the out-of-bounds index that follows it in memory."""
 

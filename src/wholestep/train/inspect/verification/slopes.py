@@ -23,7 +23,8 @@ ASIDE = 1e-3
 class HeldRun:
     """A graph whose values without a derivative are held: later runs reuse their values of the first run.
 
-    Results of `stop_gradient`, integers and booleans have no derivative; all runs so take the same branches.
+    Results of `stop_gradient`, integers and booleans have no derivative and are held, so that all runs take the same
+    branches.
     """
 
     def __init__(self) -> None:
