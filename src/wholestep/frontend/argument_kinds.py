@@ -26,7 +26,7 @@ def enters(leaf: Any) -> bool:
 
 
 def kind_of(x: Any) -> Type:
-    """The type of an argument, or of what a shape stands for."""
+    """The type of an argument; of a `ShapeDtype`, the type that it states."""
     return x.type if isinstance(x, ShapeDtype) else type_of(x)
 
 
@@ -53,7 +53,7 @@ def kind_change(old: tuple[Type, bool, bool], new: tuple[Type, bool, bool]) -> s
 def program_key(
     name: str, static: Any, named: Any, fixed: Any, orders: Hashable, structure: Hashable, kinds: Hashable
 ) -> tuple[Any, ...]:
-    """The key of a program of a function; raises StaticArgumentError for what cannot be part of a key."""
+    """The cache key of a function's program; raises StaticArgumentError for a value that does not hash."""
     labelled = [(f"static argument {n}", v) for n, v in static.items()]
     labelled += [(f"static {label}", v) for label, v in named.items()]
     for label, value in [*labelled, *[("an argument that is no array", v) for v in fixed]]:

@@ -75,7 +75,7 @@ class Array:
         self._version = 0
         self._seen = 0
 
-    # What it is
+    # Properties
 
     @property
     def value(self) -> Value:
@@ -136,7 +136,7 @@ class Array:
         return made
 
     def layout(self) -> Any:
-        """A plain array with this one's strides and no memory behind it, to ask NumPy what shares memory."""
+        """A plain array with this one's strides and no memory of its own, by which NumPy tells if views overlap."""
         if self._strides is not None:
             return np.lib.stride_tricks.as_strided(np.empty(1, self.dtype), self.shape, self._strides)
         if self._parent is None:
@@ -163,7 +163,7 @@ class Array:
         at._value = new
         at._version += 1
 
-    # What it must not become
+    # Refused conversions
 
     def _refuse(self, name: str) -> NoReturn:
         builder = self._value.builder
@@ -351,7 +351,7 @@ class Array:
 
     @property
     def flat(self) -> Array:
-        """The elements in row-major order; what is written to them reaches this array."""
+        """The elements in row-major order, as a view: writes to it reach this array."""
         return array_function(np.ndarray.flat)(self)
 
     @flat.setter
@@ -491,7 +491,7 @@ def _is_size(x: Any) -> bool:
 
 
 for _name, _member in list(vars(Array).items()):
-    # Operators and methods are what users call; the rest is called by what they call.
+    # Users call operators and methods; the other functions are called by these alone.
     if isinstance(_member, FunctionType) and (_name in OPERATORS or not _name.startswith("_")) and _name not in INSIDE:
         setattr(Array, _name, boundary(_member))
 traced_types.append(Array)

@@ -69,9 +69,9 @@ class ArrayWatch:
 
 
 def watch_named(functions: Iterable[Any], others: set[int]) -> list[ArrayWatch]:
-    """A watch of each array that these functions read by name, but those with these identities and what is fixed.
+    """A watch of each array that these functions read by name, except the immutable, the large and those in `others`.
 
-    NumPy may have turned one into a number before the program saw it, so that what a program captured does not say all.
+    NumPy may have turned an array into a number before the program saw it, so that the captured arrays are not all.
     """
     found: dict[int, ArrayWatch] = {}
     for array, where in [pair for f in functions for pair in arrays_read_by_name(f)]:

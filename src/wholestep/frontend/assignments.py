@@ -14,7 +14,7 @@ from wholestep.ir.build import current
 
 
 class FieldAssignment(NamedTuple):
-    """A field of a module that was assigned, what it held before, and the user's line."""
+    """An assignment to a field of a module: the field, its previous value, and the user's line."""
 
     module: Any
     field: str

@@ -64,7 +64,7 @@ def vmap(
     axis_size: int | None = ...,
     *,
     rewrite: bool = ...,
-) -> Any: ...  # where a type checker cannot tell, as of a lambda where any function is wanted
+) -> Any: ...  # the fallback where a type checker cannot choose, as for some lambdas
 def vmap(
     f: Callable[..., T],
     in_axes: Any = 0,
@@ -169,7 +169,7 @@ def argument_axes(in_axes: Any, args: Any, kwargs: Any) -> list[int | None]:
 
 
 def element_count(axis_size: Any) -> int | Dim | None:
-    """The stated number of elements; raises DtypeError or ParameterError for what is none."""
+    """The stated number of elements; raises DtypeError for another type, ParameterError for a negative number."""
     if axis_size is None or isinstance(axis_size, Dim):
         return axis_size
     if not is_integer(axis_size):

@@ -1,4 +1,4 @@
-"""checkpoint: a function whose inner values are computed again in the backward pass, but for what a policy keeps."""
+"""checkpoint: gradient checkpointing of a function, with a policy for the inner values that are kept."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ R = TypeVar("R")
 def checkpoint(f: Callable[P, R], *, policy: Policy | Sequence[str] = None) -> Callable[P, R]:
     """Return f under gradient checkpointing: its inner values are recomputed in the backward pass instead of kept.
 
-    `policy` is the rematerialization (remat) policy. The values are the same to the bit, and so are gradients, but that
-    those of an argument that f uses several times are added up before any from elsewhere. Memory falls from all inner
-    values to the arguments and what `policy` keeps:
+    `policy` is the rematerialization (remat) policy. The values are the same to the bit, and so are gradients, except
+    that the cotangents of an argument that f uses several times are added up before any from outside f. Memory falls
+    from all inner values to the arguments and the values that `policy` keeps:
 
     - None: nothing;
-    - "contractions": the results of products of matrices and other contractions, which cost most to compute again;
-    - "everything": what the backward pass needs, as without a checkpoint;
+    - "contractions": the results of products of matrices and other contractions, which cost the most to recompute;
+    - "everything": all residuals of the backward pass, as without a checkpoint;
     - labels, one or several in a tuple or list: the values that f names with `ws.capture(label, x)`;
     - a function `policy(operation, type, params)`, which says for an operation of the program, by its name, the type of
       its result and its parameters, whether the result is kept.
@@ -38,7 +38,7 @@ def checkpoint(f: Callable[P, R], *, policy: Policy | Sequence[str] = None) -> C
     of their key. Buffers of modules that f assigns are assigned as without a checkpoint. Works under every transform.
 
     Shapes: those of f.
-    Raises: ParameterError for another policy, and whatever f raises.
+    Raises: ParameterError for another policy, and the exceptions of f.
     Source: Chen et al., "Training deep nets with sublinear memory cost", 2016.
 
     >>> import numpy as np, wholestep as ws

@@ -18,7 +18,7 @@ from wholestep.primitives.creation import constant
 from wholestep.primitives.indexing import gather
 
 WITH_WHERE = (np.sum, np.prod, np.any, np.all, np.mean, np.var, np.std)
-"""Reductions that leave out what `where=` leaves out."""
+"""Reductions with an argument `where=`, which takes the mask."""
 
 EXTREMA = {np.max: -np.inf, np.amax: -np.inf, np.min: np.inf, np.amin: np.inf}
 SKIPPING_NAN = (
@@ -26,10 +26,10 @@ SKIPPING_NAN = (
     np.nanpercentile,
 )  # fmt: skip
 QUANTILES = {np.median: np.nanmedian, np.quantile: np.nanquantile, np.percentile: np.nanpercentile}
-"""Each quantile with the one of numbers among NaN, which what is not chosen becomes."""
+"""Each quantile with its NaN-skipping counterpart, since elements outside the mask are filled with NaN."""
 
 ALONG_AN_AXIS = (np.cumsum, np.cumprod, np.sort, np.argsort, np.flip, np.roll)
-"""Functions of one axis: of any but the one of unknown length."""
+"""Functions of one axis, which may be any but the axis of unknown length."""
 
 ELEMENTWISE = (
     np.clip, np.where, np.round, np.around, np.nan_to_num, np.sinc, np.real, np.imag, np.angle, np.isclose, np.fix,
@@ -159,7 +159,7 @@ def something(s: Selection, number: Any) -> Value:
 
 
 def skipping(func: Any) -> Body:
-    """A reduction that leaves out NaN, which what is not chosen becomes."""
+    """A NaN-skipping reduction; elements outside the mask are filled with NaN."""
 
     def body(s: Selection, axes: Any, given: dict[str, Any]) -> Any:
         s = s if dtypes.is_inexact(s.dtype) else s.astype(np.float64)
@@ -256,7 +256,7 @@ def matmul(a: Any, b: Any) -> Any:
 
 
 def vdot(a: Any, b: Any) -> Any:
-    """numpy.vdot of what one mask chooses."""
+    """numpy.vdot of elements that one mask chooses."""
     if not isinstance(a, Selection) or not isinstance(b, Selection):
         first((a, b), {}).refuse("vdot")
     return matmul(np.conjugate(a.ravel()), b.ravel())

@@ -24,25 +24,25 @@ RETURNING = [opcode.opmap[name] for name in ("RETURN_VALUE", "RETURN_CONST") if 
 
 
 class Reading(NamedTuple):
-    """One name that a function reads: what it was bound to, and how to look again."""
+    """One name that a function reads: the object that it was bound to, and a function that looks it up again."""
 
     name: str
     look: Callable[[], Any]
     then: Any
     held: Any
-    """The leaves and the structure of a tree; None of what is no tree."""
+    """The leaves and the structure of a tree; None where the object is no tree."""
 
     def same(self) -> bool:
-        """Test whether the name is bound to the same object, and that one holds the same."""
+        """Test whether the name is bound to the same object, and the object has the same contents."""
         return self.stays() and self.holds()
 
     def stays(self) -> bool:
-        """Test whether it is bound to the same object, or to an equal number."""
+        """Test whether the name is bound to the same object, or to an equal number."""
         now = self.look()
         return now is self.then or equal_plain(now, self.then)
 
     def holds(self) -> bool:
-        """Test whether the object that it was bound to holds what it held."""
+        """Test whether the contents of the object are unchanged."""
         if self.held is None:
             return True
         (leaves, structure), (before, shape) = tree.flatten(self.then), self.held
@@ -134,7 +134,7 @@ def unwrapped(f: Any) -> Any:
 
 
 def returns(f: Any) -> Where:
-    """The last place at which a function returns; None for what is no function of the user's."""
+    """The last return instruction of a function: its code and offset; None for a function that is not the user's."""
     code = getattr(unwrapped(f), "__code__", None)
     if code is None or is_internal(code.co_filename):
         return None
@@ -194,7 +194,7 @@ def instruction_words(code: CodeType) -> Iterator[tuple[int, int]]:
 
 
 def items(value: Any) -> Iterable[Any]:
-    """A value, or what a plain container holds."""
+    """The items of a plain container; another value is its own only item."""
     if type(value) in (list, tuple):
         return value
     return value.values() if type(value) is dict else (value,)

@@ -123,8 +123,8 @@ def scan(
 ) -> tuple[T, Y]:
     """Apply `carry, y = f(carry, x)` along the first axis of xs: `carry, ys = ws.scan(f, init, xs)`.
 
-    The loop stays a loop, whatever its length, in the program and in its derivatives. `xs` is a tree of arrays, or None
-    with `length`; ys are stacked, None for nothing; `reverse` runs from the last x to the first.
+    The program and its derivatives keep the loop, which is never unrolled. `xs` is a tree of arrays, or None with
+    `length`; ys are stacked, or None where there are none; `reverse` runs from the last x to the first.
 
     Shapes: `xs` and ys trees of arrays [length, ...]; the carry any tree, with the same shapes and dtypes at each step.
     Raises: ShapeError where lengths differ, TreeError or DtypeError where the carry changes.

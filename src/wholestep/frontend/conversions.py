@@ -88,7 +88,7 @@ def instead_of(frame: FrameType, call: ast.Call) -> str:
 
 
 def chosen_instead() -> str:
-    """The way out where Python asks whether a traced value holds: NumPy's function for what the line says."""
+    """The alternative to a Boolean test of a traced value: the NumPy function for the expression on the user's line."""
     frame = caller()
     node = None if frame is None else expression(frame)
     if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
@@ -112,7 +112,7 @@ def numpy_twin(name: str) -> str | None:
 
 
 def asking(asked: str) -> str:
-    """The name of what asks for a plain value: the function of a package, such as SciPy, that the user's line calls."""
+    """The name of the caller that needs a plain value: the function of a package, such as SciPy, on the user's line."""
     frame = caller()
     node = None if frame is None else expression(frame)
     function = looked_up(frame, node.func) if frame is not None and isinstance(node, ast.Call) else None

@@ -14,7 +14,7 @@ Results = dict[str, Any]
 
 
 class FirstCall(NamedTuple):
-    """The first call on arrays of some types: what it was given, its operations on that, and its results."""
+    """The first call on arrays of some types: its operands, its operations, and its results."""
 
     given: list[Value]
     nodes: list[Node]
@@ -24,10 +24,10 @@ class FirstCall(NamedTuple):
 class CopiedCalls:
     """A function (arrays, *rest) -> results by name, which is traced once for arrays of equal types and the same rest.
 
-    The function must read nothing of its arrays but their types, and change nothing: the operations of a later call are
-    those of the first one on other operands, in the same order, and what no operand goes into is made once. Where a
-    call may see more, it is traced: outside of traces and in eager ones, for arrays that are constants or lie in
-    another order than row by row, and where the program gets constant arrays from it, which it holds once.
+    The function may depend on nothing of its arrays but their types, and has no side effects: a later call repeats the
+    operations of the first one on its own operands, in the same order; values that depend on no operand are computed
+    once. A call is traced where it may depend on more: outside of traces and in eager ones, for arrays that are
+    constants or not in row-major order, and where its operations hold constant arrays, which a program stores once.
     """
 
     def __init__(self, f: Callable[..., Results]) -> None:

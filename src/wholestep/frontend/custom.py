@@ -33,7 +33,7 @@ R = TypeVar("R")
 
 
 def body_graph(call: Arguments, f: Callable[..., Any], name: str) -> Traced:
-    """f as a graph over the call's arrays and what it captures; in an eager trace values stay attached to it."""
+    """The graph of f over the call's arrays and f's captured values, attached to an eager trace around it."""
     return call.traced(lambda given: f(*given[0], **given[1]), reason=name, name=name, attached=True)
 
 
@@ -225,10 +225,10 @@ class custom_vjp(Ruled[P, R]):
     """A function whose reverse-mode derivative the user states.
 
     `fwd(*args)` returns `(out, residuals)`, any tree of arrays and plain values; `bwd(residuals, cotangent)` returns a
-    tuple with one cotangent for each argument, None for none. Forward mode is the transpose of the stated rule. Works
+    tuple with one cotangent for each argument, or None. Forward mode is the transpose of the stated rule. Works
     under every transform.
 
-    Shapes: those of f; cotangents have the shapes and dtypes of what they belong to.
+    Shapes: those of f; cotangents have the shapes and dtypes of their arguments.
     Raises: DerivativeError where it is differentiated before `defvjp`; TreeError, ShapeError or DtypeError for a rule
     whose cotangents do not fit.
 
@@ -382,15 +382,15 @@ class DeclaredPullback(CustomRule):
 
 
 class composite(Generic[P, R]):
-    """A function that stays one named step of the program, so that a backend may know it whole.
+    """A function that stays one named operation of the program, for which a backend may have its own kernel.
 
-    The step has the name `name`, or that of f; its meaning and derivative are those of its body; `defvjp(rule)` may
-    declare a pullback `rule(args, out, cotangent) -> cotangents` that says the same with less work, and `ws.testing`
-    compares the two. Where it does, automatic precision leaves the function in float32, unless `narrow` says that the
-    rule is as good in half precisions.
+    The operation has the name `name`, or that of f; its meaning and derivative are those of its body; `defvjp(rule)`
+    may declare a pullback `rule(args, out, cotangent) -> cotangents` of the same value and less work, and `ws.testing`
+    compares the two. With a pullback, automatic precision leaves the function in float32, unless `narrow` states that
+    the rule is as accurate in half precisions.
 
     Shapes: those of f; a pullback gives cotangents of the types of the arguments.
-    Raises: TreeError, ShapeError or DtypeError for a pullback whose cotangents do not fit, and whatever f raises.
+    Raises: TreeError, ShapeError or DtypeError for a pullback whose cotangents do not fit, and the exceptions of f.
 
     >>> import numpy as np, wholestep as ws
     >>> softplus = ws.composite(lambda x: np.log1p(np.exp(x)), name="softplus")

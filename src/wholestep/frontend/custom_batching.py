@@ -1,4 +1,4 @@
-"""Functions that state what `vmap` makes of them."""
+"""Functions with a batching rule of the user's."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class StatedBatch:
 
 
 class custom_vmap(Generic[P, R]):
-    """A function whose batch the user states, in place of what `vmap` would make of it.
+    """A function whose batched version the user states, in place of the one that `vmap` derives.
 
     `rule(axis_size, in_batched, *args)` gets the arguments, the batch on axis 0 of those that `in_batched`, a list of
     trees like the arguments, marks True; it returns `(out, out_batched)`, and means the same as the function does for

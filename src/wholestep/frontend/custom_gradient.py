@@ -22,10 +22,10 @@ def custom_gradient(f: Callable[P, tuple[R, Callable[..., Any]]]) -> Callable[P,
     """The function of the first item of f's result, whose reverse-mode derivative is the second.
 
     f returns `(out, pullback)`. `pullback(cotangent)` takes a tree like `out` and returns one cotangent for each
-    argument, a tuple where there are several, None for none; it may read whatever f has computed. `ws.custom_vjp` says
-    the same in two functions. Forward mode is the transpose of the pullback. Works under every transform.
+    argument, or None, in a tuple where there are several; it may read all local values of f. `ws.custom_vjp` is the
+    same in two functions. Forward mode is the transpose of the pullback. Works under every transform.
 
-    Shapes: those of the first item; cotangents have the shapes and dtypes of what they belong to.
+    Shapes: those of the first item; cotangents have the shapes and dtypes of their arguments.
     Raises: TreeError where f returns no such pair, TreeError, ShapeError or DtypeError for cotangents that do not fit.
 
     >>> import numpy as np, wholestep as ws
@@ -72,6 +72,6 @@ def custom_gradient(f: Callable[P, tuple[R, Callable[..., Any]]]) -> Callable[P,
 
 
 def run_pullback(traced: Traced, cotangents: Sequence[Any], captured: Sequence[Value]) -> Any:
-    """The cotangents that the program of a pullback makes of those of the results, with what it has captured."""
+    """The cotangents of the arguments: the pullback's program, applied to the cotangents of the results."""
     gys = [as_array(g, "custom_gradient").value for g in cotangents]
     return traced.arrays(inline(traced.graph, [*gys, *captured]))

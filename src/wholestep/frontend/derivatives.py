@@ -36,7 +36,7 @@ Pull: TypeAlias = Callable[[Any], tuple[Tree, ...]]
 
 
 class Linearized:
-    """A linear program with what it needs from the point it was made at; it may be called many times."""
+    """A linear program and its residuals, the values from the point of linearization; it may be called many times."""
 
     def __init__(self, graph: Graph, captured: Sequence[Value], outermost: bool) -> None:
         self.graph = graph
@@ -225,7 +225,7 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False, rewri
     `push(*tangents)` may be called many times without running f again. With `has_aux` f returns `(out, aux)` and
     linearize `(out, push, aux)`. With `rewrite=False` the user's functions run as they stand (see language.md).
 
-    Shapes: primals and tangents as in `jvp`; `push` gives what is like the value.
+    Shapes: primals and tangents as in `jvp`; `push` returns a tree like the value.
     Raises: as `jvp` does.
 
     >>> import numpy as np, wholestep as ws

@@ -54,7 +54,7 @@ REPLACED: dict[Any, Callable[..., Any]] = {}
 """NumPy's classes -> ours, for calls in rewritten functions."""
 
 INSTANCES: dict[type, Callable[[Any], Callable[..., Any]]] = {}
-"""NumPy's classes of objects that are called -> what answers the calls of one."""
+"""NumPy's classes of callable objects -> the function from an instance to the one that answers its calls."""
 
 EVALUATED: dict[type, Callable[[Any], Any]] = {}
 """SciPy's classes of objects made of plain numbers, such as splines -> ours of one, for calls with traced arrays."""
@@ -63,7 +63,7 @@ JOINERS: dict[type, Any] = {}
 """The classes of NumPy's objects that are indexed to make arrays, such as r_ -> ours."""
 
 late_types: list[type] = []
-"""Classes of names that stand for whatever array they have at the moment, which `__live__()` gives."""
+"""Classes whose instances stand for an array that may change; `__live__()` returns the present one."""
 
 
 CONTAINERS = (list, tuple, dict)
@@ -248,12 +248,12 @@ def binds(
     creates: bool = False,
     stated: str = "",
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """`covers` for an implementation that gets what was given by name, as the outside function's own signature has it.
+    """`covers` for an implementation that takes its arguments by name, bound by the outside function's own signature.
 
-    It states only the parameters with a meaning here: the `ignored` ones are taken without one. A result goes into
-    `out=` by the rule `casting`, or "exact" for its very type. A parameter that a later NumPy may add is an error, as
-    it is unknown to both. An implementation without a docstring gets one of its name and the `remark`. `stated` is the
-    signature of a function in C.
+    The implementation declares only the parameters that it uses: the `ignored` ones are accepted and have no effect. A
+    result goes into `out=` by the rule `casting`, or "exact" for an equal type. A parameter that only a later NumPy has
+    raises TypeError. An implementation without a docstring gets one of the function's name and the `remark`. `stated`
+    is the signature of a function in C.
     """
 
     def register(implementation: Callable[..., Any]) -> Callable[..., Any]:
@@ -303,7 +303,7 @@ def refusing(outside: F, name: str) -> F:
 
 
 def unsupported(name: str, hint: str = "") -> UnsupportedError:
-    """The error for a call that is not covered, with what to write instead, or the covered call of the nearest name."""
+    """The error for a call that is not covered; its hint is an alternative, or the covered call of the nearest name."""
     short = name.rsplit(".", 1)[-1]
     known = {full.rsplit(".", 1)[-1]: full for full in NAMES}
     close = importlib.import_module("difflib").get_close_matches(short, list(known), n=1, cutoff=0.75)

@@ -70,7 +70,7 @@ def leaf_paths(f: Any, args: Sequence[Any], n: int) -> list[str]:
 
 
 def check_differentiated(f: Any, argnums: Any, what: str) -> None:
-    """Raise DerivativeError for what is no function, or does not number its arguments."""
+    """Raise DerivativeError where f is no function, or `argnums` is not made of integers."""
     check_function(f, what)
     given = argnums if isinstance(argnums, tuple | list) else (argnums,)
     if not all(map(is_integer, given)):

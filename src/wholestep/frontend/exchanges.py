@@ -47,14 +47,14 @@ def pmin(x: T, axis_name: str) -> T:
 
 
 def ppermute(x: T, axis_name: str, perm: Iterable[tuple[int, int]]) -> T:
-    """The x of another element: for each pair (source, target) of `perm` the target gets what the source has.
+    """The x of another element: for each pair (source, target) of `perm` the target gets the x of the source.
 
     An element that is no target gets zeros. The elements are those of the `vmap` or the mesh's axis with this
     `axis_name`.
 
     Shapes: x a tree of arrays of any shape and dtype; the result has them too.
-    Raises: as `psum` does, and ParameterError for what is no pair of numbers of elements, and for a target of two
-    sources.
+    Raises: as `psum` does, and ParameterError for an item that is no pair of numbers of elements, and for a target
+    of two sources.
 
     >>> import numpy as np, wholestep as ws
     >>> around = [(i, (i + 1) % 3) for i in range(3)]

@@ -45,7 +45,7 @@ def export_function(
 
 
 def without_prints(function: TracedFunction) -> TracedFunction:
-    """A function whose program returns its result alone: what `ws.print` says is said in this process only."""
+    """A function whose program returns its result alone, without the values of `ws.print`."""
     shape = tree.unflatten(function.structure, range(len(function.scalars)))
     if not isinstance(shape, Printed):
         return function

@@ -66,7 +66,7 @@ def frontier_grad(f: Callable[P, R], stop: str | Sequence[str]) -> Callable[P, t
 
 
 def enter_frontier(leaf: Any) -> Any:
-    """A floating argument as a traced array, so that what follows is traced; everything else as it is."""
+    """A floating argument as a traced array, so that operations on it are traced; other arrays are copied."""
     kind = getattr(getattr(leaf, "dtype", None), "kind", None)
     if isinstance(leaf, float | complex) or kind in ("f", "c", "V"):
         return enter(leaf)

@@ -10,7 +10,7 @@ from wholestep import tree
 
 
 class Frozen(np.ndarray[Any, Any]):
-    """A read-only view of an array; whatever is computed from it is a plain array.
+    """A read-only view of an array; results computed from it are plain arrays.
 
     In a tree it is a part of the structure, by identity, so that no transform differentiates, maps or updates it.
     """

@@ -111,7 +111,7 @@ def value_and_grad(
     holomorphic: bool = ...,
     allow_unused: bool = ...,
     rewrite: bool = ...,
-) -> Any: ...  # where a type checker cannot tell the others apart, as of a lambda where any function is wanted
+) -> Any: ...  # the fallback where a type checker cannot choose, as for some lambdas
 def value_and_grad(
     f: Callable[..., Any],
     argnums: Numbers = 0,
@@ -175,7 +175,7 @@ def with_gradient(
 ) -> Callable[..., Any]:
     """The function that `value_and_grad` makes, or `grad` unless it is `valued`.
 
-    `look` sees the cotangents first, None for what no gradient reaches.
+    `look` sees the cotangents first, None for an argument that no gradient reaches.
     """
 
     @boundary
@@ -287,7 +287,7 @@ def grad(
     holomorphic: bool = ...,
     allow_unused: bool = ...,
     rewrite: bool = ...,
-) -> Any: ...  # where a type checker cannot tell the others apart, as of a lambda where any function is wanted
+) -> Any: ...  # the fallback where a type checker cannot choose, as for some lambdas
 def grad(
     f: Callable[..., Any],
     argnums: Numbers = 0,

@@ -1,4 +1,4 @@
-"""Solutions of equations: found by any solver, and differentiated by what they solve instead of through its steps."""
+"""Solutions of equations: found by any solver, and differentiated by the implicit function theorem."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def custom_root(
 ) -> NDArray | tuple[NDArray, Any]:
     """x with f(x, *args) = 0, as `solve(g, guess)` finds it for g(x) = f(x, *args), differentiated as that root.
 
-    The derivative in the arguments is that of the implicit function theorem, of every order and in both modes, whatever
-    the solver does: it may be a `while_loop`. It takes the Jacobian of f in x, a matrix, and a solution with it. The
-    guess has no derivative. What is to be differentiated goes through `args`. With `has_aux` the solver returns
+    The derivative in the arguments is that of the implicit function theorem, of every order and in both modes, for any
+    solver, even a `while_loop`. It takes the Jacobian of f in x, a matrix, and a solution with it. The guess has no
+    derivative. Values to be differentiated go through `args`. With `has_aux` the solver returns
     `(x, aux)`, a tree of arrays without a derivative beside x, and so does the call.
 
     Shapes: guess real floats of any shape, which f and the solver keep; args trees of any arrays.
@@ -58,7 +58,7 @@ def custom_root(
 def implicit_root(
     who: str, equation: Callable[..., Any], guess: Any, given: Any, solve: Callable[[Any, Any], tuple[Any, Any]]
 ) -> tuple[Any, Any]:
-    """x with equation(x, *given) = 0, as `solve(guess, given)` finds it, and what that gives besides."""
+    """x with equation(x, *given) = 0, as `solve(guess, given)` finds it, and the solver's auxiliary output."""
 
     @custom_jvp
     def root(start: Any, given: Any) -> Any:
@@ -67,7 +67,7 @@ def implicit_root(
 
     def rule(primals: Any, tangents: Any) -> Any:
         start, given = primals
-        x, image, aux = root(start, given)  # whose own derivative is wanted for higher orders
+        x, image, aux = root(start, given)  # the call with its own derivative, for higher orders
         at_root, leaves, moving = of_inexact(lambda *given: equation(x, *given), given)
         slopes = tree.leaves(tangents[1])
         residual = np.zeros_like(x)
@@ -160,9 +160,9 @@ class LinearEquation(NamedTuple):
     def solution(
         self, b: Any, given: Any, helping: Any, solve: Callable[..., Any], back: Callable[..., Any]
     ) -> tuple[Any, Any]:
-        """x and what else `solve(g, b, *helping)` gives; `back` solves with the transpose, for the derivative.
+        """x and the auxiliary output of `solve(g, b, *helping)`; `back` solves with the transpose, for the derivative.
 
-        What is in `helping` makes a solver faster, and has no derivative.
+        The values in `helping` make a solver faster, and have no derivative.
         """
 
         inside = self.shared or self.product
@@ -190,7 +190,7 @@ class LinearEquation(NamedTuple):
         return self._replace(product=lambda y, *given: vjp(lambda x: self.product(x, *given), y)[1](y)[0])
 
     def slopes(self, x: Any, given: Any, w: Any) -> Any:
-        """The cotangents of what the product reads besides x, where w is that of b."""
+        """The cotangents of the product's operands besides x, where w is that of b."""
         pushed, leaves, moving = of_inexact(lambda *given: self.product(x, *given), given)
         found: dict[int, Any] = {}
         if moving:
@@ -212,9 +212,9 @@ def of_inexact(f: Callable[..., Any], given: Any) -> tuple[Callable[..., Any], l
 
 
 def checked_image(who: str, found: Any, image: Any, like: Any) -> Any:
-    """The image of a solution under a function; raises ShapeError where either has another type than what was given.
+    """The image of a solution under a function; raises ShapeError where the type of either is not that of `like`.
 
-    It is a result beside the solution, so that whatever the function reads is seen, if the solver does not call it.
+    The image is a result beside the solution, so that the function is traced even if the solver does not call it.
     """
     name = who.partition(":")[0]
     for what, x in ((f"{name}: the solver", found), (who, image)):

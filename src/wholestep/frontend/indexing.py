@@ -230,7 +230,7 @@ def traced_item(item: Array) -> Any:
 
 
 def expanded(x: Array, items: list[Any]) -> list[Any]:
-    """Masks as integers, the ellipsis as slices, and slices for what is left."""
+    """The items of an index, one for each axis: masks as integers, the ellipsis and missing items as slices."""
     flat: list[Any] = []
     for item in items:
         if isinstance(item, np.ndarray):
@@ -321,11 +321,11 @@ def read_at_index(x: Value, where: IndexExpression) -> Value:
 
 
 WRITERS: dict[str, Scatter] = {op.joined_by: op for op in (scatter, scatter_add, scatter_max, scatter_min)}
-"""The writer for each operation that joins what is there with what is written, and without one."""
+"""The scatter for each operation that combines old and new elements; "" is plain assignment."""
 
 
 def write_at_index(x: Value, where: IndexExpression, new: Value, join: str) -> Value:
-    """x with `new` at the index, or joined with what is there."""
+    """x with `new` at the index, or combined with the old elements by the operation `join`."""
     if not where.arrays:
         return where.basic.put(x, OPS[join](where.basic.get(x), new) if join else new)
     k = where.arrays[0].ndim
@@ -336,7 +336,7 @@ def write_at_index(x: Value, where: IndexExpression, new: Value, join: str) -> V
 
 
 def result_shape(where: IndexExpression) -> tuple[Any, ...]:
-    """The shape of what the index reads."""
+    """The shape of the elements that the index selects."""
     if not where.arrays:
         return where.basic.shape
     rest = [n for i, n in enumerate(where.basic.shape) if i not in where.axes]
@@ -344,7 +344,7 @@ def result_shape(where: IndexExpression) -> tuple[Any, ...]:
 
 
 def setitem(x: Array, index: Any, new: Any, join: str = "") -> None:
-    """Write into x, and so into everything that shares its memory; what it holds may be joined with what is written."""
+    """Write into x and all arrays that share its memory; `join` names an operation on old and new elements."""
     found = unknown_mask(x, index)
     if found is not None:
         mask, tail = found

@@ -26,8 +26,8 @@ def eval_shape(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Tree:
 
     Arguments are arrays, or `ShapeDtype`s, whose sizes may be symbolic.
 
-    Shapes: trees of arrays or `ShapeDtype`s; a tree of `ShapeDtype`s like what f returns.
-    Raises: DtypeError for a result that is no array, and whatever f raises on such shapes.
+    Shapes: trees of arrays or `ShapeDtype`s; a tree of `ShapeDtype`s like the result of f.
+    Raises: DtypeError for a result that is no array, and the exceptions of f on such shapes.
 
     >>> import numpy as np, wholestep as ws
     >>> B = ws.Dim("B")
@@ -53,12 +53,12 @@ def described(leaf: Any) -> ShapeDtype:
 
 
 def trace(f: Callable[..., Any], *, rewrite: bool = True) -> Callable[..., Graph]:
-    """The graph of f for the arguments it is called with; print it to read the program.
+    """A function that returns the graph of f for its arguments; print the graph to read the program.
 
     With `rewrite=False` the user's functions run as they stand (see language.md).
 
     Shapes: arrays or `ShapeDtype`s of any shapes and dtypes; a `Graph`.
-    Raises: DtypeError for a result that is no array, and whatever f raises.
+    Raises: DtypeError for a result that is no array, and the exceptions of f.
 
     >>> import numpy as np, wholestep as ws
     >>> print(ws.trace(lambda x: np.sin(x) * 2.0)(1.0))

@@ -83,10 +83,10 @@ class jit(Generic[P, R]):
     one decides.
     `traces` counts how often f was traced, and `reasons` says why, one line each.
 
-    Shapes: those of f, for every combination of which it is traced once.
+    Shapes: those of f, which is traced once for each combination.
     Raises: StaticArgumentError for an unhashable static argument, TreeError for a static name that f does not take,
     ParameterError for another device or other blocks, UnsupportedError for tiles on a device that no code
-    is made for, MutationError for a changed constant, and whatever f raises.
+    is made for, MutationError for a changed constant, and the exceptions of f.
 
     >>> import numpy as np, wholestep as ws
     >>> f = ws.jit(lambda x: np.sin(x) * 2.0)
@@ -137,7 +137,7 @@ class jit(Generic[P, R]):
         """Pickles hold the name of a decorated function, and of others the function itself; programs stay here."""
         own = vars(self)
         found: Any = sys.modules.get(self.__module__)
-        name = own.get("__qualname__", "")  # which an object with __call__ does not have
+        name = own.get("__qualname__", "")  # an object with __call__ has none
         for part in name.split("."):
             found = getattr(found, part, None)
         if found is self:
@@ -171,7 +171,7 @@ class jit(Generic[P, R]):
         """Trace and compile for arguments some of which are `ShapeDtype`s of symbolic size, for calls of any size.
 
         Calls whose arguments have these dtypes and shapes, but for the sizes, then run that program and trace nothing.
-        Raises whatever f raises on such shapes.
+        Raises the exceptions of f on such shapes.
 
         >>> import numpy as np, wholestep as ws
         >>> f = ws.jit(lambda x: x.sum(axis=0))
@@ -215,7 +215,7 @@ class jit(Generic[P, R]):
         program, leaves = self.prepare(args, kwargs)
         if len(self.reasons) != traces and current() is None:
             shapes = [value.type.shape for value in program.graph.inputs]
-            self.sizes.made(zip(program.graph.input_names, shapes, strict=False))  # what is captured comes after
+            self.sizes.made(zip(program.graph.input_names, shapes, strict=False))  # captured values come last
         if any(isinstance(leaf, ShapeDtype) for leaf in leaves):
             raise DtypeError(
                 f"{self.name}: called with a shape and no array", hint="ws.eval_shape gives shapes for shapes"

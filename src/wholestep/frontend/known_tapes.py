@@ -36,11 +36,11 @@ _known: dict[Key, Pullback | None] = {}
 
 
 class Tape:
-    """The nodes of one call, from the wanted values to a result, and what they are a case of.
+    """The nodes of one call, from the wanted values to a result, and the key under which their pullback is known.
 
-    The key has all that a pullback is written by: operations, parameters, types, and who reads whom. The arrays of
-    constants are not in it, as rules see of them only what is the number of a `full`. Tapes have none where a rule may
-    run functions of the user's or depend on what encloses it: those that nest graphs, and batches.
+    The key has all that a pullback depends on: operations, parameters, types, and operands. The arrays of constants are
+    not in it, as rules see only the number of a `full`. A tape has no key where a rule may run functions of the user's
+    or depend on the trace around it: where operations nest graphs or depend on a surrounding `vmap`.
     """
 
     def __init__(self, nodes: Sequence[Node], wanted: Sequence[Value], result: Value, holomorphic: bool) -> None:
@@ -59,7 +59,7 @@ class Tape:
                     return None
                 parts += (op, out.type, *[places[v] for v in node.inputs])
                 if op.uniform:
-                    parts.append(repr(node.params["value"]))  # which 0.0 and -0.0 differ in
+                    parts.append(repr(node.params["value"]))  # repr distinguishes 0.0 from -0.0
                 elif not op.literal and node.params:
                     parts += node.params.values()
                 places[out] = len(places)
@@ -83,7 +83,7 @@ class Tape:
         return known
 
     def made(self) -> Pullback:
-        """Write the program: the cotangents of what the result depends on, from values of the tape."""
+        """Write the program: the cotangents of the wanted values that reach the result, from values of the tape."""
         reaches: list[bool] = []
 
         def pull() -> list[Value]:

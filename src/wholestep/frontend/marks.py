@@ -49,7 +49,7 @@ def capture(label: str, x: T) -> T:
 
 
 def keep(x: T) -> T:
-    """x, which stays in memory until its last use, whatever `memory_budget` a step has; the value is unchanged.
+    """x, which stays in memory until its last use, under any `memory_budget` of a step; the value is unchanged.
 
     A value that costs less to make than to read is stored nowhere, and nothing is changed by that.
 
@@ -64,11 +64,11 @@ def keep(x: T) -> T:
 
 
 def recompute(x: T) -> T:
-    """x, which leaves memory in the longest time without a use and is made again; the value is unchanged.
+    """x, which is freed between the two uses furthest apart and recomputed; the value is unchanged.
 
     Unlike `checkpoint` it names one value and not all inside a function. It holds in compiled programs, with a
-    `memory_budget` or without; `step.plan.decisions` says what came of it. A value that cannot be made again, because
-    what it is made from is no longer there, stays.
+    `memory_budget` or without; `step.plan.decisions` lists the outcome. A value that cannot be recomputed, because its
+    operands are no longer in memory, stays.
 
     Shapes: an array of any shape and dtype, or a tree of them; the same.
     Raises: nothing of its own.

@@ -14,7 +14,7 @@ CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe", "same_value")
 
 
 def _one_of(known: tuple[Any, ...], shown: str) -> Callable[[Any], str]:
-    """A test of an option that is one of some words: what is wrong with a value, or nothing."""
+    """A test of an option that takes one of the `known` values; it returns the text `shown` for another, or ""."""
 
     def wrong(value: Any) -> str:
         return "" if any([value is one or (isinstance(value, str) and value == one) for one in known]) else shown
@@ -59,7 +59,7 @@ OPTIONS: dict[str, Callable[[Any], str]] = {
 def options_among(parameters: Iterable[str]) -> tuple[str, ...]:
     """The shared options among the parameters of a function.
 
-    What takes both `kind` and `order` sorts: there `order` names fields. Other kinds are other things.
+    A function with both `kind` and `order` sorts: its `order` names fields. Alone, `kind` has another meaning.
     """
     names = set(parameters)
     if "kind" in names:

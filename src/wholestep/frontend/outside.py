@@ -1,7 +1,7 @@
 """Conversion of foreign data to NumPy arrays: tensors, data frames, series, lists of numbers.
 
-Nothing is imported for it: whoever has made such an object has imported its library. Nothing is cast either: an array
-keeps the dtype that it has there, and only plain Python numbers, which have none, take one.
+No library is imported for it: an object exists only once its library has been imported. Nothing is cast either: an
+array keeps the dtype that it has there, and only plain Python numbers, which have none, take one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OWN = (*LEAVES, ShapeDtype, str, bytes, type)
 """Leaves that are taken as they are, or that nobody takes for data."""
 
 CPU = (1, 3)
-"""DLPack's numbers of devices whose memory the processor reads: its own, and what is pinned for a GPU."""
+"""DLPack's numbers of devices whose memory the processor reads: its own, and memory pinned for a GPU."""
 
 ENCODE = "codes, classes = ws.encode_labels(labels) makes integers of them; classes[codes] is the way back"
 
@@ -40,11 +40,11 @@ def is_table(x: Any) -> bool:
 
 
 def taken_over(given: Any, root: str, what: str, lists: bool = True) -> Any:
-    """A tree with NumPy arrays for what is foreign in it; a table becomes a dictionary of its columns.
+    """A tree with NumPy arrays in place of foreign ones; a table becomes a dictionary of its columns.
 
     Lists of nothing but Python numbers, or of such lists, become arrays where `lists` says so; every other list, tuple
-    and dictionary stays a container. Raises DtypeError, TreeError or ShapeError that name the path of what cannot be
-    taken.
+    and dictionary stays a container. Raises DtypeError, TreeError or ShapeError that name the path of a leaf that
+    cannot be converted.
     """
     leaves, structure = tree.flatten(given, is_numbers if lists else None)
     if not any([isinstance(x, list) or foreign(x) or textual(x) for x in leaves]):
@@ -54,7 +54,7 @@ def taken_over(given: Any, root: str, what: str, lists: bool = True) -> Any:
 
 
 def one(x: Any, path: str, what: str) -> Any:
-    """One leaf of what was given."""
+    """One leaf as a NumPy array, or a plain value; a table as a dictionary of its columns."""
     if isinstance(x, list):
         return numbers(x, None, path, what)
     columns = columns_of(x, path, what)
@@ -114,7 +114,7 @@ def missing(x: Any) -> int:
 
 
 def to_plain(x: Any) -> Any:
-    """A tensor without what belongs to its library: its gradient, a conjugation that is still to be done."""
+    """A tensor detached from its library's gradient, with pending conjugation and negation carried out."""
     if getattr(x, "requires_grad", False):
         x = x.detach()
     for name in ("resolve_conj", "resolve_neg"):
@@ -139,7 +139,7 @@ def textual(x: Any) -> bool:
 
 
 def numeric(x: Any, path: str, what: str) -> Any:
-    """The leaf; raises DtypeError that says what to do for text, dates and objects."""
+    """The leaf; raises DtypeError with a remedy for text, dates and objects."""
     if not textual(x):
         return x
     shown = f"{what}: {path} is the text {x!r:.40}" if isinstance(x, str | bytes) else f"{what}: {path} holds {x.dtype}"

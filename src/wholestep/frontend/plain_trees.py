@@ -9,9 +9,9 @@ from typing import Any
 from wholestep import tree
 
 Reader = Callable[[Any, list[Any]], bool]
-"""Adds the items of a tree to a list; False for another tree, or another order of keys, which the function may see.
+"""Adds the leaves of a tree to a list; False for another tree, or another order of keys, which the function may see.
 
-Whatever stands in the place of a leaf is one."""
+Any object in the place of a leaf counts as one."""
 Builder = Callable[[Sequence[Any]], Any]
 """Makes a tree around its leaves."""
 MAX_DEPTH = 32

@@ -23,18 +23,18 @@ AUTOCAST = (*HALVES, FULL)
 
 
 def autocast(f: Callable[P, R], dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16") -> Callable[P, R]:
-    """f with its contractions and convolutions in a half precision, and what loses by it in float32.
+    """f with its contractions and convolutions in a half precision, and precision-sensitive operations in float32.
 
     Only float32 arrays take part: contractions are done on them rounded to `dtype`, with sums in float32; exponentials,
     logarithms, powers, sums and their kin in float32; the rest follows its operands, the widest where they differ.
-    Arrays of other dtypes, those that f casts among them, stay what they are. What f is given and returns keeps its
+    Arrays of other dtypes, those that f casts among them, stay what they are. Arguments and results of f keep their
     dtypes, so gradients of float32 arrays are float32. With "float32" f is left alone by an `autocast` around it.
     The table of all operations is in docs/precision.md.
 
     Where f decides by `if` on a value, it decides by the value in float32.
 
-    Shapes: those of f, dtypes too: what f is given and returns keeps its own.
-    Raises: ParameterError for another `dtype`, and whatever f raises.
+    Shapes: those of f, dtypes too: arguments and results keep their own.
+    Raises: ParameterError for another `dtype`, and the exceptions of f.
 
     >>> import numpy as np, wholestep as ws
     >>> f = ws.autocast(lambda x, w: x @ w)

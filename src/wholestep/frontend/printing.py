@@ -87,8 +87,8 @@ class Elements:
 def print(form: Any, *values: Any) -> None:  # it is `ws.print`
     """Print values when the program runs: `ws.print("loss {:.3f} at {}", loss, step)`.
 
-    `form` is a format as `str.format` takes it; values without a place in it follow it, as those of Python's `print`
-    do. A format such as `.3f` is that of every element of an array. Outside of programs, and in functions that are
+    `form` is a format string of `str.format`; values without a field in it follow it, as those of Python's `print`
+    do. A format such as `.3f` applies to every element of an array. Outside of programs, and in functions that are
     differentiated as they run, values are known and printed at once. In `ws.jit`, and in the loss of a compiled step,
     they are results of the program, and printed in order after each call: for every step where a call takes several,
     for every step of a `ws.scan` or `ws.fori_loop`, and for a whole batch at once inside `ws.vmap`. Nothing is printed
@@ -121,8 +121,8 @@ def print(form: Any, *values: Any) -> None:  # it is `ws.print`
     if builder is None or (builder.evaluate is not None and all(x.value.data is not None for x in traced(arrays))):
         print_value([Said(layout, [shown(x) for x in arrays])])
         return
-    # A print of no array takes a constant out of the program, or else nobody knows how often it came here.
-    # `Layout.text` leaves what is too much.
+    # A print of no array outputs a constant, since the number of its executions is known from outputs alone.
+    # `Layout.text` ignores the surplus value.
     results = [Array(x.value) if isinstance(x, Array) else Array(constant_of(x)) for x in arrays or [np.int8(0)]]
     builder.said.append(Said(layout, results, where))
 
@@ -168,7 +168,7 @@ def take_prints() -> tuple[Any, ...]:
 
 
 def with_said(f: Callable[..., Any]) -> Callable[..., Any]:
-    """A function whose result is `(result, what it prints)` where it prints something."""
+    """A function that returns `Printed((result, prints))` where it prints something."""
 
     def printing(*args: Any, **kwargs: Any) -> Any:
         out = f(*args, **kwargs)
@@ -179,14 +179,14 @@ def with_said(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Printed(tuple[Any, Any]):
-    """A result, and what was printed on the way to it."""
+    """A result, and the prints of the function that returned it."""
 
 
 tree.register(Printed, lambda p: (tuple(p), None), lambda _, parts: Printed(parts))
 
 
 def without_said(out: Any, *, loop: bool = False, reverse: bool = False) -> Any:
-    """The result of a function `with_said`; what it prints is printed, or becomes part of the program around it."""
+    """The result of a function `with_said`; its prints are printed, or become outputs of the program around it."""
     if not isinstance(out, Printed):
         return out
     made, said = out
@@ -205,7 +205,7 @@ def tell(said: Sequence[Any]) -> None:
 
 
 def print_value(said: Sequence[Any]) -> None:
-    """Print what is known."""
+    """Print values that are known."""
     for item in said:
         for line in item.lines(()):
             builtins.print(line)

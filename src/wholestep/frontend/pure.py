@@ -39,7 +39,7 @@ def generators() -> tuple[type, ...]:
 
 @functools.cache
 def shared() -> dict[int, str]:
-    """The generators that everybody shares, by identity, and what they are called."""
+    """The process-wide generators: their names, by identity."""
     return {id(np.random.mtrand._rand): "NumPy's own generator", id(random._inst): "Python's own generator"}
 
 
@@ -67,9 +67,9 @@ _active = _Active()
 
 @contextmanager
 def pure(f: Any, again: str) -> Iterator[None]:
-    """Inside, f is traced; raises ImpurityError where a generator has moved, or a clock is read.
+    """Guard a trace of f; raises ImpurityError where a generator has advanced, or a clock is read.
 
-    `again` says what would see the same numbers each time. A trace within a trace is looked at as a part of it.
+    `again` names the step that would repeat the same numbers. A nested trace is checked as a part of the outer one.
     """
     if _active.on:
         yield
@@ -102,13 +102,13 @@ class Reach:
             self.look(name, x)
 
     def add(self, name: str, x: Any) -> None:
-        """Something more to look at."""
+        """Put an object on the list of those to visit, once."""
         if not isinstance(x, SKIPPED) and id(x) not in self.seen:
             self.seen.add(id(x))
             self.waiting.append((name, x))
 
     def look(self, name: str, x: Any) -> None:
-        """One object: a generator, a function, a container, or an instance with attributes."""
+        """Visit one object: a generator, a function, a container, or an instance with attributes."""
         if isinstance(x, generators()):
             self.generators.append((name, x))
         elif isinstance(x, FunctionType):
@@ -126,7 +126,7 @@ class Reach:
             self.instance(name, x)
 
     def instance(self, name: str, x: Any) -> None:
-        """An object: what it wraps or is bound to, or else its attributes and the methods of the user's class."""
+        """Visit an object: its wrapped or bound object, or else its attributes and its class's methods."""
         if type(x) is BuiltinFunctionType:
             self.telling = self.telling or x in CLOCKS or x in SEEDS
             return self.add(name, None if isinstance(x.__self__, ModuleType) else x.__self__)
@@ -142,7 +142,7 @@ class Reach:
                     self.add(name, getattr(method, "fget", None) or getattr(method, "__func__", method))
 
     def function(self, f: FunctionType) -> None:
-        """A function: what is in its closure and defaults, and, of the user's, the globals that it names."""
+        """Visit a function: the contents of its closure and defaults, and the globals that a user's function names."""
         for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
             self.add(name, content(cell))
         for value in (*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()):

@@ -63,19 +63,19 @@ class Selection(np.lib.mixins.NDArrayOperatorsMixin):
     """The elements that a mask with no value yet chooses: NumPy's `x[mask]`, a copy of unknown length.
 
     `full` has the mask's axes and then those that the mask leaves whole; the mask's axes stand for one axis of unknown
-    length. What `full` holds where the mask is false is never read, neither by a result nor by a derivative: a function
-    is given an operand there that lies in its domain.
+    length. The elements of `full` where the mask is false reach no result and no derivative: there a function gets an
+    operand that lies in its domain.
     """
 
     __slots__ = ("full", "mask")
     __array_priority__ = 2000.0
 
     def __init__(self, full: Any, mask: Value) -> None:
-        # NumPy copies what a mask chooses: later writes to x, or to the mask, do not reach it.
+        # NumPy copies the elements that a mask chooses: later writes to x, or to the mask, do not reach the copy.
         self.full = full if isinstance(full, Array) else Array(full)
         self.mask = mask
 
-    # What it is
+    # Properties
 
     @property
     def rest(self) -> tuple[Any, ...]:
@@ -133,7 +133,7 @@ class Selection(np.lib.mixins.NDArrayOperatorsMixin):
         return widen_mask(self.mask, self.full.shape)
 
     def filled(self, number: Any) -> Array:
-        """The whole array with a number, or a value of its shape, in place of what was not chosen."""
+        """The whole array with a number, or a value of its shape, in place of the elements that the mask leaves out."""
         x = self.full.value
         other = number if isinstance(number, Value) else full_of(number, x.shape, x.dtype)
         return Array(select(self.chosen(), x, other))
@@ -167,7 +167,7 @@ class Selection(np.lib.mixins.NDArrayOperatorsMixin):
         return target
 
     def apply(self, ufunc: np.ufunc, inputs: Sequence[Any], dtype: Any = None) -> Any:
-        """An elementwise function of what one mask chooses, of scalars, and of arrays like one chosen row."""
+        """An elementwise function of elements that one mask chooses, of scalars, and of arrays like one such row."""
         operands = self.aligned(ufunc.__name__, inputs)
         mask = widen_mask(self.mask, (*self.mask.shape, *[1] * len(self.rest)))
         made = ufuncs.general(ufunc, tuple(operands), None if dtype is None else np.dtype(dtype), mask)
@@ -287,7 +287,7 @@ class Selection(np.lib.mixins.NDArrayOperatorsMixin):
     def __deepcopy__(self, memo: Any) -> Selection:
         return self.copy()
 
-    # What it must not become
+    # Refused conversions
 
     def __hash__(self) -> int:
         raise TypeError("unhashable type: 'Array'")
@@ -302,7 +302,7 @@ class Selection(np.lib.mixins.NDArrayOperatorsMixin):
 
 
 SELECTED: dict[Any, Any] = {}
-"""NumPy function -> what it means for chosen elements; entered by `frontend.chosen`."""
+"""NumPy function -> its implementation for chosen elements; filled by `frontend.chosen`."""
 
 
 def untaken(s: Selection) -> NoReturn:

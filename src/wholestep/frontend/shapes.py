@@ -29,7 +29,7 @@ class ShapeDtype:
     """The shape and dtype of an array that need not exist; sizes may be symbolic (`ws.Dim("B")`).
 
     Shapes: `shape` a size or a sequence of sizes, `dtype` any supported one; no memory is taken.
-    Raises: ShapeError for a negative size and for what is no size, DtypeError for a dtype that is not supported.
+    Raises: ShapeError for a negative size and for a value that is no size, DtypeError for an unsupported dtype.
 
     >>> import wholestep as ws
     >>> ws.ShapeDtype((ws.Dim("B"), 3), "float32")

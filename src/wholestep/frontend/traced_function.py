@@ -1,4 +1,4 @@
-"""TracedFunction: a function as a graph, what it captured, and the programs that it is compiled to."""
+"""TracedFunction: the graph of a function, its captured arrays, and its compiled programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wholestep.runtime.executable import Executable
 
 
 class Captured(NamedTuple):
-    """An array that the function closed over: the user's own, what it held then, and the line that used it."""
+    """An array that the function closed over: the user's own, its contents at the trace, and the line that used it."""
 
     array: Any
     then: Any

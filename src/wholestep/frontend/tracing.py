@@ -24,7 +24,7 @@ from wholestep.ir.graph import Graph, Value
 from wholestep.ir.types import Type, array_type
 from wholestep.primitives.marks import identity
 
-# What a traced array does is complete once these have entered their part.
+# The operations of a traced array are complete once these modules are imported.
 ARRAY_PARTS = (chosen, indexing, ufuncs)
 
 PLAIN = (np.ndarray, np.generic, bool, int, float, complex)
@@ -48,7 +48,7 @@ class Scope:
         return plain(made) if type(made) is Array else tree.map(plain, made)
 
     def last_walk(self) -> LastWalk:
-        """Nobody differentiates what is emitted inside: compute it, keep no nodes, say nothing of inf and nan."""
+        """The context of operations that are not differentiated: keep no nodes, and do not report inf and nan."""
         return LastWalk(self.builder if self.outermost else None)
 
 
@@ -100,7 +100,7 @@ class scope:
 
 
 def check_function(f: Any, what: str) -> None:
-    """Raise DerivativeError for what is not a function, such as the value that one has returned."""
+    """Raise DerivativeError for a value that is not callable, such as the result of a function."""
     if not callable(f):
         raise DerivativeError(
             f"{what}: it takes a function, and was given a {type(f).__name__}",
@@ -261,7 +261,7 @@ class Arguments:
 
 
 class Traced(NamedTuple):
-    """A Python function as a graph: what it captured, and how its result is put together."""
+    """A Python function as a graph, with its captured values and the structure of its result."""
 
     graph: Graph
     captured: list[Value]

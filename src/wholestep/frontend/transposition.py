@@ -52,10 +52,10 @@ class Written:
 
 
 def hoisted(f: Callable[..., Any], what: str, *examples: Any) -> tuple[Callable[..., Any], list[Array]]:
-    """f for arguments like the examples, as a function that is also given whatever traced arrays it closes over.
+    """f for arguments like the examples, as a function that also takes the traced arrays that f closes over.
 
-    `g(*args, *closed)` is f(*args), with the arrays that are returned beside it in the place of `closed`: it reads
-    nothing of the trace in which it was made, so that a rule may call it in any other.
+    `g(*args, *closed)` is f(*args), where `closed` are the arrays returned beside g: g reads nothing of the trace in
+    which it was made, so that a rule may call it in any other.
     """
     written = Written(f, examples, what)
 
@@ -132,13 +132,13 @@ def closure_convert(
     """f with the traced arrays that it closes over as arguments of their own: `g, closed = ws.closure_convert(f, x)`.
 
     `g(x, *closed)` is f(x), as the program that f is for arguments of the types of the examples. A function with a rule
-    of its own (`ws.custom_vjp`, `ws.custom_vmap`) that takes g and `closed` states derivatives in what f closes over.
+    of its own (`ws.custom_vjp`, `ws.custom_vmap`) that takes g and `closed` states derivatives in these arrays.
     `closed` holds the floating and complex arrays of the transforms around the call; outside of them it is empty, and
-    what f closes over besides stays with g. With `rewrite=False` f runs as it stands (see language.md).
+    other values that f closes over stay with g. With `rewrite=False` f runs as it stands (see language.md).
 
     Shapes: examples are trees of arrays or `ShapeDtype`s of any dtypes; g takes trees and types like theirs.
-    Raises: TreeError, ShapeError or DtypeError where g is called with others, and whatever f raises on traced arrays
-    without values.
+    Raises: TreeError, ShapeError or DtypeError where g is called with others, and the exceptions of f on traced
+    arrays without values.
 
     >>> import numpy as np, wholestep as ws
     >>> def f(w):

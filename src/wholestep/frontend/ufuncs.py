@@ -203,8 +203,8 @@ def general(
 def inside_domain(rule: Rule, values: Sequence[Value], mask: Value) -> list[Value]:
     """The operands with a point of the function's domain where the mask is false.
 
-    What stood there reaches neither the value nor a derivative of any order, and no floating-point warning is given for
-    it. A plain number stays: it has no derivative, and the rules are shorter for one.
+    The replaced element reaches neither the value nor a derivative of any order, and causes no floating-point
+    warning. A plain number stays: it has no derivative, and the rules are shorter for one.
     """
     safe = [rule.inside(v.dtype) if isinstance(rule, Elementwise) else 1 for v in values]
     return [
@@ -260,7 +260,7 @@ WITHOUT_MEANING = {"order": (None, "K"), "subok": (True, False)}
 
 
 def blended(ufunc: np.ufunc, made: Array, target: Any, where: Any) -> Array:
-    """A result where the mask holds, and what `out=` held before elsewhere."""
+    """A result where the mask is true, and the old elements of `out=` elsewhere."""
     if where is True:
         return made
     if target is None:

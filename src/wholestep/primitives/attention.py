@@ -1,4 +1,4 @@
-"""Attention: values mixed by the softmax of scores, kept as its result and one number a row; and its pullback.
+"""Attention: sums of values weighted by the softmax of scores, with the log-sum-exp of each row as residual.
 
     s = q k^T * scale + mask        p = exp(s - lse)        out = (p * kept) v        lse = log(sum(exp(s)))
 
@@ -110,12 +110,12 @@ def kept_or_none(given: AttentionOperands, scores: tuple[Any, ...], dropout: flo
 
 
 class AttentionPrimitive(Several):
-    """The two share operands (q, k, v, a mask where `masked`, what is drawn by), parameters, and the leading axes.
+    """The base of attention and its pullback, which share the operands q, k, v and on, parameters, and leading axes.
 
-    q is [..., groups, queries, width], k [..., keys, width], v [..., keys, value width], a mask [..., groups, queries,
-    keys] with axes of size 1 where it is the same all along. With a `dropout` above 0 a key u32[..., 2] and the numbers
-    of heads i64[..., groups] follow, thin in the same way. `block` is how many queries and keys lowering takes at a
-    time; it changes the order of sums and nothing else.
+    q is [..., groups, queries, width], k [..., keys, width], v [..., keys, value width]; if `masked`, a mask [...,
+    groups, queries, keys] follows, with axes of size 1 where it is broadcast. With a `dropout` above 0 a random key
+    u32[..., 2] and the numbers of heads i64[..., groups] follow, also with axes of size 1. `block` is the number of
+    queries and keys that lowering takes at a time; it changes the order of sums and nothing else.
     """
 
     kind = "attention"

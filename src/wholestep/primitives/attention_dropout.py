@@ -94,7 +94,7 @@ def spread_thin(x: Value, shape: tuple[Any, ...]) -> Value:
 
 
 def without_dropped(x: Value, kept: Value | None, p: float) -> Value:
-    """x, divided by what is left of 1, where a weight is kept, and 0 elsewhere; x itself where none is dropped."""
+    """x / (1 - p) where a weight is kept, and 0 elsewhere; x itself where `kept` is None."""
     if kept is None:
         return x
     found: Value = select(kept, x * kept_share(p), zeros(x.type))
@@ -102,7 +102,7 @@ def without_dropped(x: Value, kept: Value | None, p: float) -> Value:
 
 
 def kept_share(p: float) -> float:
-    """The factor of what is kept, so that the mean stays."""
+    """The factor of the kept weights, 1 / (1 - p), which preserves the mean."""
     return 1 / (1 - p)
 
 

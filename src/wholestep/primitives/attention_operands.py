@@ -80,7 +80,7 @@ class AttentionOperands(NamedTuple):
 
 
 def attention_operands(inputs: Sequence[Any], masked: bool, dropout: float) -> AttentionOperands:
-    """The operands, or what belongs to them, in their roles."""
+    """The operands, or values that correspond to them one by one, by role."""
     q, k, v, *rest = inputs
     mask = rest.pop(0) if masked else None
     key, numbers = (rest.pop(0), rest.pop(0)) if dropout else (None, None)
@@ -88,12 +88,12 @@ def attention_operands(inputs: Sequence[Any], masked: bool, dropout: float) -> A
 
 
 def operands_of(xs: Sequence[Any], params: dict[str, Any]) -> AttentionOperands:
-    """The operands of a node, or what belongs to them, by its parameters."""
+    """The operands of a node, or values that correspond to them one by one, by role, for the node's parameters."""
     return attention_operands(xs, params["masked"], params["dropout"])
 
 
 def check_rest(name: str, given: AttentionOperands, scores: tuple[Any, ...], dropout: float) -> None:
-    """Raise where a mask, or what weights are dropped by, does not fit."""
+    """Raise where the mask, or the key and head numbers of the dropout, do not fit the scores."""
     if given.mask is not None:
         check_score_mask(name, given.mask, given.q, scores)
     if dropout:

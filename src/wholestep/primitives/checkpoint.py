@@ -17,7 +17,7 @@ labels, or the results of which `policy(operation, type, params)` says so."""
 
 
 class Halves(NamedTuple):
-    """A body's reverse program cut in two: what the forward pass keeps, and what the backward pass does with it."""
+    """A body's reverse program cut in two: a forward half that gives residuals and a backward half that reads them."""
 
     forward: Graph
     """inputs -> (outputs, kept)"""
@@ -75,9 +75,9 @@ class CheckpointPrimitive(Body):
 
 
 def halved(graph: Graph, rules: Any, wrt: Sequence[bool], given: Sequence[bool], policy: Policy) -> Halves:
-    """Cut a body's pullback at the values that a policy keeps; what is between them is computed again behind the cut.
+    """Cut a body's pullback at the values that a policy keeps; the backward half recomputes the values between them.
 
-    What depends on no input is never kept.
+    A value that depends on no input is never kept.
     """
     full: Graph = rules.vjp(opened(graph), wrt, given, primals=True)
     primal, cotangents = full.inputs[: len(wrt)], full.inputs[len(wrt) :]
@@ -95,13 +95,13 @@ def halved(graph: Graph, rules: Any, wrt: Sequence[bool], given: Sequence[bool],
             needed.update(dict.fromkeys(node.inputs))
     order = [v for node in full.nodes for v in node.outputs if v in kept]
     behind = part(full, [*primal, *order, *cotangents], gxs)
-    # Written anew: what is kept comes from outside now, and rules that look at what made it must not find that.
+    # Rebuilt: kept values are inputs now, and rules that look at an operand's node must not find the old one.
     backward, _ = build(lambda *values: inline(behind, values), behind.in_types, name=full.name)
     return Halves(part(full, primal, [*outs, *order]), backward)
 
 
 def kept_of(node: Node, policy: Policy) -> Sequence[Value]:
-    """The values at a node that a policy keeps: all of its results, or none; of a named value what it names."""
+    """The values at a node that a policy keeps: all of its results, none, or the operand of a listed label."""
     name = node.op.name
     if isinstance(policy, tuple):
         return node.inputs if name == "capture" and node.params["label"] in policy else ()

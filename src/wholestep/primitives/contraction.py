@@ -117,7 +117,7 @@ def _plan(spec: str) -> tuple[Any, ...]:
 
 
 def as_matmul(x: NDArray, y: NDArray, spec: str) -> Any:
-    """The contraction by `np.matmul`, so that it costs what the BLAS costs."""
+    """The contraction as one `np.matmul` of reshaped operands, at the speed of the BLAS."""
     left, right, batch, rows, inner, columns, back, in_order = _plan(spec)
     x, y = x.transpose(left), y.transpose(right)
     if rows == 1 and inner == 1 and columns == 1:

@@ -37,7 +37,7 @@ class ConstantPrimitive(Loops, Primitive):
 
 
 class Full(Loops, Primitive):
-    """One number everywhere. The reference stores it once; whoever needs the whole array expands it."""
+    """An array of one number. The reference stores the number alone; operations that need the whole array expand it."""
 
     kind = "creation"
     flat = True

@@ -30,7 +30,7 @@ from wholestep.primitives.precision import WIDE
 RECOMPUTE_LIMIT = 8
 """The price up to which a value is recomputed where it is read, rather than kept in memory."""
 COSTLY = RECOMPUTE_LIMIT + 1
-"""The price of what never pays to recompute."""
+"""The price of an operation that is never recomputed."""
 
 Maybe = Value | None
 """A tangent or cotangent; None is zero."""
@@ -73,7 +73,7 @@ class Primitive:
     kind = "general"
     """The family: "elementwise", "movement", "reduction", "contraction", "indexing", "structure" …"""
     flat = False
-    """True where no tangent passes, whatever the dtype: constants, stop_gradient."""
+    """True where no tangent passes, for every dtype: constants, stop_gradient."""
     nested = False
     """True where parameters hold graphs; such rules are handed the transform to apply to them."""
     alias = False
@@ -115,14 +115,14 @@ class Primitive:
     def __repr__(self) -> str:
         return self.name
 
-    # The rules take what the primitive takes, so their signatures are open here and exact in each member.
+    # The rules take the operands and parameters of the primitive: open signatures here, exact ones in each member.
 
     def type(self, *args: Any, **kwargs: Any) -> Any:
         """(types of the inputs, **params) -> the type of the output, or a tuple of types."""
         raise NotImplementedError(self.name)
 
     def ref(self, *args: Any, **kwargs: Any) -> Any:
-        """(arrays, **params) -> what the operation means, in NumPy."""
+        """(arrays, **params) -> the result in NumPy, which defines the operation."""
         raise NotImplementedError(self.name)
 
     def exact_ufunc(self, *types: Type) -> np.ufunc | None:
@@ -223,7 +223,7 @@ def number_of(x: Value) -> Any:
 
 
 class Loops:
-    """Mixed into a primitive that is loops over its axes and nothing else, whatever their sizes are."""
+    """A mixin of primitives that are loops over their axes, compiled once for symbolic sizes."""
 
     def fixed_sizes(self, node: Node) -> str:
         return ""
@@ -377,7 +377,7 @@ def ones(type: Type) -> Value:
 
 
 def axis_inside(name: str, axis: Any, ndim: int) -> int:
-    """A valid non-negative axis: what the frontend has already made of the user's."""
+    """The axis, checked: a non-negative integer within the dimensions, as the frontend passes it. Raises ShapeError."""
     if not isinstance(axis, int) or not 0 <= axis < ndim:
         raise ShapeError(f"{name}: axis {axis!r} is outside an array of {ndim} dimensions")
     return axis

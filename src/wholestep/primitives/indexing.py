@@ -112,8 +112,8 @@ class Gather(Loops, LinearPrimitive):
 class Scatter(Loops, Primitive):
     """A writer at index arrays: operands (x, u, *indices), u shaped as `gather` would read there.
 
-    `joined_by` is the operation that joins what is there with what is written, in row-major order of the indices; none
-    where the last stays.
+    `joined_by` is the operation that combines old and new elements, in row-major order of the indices; empty where the
+    last write stays.
     """
 
     kind = "indexing"
@@ -151,7 +151,7 @@ def joined_at(join: np.ufunc, x: NDArray, u: NDArray, indices: Sequence[NDArray]
 
 
 class LinearScatter(LinearPrimitive, Scatter):
-    """A writer that is linear in what it writes over and in what it writes."""
+    """A scatter that is linear in x and in u."""
 
     kind = "indexing"
 
@@ -160,7 +160,7 @@ class LinearScatter(LinearPrimitive, Scatter):
 
 
 class ScatterAdd(LinearScatter):
-    """x with u added at the indices; what meets at one place adds up. The dual of `gather`."""
+    """x with u added at the indices; updates of one element add up. The transpose of `gather`."""
 
     precision = WIDE
     joined_by = "add"

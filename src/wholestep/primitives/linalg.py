@@ -229,7 +229,7 @@ class AdjugateTangent(MatrixTangent):
     def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
         (a, e), (y,), (da, de) = node.inputs, node.outputs, dxs
         moved = None
-        if da is not None and a.shape[-1] not in (0, 1, 2):  # where the adjugate itself is linear
+        if da is not None and a.shape[-1] not in (0, 1, 2):  # the adjugate is linear up to size 2
             inv, adj, dadj = inverse(a), adjugate(a), self(a, da)
             dinv = -mm(inv, mm(da, inv))
             ratio, dratio = trace_mm(inv, e), trace_mm(dinv, e)

@@ -22,20 +22,20 @@ NOTHING = ("full", "iota", "broadcast")
 
 
 class Split(NamedTuple):
-    """A step's reverse program cut in two: what the forward scan keeps, and what the backward scan does with it."""
+    """A step's reverse program cut in two: a forward scan that stacks residuals, a backward scan that reads them."""
 
     forward: Graph
-    """(constants, carry, x) -> (carry, y, what is kept besides)"""
+    """(constants, carry, x) -> (carry, y, residuals)"""
     backward: Graph
     """(early, xs, kept, cotangents) -> cotangents"""
     early: Graph
     """constants -> values that are the same at every step"""
     x_places: list[int]
-    """The xs that the backward scan reads again."""
+    """The indices of the xs that the backward scan reads again."""
     kept: list[int]
-    """The results of the forward scan that it reads."""
+    """The indices of the forward scan's results that the backward scan reads."""
     stored: int
-    """The number of values that it reads at each step: those xs, and what was kept."""
+    """The number of values that the backward scan reads at each step: those xs and results of the forward scan."""
 
 
 class Scan(Nested):
@@ -111,9 +111,10 @@ class Scan(Nested):
         return [g if w else None for g, w in zip(found, wrt, strict=True)]
 
     def keep(self, node: Node, halves: Split) -> Sequence[Value]:
-        """The forward scan again, keeping what the way back needs; where nothing has run yet, it replaces the first.
+        """The values that the backward scan reads, from a forward scan that also returns residuals.
 
-        A scan over placeholders will never run; then what is kept comes from the carries that do not depend on them.
+        A scan whose results have no data yet is changed in place. Over placeholders a scan never runs: there, and where
+        data exist, another scan computes the missing values, without the carries that they do not depend on.
         """
         params = {**node.params, "graph": halves.forward}
         plain = len(node.outputs)
@@ -206,7 +207,7 @@ def split_late(full: Graph, n: int, outs: int, sizes: tuple[int, int]) -> Split:
             needed.update({v: None for v in node.inputs if v not in late})
     needed.update({v: None for v in gxs if v not in late})
     places = {v: i for i, v in enumerate(primal[c + k :])}
-    ys = full.outputs[k:outs]  # which are there already
+    ys = full.outputs[k:outs]  # stacked outputs, which exist already
     besides = fewest(full, needed, moving, {*places, *ys})
     stacked = {v: k + i for i, v in reversed(list(enumerate([*ys, *besides])))}
     early, found = made_again(needed, moving, {*stacked, *places})

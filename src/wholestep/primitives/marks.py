@@ -55,7 +55,7 @@ class StopGradient(SameValue):
 
 
 class IdentityPrimitive(SameValue, LinearPrimitive):
-    """The same value under another name: what a transform differentiates with respect to."""
+    """The same value under another name: a variable of differentiation."""
 
     alias = True
 

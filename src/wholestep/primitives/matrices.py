@@ -244,7 +244,7 @@ def block(x: Value, rows: tuple[Any, Any], columns: tuple[Any, Any]) -> Value:
 
 
 def matrix(name: str, a: Type) -> None:
-    """Refuse what is no stack of matrices of single or double precision."""
+    """Check a stack of matrices of single or double precision: raises DtypeError or ShapeError."""
     if dtypes.short(a.dtype) not in _TAKES:
         raise DtypeError(f"{name}: does not take {dtypes.short(a.dtype)}", hint="cast to float32 or float64 first")
     if a.ndim < 2:
@@ -252,7 +252,7 @@ def matrix(name: str, a: Type) -> None:
 
 
 def square(name: str, a: Type) -> None:
-    """Refuse what is no stack of square matrices."""
+    """Check a stack of square matrices: raises DtypeError or ShapeError."""
     matrix(name, a)
     if a.shape[-1] != a.shape[-2]:
         raise ShapeError(f"{name}: the matrix is not square: {a}")

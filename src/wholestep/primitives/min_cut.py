@@ -28,12 +28,12 @@ def fewest(graph: Graph, needed: Iterable[Value], moving: Collection[Value], fre
 
 
 def again(v: Value) -> bool:
-    """Test whether a value is cheap to make again."""
+    """Test whether a value is cheap to recompute."""
     return v.node is not None and bool(v.node.op.price <= RECOMPUTE_LIMIT or v.node.op.kind == "movement")
 
 
 def minimum_cut(loose: Iterable[Value], moving: Collection[Value], free: Collection[Value]) -> set[Value]:
-    """The values of a minimum cut between what must be kept if it is needed and these."""
+    """The values of a minimum cut between `loose` and the values that cannot be recomputed."""
     network = Network()
     waiting, seen = list(loose), set(loose)
     for v in loose:

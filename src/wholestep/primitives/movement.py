@@ -229,7 +229,7 @@ class Slice(AlongAxes):
         if not len(start) == len(stop) == len(step) == x.ndim:
             raise ShapeError(f"slice: {start}, {stop}, {step} do not fit {x}")
         for a, b, s, n in zip(start, stop, step, x.shape, strict=True):
-            # Where symbolic ends decide, whoever knows the sizes looks again.
+            # Bounds that depend on symbolic sizes are checked again when the sizes are known.
             if surely_above(0, a) or surely_above(a, b) or surely_above(b, n) or s < 1:
                 raise ShapeError(f"slice: {a}:{b}:{s} is outside an axis of size {n}")
         return array_type(tuple(map(steps_between, start, stop, step)), x.dtype)
@@ -345,7 +345,7 @@ class Concat(LeadingBatch, Movement):
 
 
 class UpdateSlice(Movement):
-    """x with u written over `start::step` along each axis: what an assignment to a slice means."""
+    """x with u written over `start::step` along each axis, as by an assignment to a slice."""
 
     def type(self, x: Type, u: Type, *, start: Ints, step: Ints) -> Type:
         if x.dtype != u.dtype or x.ndim != u.ndim:

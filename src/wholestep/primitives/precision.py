@@ -1,9 +1,9 @@
 """Precisions that automatic mixed precision computes a primitive in."""
 
 LOW = "low"
-"""In the half precision, sums in float32 inside: what most of the arithmetic is."""
+"""In the half precision, with sums in float32 inside: operations that do most of the arithmetic."""
 WIDE = "float32"
-"""In float32: what overflows or loses digits in a half precision."""
+"""In float32: operations that overflow or lose digits in a half precision."""
 FOLLOWS = "follows"
 """In the precision of its operands, the widest where they differ."""
 AS_WRITTEN = "as written"

@@ -36,7 +36,7 @@ def spread_back(y: Value, shape: tuple[Any, ...], axes: Axes) -> Value:
 
 @lru_cache(maxsize=4096)
 def reduced_type(op: Reduction, x: Type, axes: Axes) -> Type:
-    """The type of what a reduction along these axes gives; worked out once, as loops reduce the same types again."""
+    """The type of the result of a reduction along these axes, cached, as loops reduce the same types again."""
     for axis in axes:
         axis_inside(op.name, axis, x.ndim)
     if dtype_kind(x.dtype) not in op.takes:

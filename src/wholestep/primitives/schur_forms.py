@@ -97,7 +97,7 @@ def turn_below(t: Value, moved: Value) -> Value:
     """The part below the blocks of the skew x for which moved + t x - x t has nothing there.
 
     With t = r diag(w) r^-1, where r has the blocks of t, the elements of r^-1 x r are quotients by differences of
-    eigenvalues. LAPACK leaves the eigenvalues of what is a triangle already in their order, so that r is one, too.
+    eigenvalues. LAPACK keeps the order of the eigenvalues of a triangular matrix, so that r is triangular, too.
     """
     w, r = eig(t)
     inside = solve(r, mm(as_dtype(moved, r.dtype), r))

@@ -180,7 +180,7 @@ gammainccinv = External(
     domain=_SHARE,
 )
 
-# The incomplete beta function and what follows from it.
+# The incomplete beta function, and the distributions that it gives.
 
 
 def beta_density(a: Value, b: Value, x: Value) -> Value:

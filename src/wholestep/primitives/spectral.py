@@ -234,7 +234,7 @@ class Eig(Several, MatrixFunction):
 class SVD(Several, MatrixFunction):
     """u, s, vh with a = u diag(s) vh, s descending.
 
-    Singular values that are exactly equal, or zero, pass what has a finite formula and nothing else. The gauge of
+    Terms of the derivative that divide by 0, at singular values exactly equal or zero, are left out. The gauge of
     complex vectors is LAPACK's: the first column of vh is real (the first row of u for a wide matrix), and its
     derivative keeps it so wherever that component is not almost zero.
     """

@@ -37,7 +37,7 @@ class CustomVmap(Body):
         given = [g is not None for g in gys]
         made = rules.vjp(node.params["graph"], wrt, given)
         rule = PullbackBatch(node.params["rule"], rules, wrt, given)
-        # What it is linear in is not read, and a stretch that is transposed has only placeholders for it.
+        # The pullback does not read inputs that it is linear in, of which a transposed region has only placeholders.
         inputs = [v if u else zeros(v.type) for v, u in zip(node.inputs, used(made), strict=False)]
         return filled(wrt, self(*inputs, *present(gys), graph=made, rule=rule))
 
@@ -53,9 +53,9 @@ class CustomVmap(Body):
 
 
 class DerivedBatch:
-    """A derivative of what a rule states, where each input that is differentiated carries the batch.
+    """A derivative of a batching rule, where each input that is differentiated carries the batch axis.
 
-    An input that all elements share has a tangent or a cotangent for each of them.
+    An input that all elements share has a tangent or a cotangent for each element.
     """
 
     def __init__(self, rule: BatchRule, rules: Any, marked: Sequence[bool], outs: Sequence[bool]) -> None:
@@ -75,7 +75,7 @@ class DerivedBatch:
 
 
 class TangentBatch(DerivedBatch):
-    """The tangent of what a rule states: `outs` says which outputs have one."""
+    """The tangent of a batching rule: `outs` marks the outputs that have one."""
 
     def batch(self, batching: Any, xs: Sequence[Value], on: Sequence[bool]) -> tuple[list[Value], list[bool]]:
         n = len(self.marked)
@@ -83,13 +83,13 @@ class TangentBatch(DerivedBatch):
         dxs = [expand(x, batching.n, o) for x, o in zip(xs[n:], on[n:], strict=True)]
         made, have = self.rules.jvp(graph, active, self.outs)
         outs, m = inline(made, [*inputs, *dxs]), len(self.outs)
-        # What has no tangent in the body is given none here, though the rule may have it depend on more.
+        # An output without a tangent in the body gets none here, though the rule's may depend on more inputs.
         found = [*outs[:m], *[t for t, o in zip(filled(have, outs[m:]), self.outs, strict=True) if o]]
         return found, [True] * len(found)
 
 
 class PullbackBatch(DerivedBatch):
-    """The pullback of what a rule states: `outs` says which outputs are given cotangents."""
+    """The pullback of a batching rule: `outs` marks the outputs that are given cotangents."""
 
     def batch(self, batching: Any, xs: Sequence[Value], on: Sequence[bool]) -> tuple[list[Value], list[bool]]:
         n = len(self.marked)

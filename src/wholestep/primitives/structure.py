@@ -121,7 +121,7 @@ class CustomVJP(StatedRule):
             return rule.backward(residuals, gys)  # type: ignore[no-any-return]
 
         dys = transposed([v.type for v in outs], pull, dxs, rules.backward)
-        # What a builder that keeps no nodes computes from a placeholder has neither a node nor data.
+        # A value that a builder without recording computes from a placeholder has neither a node nor data.
         kept = any(v.builder.recording for v in written)
         if depends(present(dys), lambda v: v in written or not (kept or v.node or v.data is not None)):
             raise DerivativeError(
@@ -208,7 +208,7 @@ class Cond(Nested):
 
 
 def stand_in(chosen: Value, x: Value) -> Value:
-    """x with the rows that are not chosen replaced by the first that is: what runs on them can then not go wrong."""
+    """x with each row that is not chosen replaced by the first chosen one, for which the computation is valid."""
     row: Value = OPS["gather"](x, OPS["argmax"](chosen, axis=0), axes=(0,))
     return choose(chosen, x, expand(row, x.shape[0], False))
 

@@ -40,7 +40,7 @@ def answer(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         target(args[0])
     for x in out if type(out) is tuple else (out,):
         target(x)
-    # What is written is traced now, which other arguments may share.
+    # The written array is traced from here on, and so are arguments that share its memory: look at them again.
     made = with_documented_errors(implementation(f), f, live(args), live(kwargs))
     return made if out is None else given_out(out, made)
 

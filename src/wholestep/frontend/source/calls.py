@@ -1,4 +1,4 @@
-"""The hook of rewritten functions: for what is about to be called, what answers the call inside a trace."""
+"""The hook of rewritten functions: from a callable to the function that answers its calls inside a trace."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def numpy_answer(f: Any) -> Answer:
         if dispatches and not kwargs and are_simple(args):
             if direct is not None and len(args) == direct.operands:
                 return direct.answer(f, args)
-            return f(*args)  # which asks the traced array
+            return f(*args)  # NumPy dispatches to the traced array
         if len(args) > inputs:
             args, kwargs = args[:inputs], {**kwargs, "out": (*args[inputs:], *[None] * (inputs + f.nout - len(args)))}
         return answers.answer(f, hooked_arguments(args), {k: hooked(v) for k, v in kwargs.items()})
@@ -252,7 +252,7 @@ def on_live_arrays(f: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 
 def hooked(x: Any) -> Any:
-    """An argument that is a function, as what answers its calls; lists of functions too."""
+    """An argument; a function, or each one in a list, is replaced by the function that answers its calls."""
     kind = type(x)
     if kind in CALLED:
         return HOOK.call(x)
@@ -347,7 +347,7 @@ def completed(kind: Any, after: Answer, /, *args: Any, **kwargs: Any) -> Any:
         del vars(made)["__post_init__"]
         return after(made, *own, **named)
 
-    vars(made)["__post_init__"] = completing  # where the constructor finds it before that of the class
+    vars(made)["__post_init__"] = completing  # the constructor finds it before the class's
     kind.__init__(made, *args, **kwargs)
     return made
 
@@ -365,7 +365,7 @@ def of_method(f: MethodType) -> Any:
 
 
 def of_partial(f: functools.partial[Any]) -> Any:
-    """A partial application of what can be answered."""
+    """A partial application of the function that answers for the original one."""
     answer = HOOK.call(f.func)
     return f if answer is f.func else functools.partial(answer, *f.args, **f.keywords)
 
@@ -402,7 +402,7 @@ BUILT_IN: dict[int, Answer] = {
     **{id(f): functools.partial(with_hooked_arguments, f) for f in (itertools.accumulate, itertools.starmap)},
     id(isinstance): is_instance,
 }
-"""The ids of Python's functions, which live as long as Python does -> what answers them."""
+"""The ids of Python's functions, which live as long as Python does -> the functions that answer for them."""
 
 KINDS: dict[type, Callable[[Any], Any]] = {
     FunctionType: of_function,

@@ -32,7 +32,7 @@ def as_asked(f: Callable[..., Any], rewrite: bool) -> Callable[..., Any]:
 
 
 def verbatim(f: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that runs as it stands, with whatever it calls: nothing is rewritten while it runs."""
+    """A function that runs as it stands, like all functions that it calls: nothing is rewritten while it runs."""
 
     @functools.wraps(f)
     def as_it_stands(*args: Any, **kwargs: Any) -> Any:

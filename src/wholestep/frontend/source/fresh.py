@@ -82,7 +82,7 @@ class FreshMemory:
         return new
 
     def trace(self) -> None:
-        """From here on the memory is traced; the plain one behind it holds nothing that could be taken for a value."""
+        """Turn the memory into a traced array; the plain memory is overwritten with NaN, its views with refusals."""
         if self.builder is not current():
             raise UnsupportedError(
                 "assignment: an array made outside of the traced function cannot hold traced values",
@@ -95,7 +95,7 @@ class FreshMemory:
         for view, array in zip(looking, seen, strict=True):
             shape = view.shape
             vars(view)["traced"] = array
-            # Whoever reads the memory without asking gets objects that refuse, and never the numbers of before.
+            # Code that reads the memory directly gets objects that refuse, and never stale numbers.
             state: Any = (1, shape, np.dtype(object), False, [INSIDE] * array.size)
             np.ndarray.__setstate__(view, state)
         if owner.dtype.kind in "fc" and owner.flags.writeable:
@@ -148,14 +148,14 @@ def overlay(whole: Array, owner: np.ndarray[Any, Any], view: np.ndarray[Any, Any
 class FreshArray(np.ndarray[Any, Any]):
     """An array made by a rewritten function, a numpy.ndarray until a traced value is stored in its memory.
 
-    Whatever is computed from it before that is plain NumPy, and known; after it, traced.
+    Results computed from it before that are plain NumPy values; after it, traced ones.
     """
 
     memory: FreshMemory | None = None
     traced: Array | None = None
 
     def __live__(self) -> Any:
-        """The array that it stands for now: traced, or a plain view of the same memory."""
+        """The array that this one stands for now: traced, or a plain view of the same memory."""
         held = plain_attribute(self, "__dict__")
         found = held.get("traced")
         return np.ndarray.view(self, np.ndarray) if found is None else found
@@ -203,7 +203,7 @@ class FreshArray(np.ndarray[Any, Any]):
         new, at = live(value), live(index)
         if is_traced(new) or is_traced(at):
             now = self.__written__()
-            now[live(index)] = live(value)  # which may share the memory
+            now[live(index)] = live(value)  # `value` may share the memory, and be traced now
         else:
             self.__live__()[at] = new
 
@@ -246,8 +246,8 @@ class FreshArray(np.ndarray[Any, Any]):
         return format(self.__live__(), spec)
 
     def __buffer__(self, flags: int, /) -> memoryview:
-        """The memory, for readers in C, by an array of its own: NumPy drops what a buffer says of this one's elements
-        when they become objects. Python asks from 3.12 on."""
+        """The buffer of a plain view, for readers in C: NumPy drops the format of this array's own buffer when the
+        elements become objects. Python calls this method from 3.12 on."""
         if plain_attribute(self, "__dict__").get("traced") is not None:
             INSIDE.__float__()
         plain: Any = np.ndarray.view(self, np.ndarray)

@@ -1,7 +1,7 @@
 """Rewritten codes of earlier processes, on disk beside compiled programs: one entry for each source file.
 
 An entry maps hashes of the user's codes to their copies. A code holds its file, lines, names and instructions, so that
-an edited function has another hash. What cannot be kept or believed is made again, here as with compiled programs.
+an edited function has another hash. A copy that cannot be stored or verified is made again, like compiled programs.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ FOLDER_NAME = "source"
 MOST = 500
 """The codes of an entry, before those that the running process has not used are left out."""
 MAKERS = tuple([f"frontend/source/{name}.py" for name in ("members", "reading", "rewriting")])
-"""The files whose text decides what a rewritten code is."""
+"""The files whose text determines the rewritten codes."""
 PLAIN = 2
-"""The version of `marshal` whose bytes do not depend on who else refers to an object."""
+"""The version of `marshal` whose bytes do not depend on an object's reference count."""
 
 
 def recalled(code: CodeType, members: frozenset[str], make: Callable[[], CodeType | None]) -> CodeType | None:
-    """The copy of a code that asks for members, by an earlier process or by `make`: the code itself where it is none.
+    """The rewritten copy of a code, from an earlier process or from `make`; the code itself where nothing changes.
 
-    None, which `make` gives where it knows no copy, is not kept.
+    None, which `make` returns where it knows no copy, is not kept.
     """
     codes = file_codes(code.co_filename)
     if codes is None:
@@ -62,7 +62,7 @@ class FileCodes:
         self.grown = False
 
     def write(self) -> None:
-        """Keep what has come to be known."""
+        """Write the copies that are new to the entry on disk."""
         whole = {**self.before, **self.used} if len(self.before) < MOST else self.used
         self.folder.put(self.name, CacheEntry(tuple(whole.values()), {"codes": list(whole)}))
 
@@ -89,7 +89,7 @@ def opened(filename: str) -> FileCodes | None:
             return None
         key = f"{filename}\n{maker_version()}".encode()
         return FileCodes(folder, hashlib.sha256(key).hexdigest())
-    except (FolderUnusable, code_cache.SourceUnknown):  # which compilations warn about, and every user compiles
+    except (FolderUnusable, code_cache.SourceUnknown):  # compilation warns about it, and every user compiles
         return None
 
 
@@ -104,7 +104,7 @@ def source_folder(asked: str | None) -> PrivateFolder | None:
 
 @functools.cache
 def maker_version() -> str:
-    """The version of what copies depend on besides the code: the text of this folder, and Python's instructions."""
+    """The version of a copy's other dependencies: the text of the files that make it, and Python's version."""
     return f"{code_cache.files_version(MAKERS)} {sys.implementation.cache_tag} {sys.hexversion}"
 
 

@@ -62,8 +62,8 @@ class UserMembers:
         if len(sys.modules) != len(self.loaded):
             before, self.loaded = self.loaded, set(sys.modules)
             new = self.loaded - before
-            # Nearly all are of installed packages, which one look at each package tells; what runs as the program may
-            # be the `__main__.py` of one.
+            # Nearly all belong to installed packages, found by one look at each package; the module that runs as the
+            # program may be the `__main__.py` of one.
             users = [n for n in new if n == "__main__" or (not is_installed(n.partition(".")[0]) and is_users(n))]
             self.modules = {name: (-1, frozenset[str]()) for name in users} | self.modules
         for name, (size, _) in self.modules.items():
@@ -196,7 +196,7 @@ for _name in UNARY:
 
 
 class Owner:
-    """An object whose property is about to be read: whatever the name, the rewritten getter answers."""
+    """An object whose property is about to be read: for any name, the rewritten getter answers."""
 
     __slots__ = ("_answer",)
 

@@ -28,7 +28,7 @@ _parsed: dict[str, tuple[list[str], ast.Module]] = {}
 
 
 class Definition(NamedTuple):
-    """A function's node in the text, and what its compilation there depends on."""
+    """A function's node in the text, and the surroundings that its compilation depends on."""
 
     node: Function
     before: int

@@ -1,4 +1,4 @@
-"""The rewritten copy of a function: its calls ask a hook for what to call; names, lines and columns are the user's."""
+"""The rewritten copy of a function: a hook chooses the function of each call; names, lines and columns stay."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class Rewriter:
     def function(self, node: Function) -> bool:
         """Rewrite a function, and say whether that changes anything.
 
-        What stands around the body (defaults, decorators) is evaluated elsewhere and stays.
+        The expressions around the body (defaults, decorators) are evaluated elsewhere and stay.
         """
         self.waiting = [node.body] if isinstance(node, ast.Lambda) else list(node.body)
         while self.waiting:
@@ -182,7 +182,7 @@ class Rewriter:
             node.value, self.changed = asked("operand", value), True
 
     def attribute(self, node: ast.Attribute) -> bool:
-        """Ask for the owner of what may be a property, and say whether that was all there is inside."""
+        """Pass the owner of a possible property to the hook, and say whether the node is done."""
         if node.attr not in self.members or type(node.ctx) is not ast.Load:
             return False
         self.waiting.append(node.value)
@@ -206,7 +206,7 @@ class Rewriter:
         return True
 
     def operand(self, node: ast.expr) -> ast.expr:
-        """Ask for what stands beside an operator; numbers stay, and the walk goes on inside."""
+        """Pass an operand of an operator to the hook; literals stay, and the walk goes on inside."""
         if type(node) is ast.Constant:
             return node
         self.changed = True
@@ -221,7 +221,7 @@ class Rewriter:
             self.written.add(node.target.id)
 
     def results(self) -> None:
-        """Ask for what operators give to names whose arrays are written."""
+        """Pass to the hook the results of operators that are assigned to names whose arrays are written."""
         for node in self.assigned:
             named = any([type(t) is ast.Name and t.id in self.written for t in node.targets])
             if named and isinstance(node.value, ast.BinOp | ast.UnaryOp):
@@ -235,13 +235,13 @@ KINDS: dict[type, Callable[[Rewriter, Any], bool | None]] = {
     ast.AugAssign: Rewriter.augmented,
     ast.Attribute: Rewriter.attribute,
 }
-"""The kinds of nodes at which something changes, or that say what does; true where all inside has been looked at."""
+"""The rewriting methods by kind of node; a method returns true where the walk need not go on inside the node."""
 OF_OPERATORS: dict[type, Callable[[Rewriter, Any], bool | None]] = {
     ast.BinOp: Rewriter.operation,
     ast.UnaryOp: Rewriter.negation,
     ast.Compare: Rewriter.comparison,
 }
-"""Those at which operators of the user's classes are asked for."""
+"""The methods for operators, used where the user's classes may define them."""
 ORDERED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
 
 

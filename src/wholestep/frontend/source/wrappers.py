@@ -23,18 +23,18 @@ CHOOSING: CodeType = functools.singledispatch(lambda x: x).__code__  # type: ign
 
 
 def _method_code() -> CodeType | None:
-    """The code of what `functools.singledispatchmethod` gives for an object, where it is a Python function."""
+    """The code of the bound method of `functools.singledispatchmethod`, where it is a Python function."""
     of_get = functools.singledispatchmethod.__get__.__code__.co_consts
     return next((c for c in of_get if isinstance(c, CodeType) and c.co_name == "_method"), None)
 
 
 CHOOSING_METHOD = _method_code()
 CHOSEN_METHOD: Any = getattr(functools, "_singledispatchmethod_get", None)
-"""The class of what it gives from Python 3.14 on; None before."""
+"""The class of that bound method from Python 3.14 on; None before."""
 
 
 def remembered(key: Any, make: Callable[[], Any], *held: Any) -> Any:
-    """The result under a key in this trace, or in one around it; what the key is made of is held as long."""
+    """The result under a key in this trace, or in one around it; the key's objects, `held`, live as long."""
     builder: GraphBuilder | None = current()
     assert builder is not None
     while builder is not None:
