@@ -1,4 +1,4 @@
-"""Errors for names of other libraries, and for arguments that a function does not take: they say what to write."""
+"""Errors for names of other libraries, and for arguments that a function does not take, with the replacement."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ def public_names(module: Any) -> Sequence[str]:
 def answered(
     f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], error: TypeError | ValueError
 ) -> BaseException | None:
-    """The error that a caller of `f` gets in the place of one that Python or NumPy raised; None where that one does."""
+    """The error that a caller of `f` gets in the place of one that Python or NumPy raised; None to keep it."""
     if isinstance(error.__cause__, ConversionError):
-        # NumPy puts a ValueError of its own before what the conversion of an element raises.
+        # NumPy raises a ValueError of its own, caused by the error of an element's conversion.
         return error.__cause__.with_traceback(error.__traceback__)
     if type(error) is not TypeError or error.__traceback__ is None or error.__traceback__.tb_next is not None:
         return None

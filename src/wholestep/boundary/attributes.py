@@ -1,4 +1,4 @@
-"""Names of other libraries as attributes of a class: each is an error that says what to write."""
+"""Names of other libraries as attributes of a class: reading one raises an error that names the replacement."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ C = TypeVar("C", bound=type)
 
 
 class Foreign:
-    """A name of another library in a class of ours: asking an object for it is the error that says what to write.
+    """A name of another library in a class of ours: reading it raises an error that names the replacement.
 
-    A `__getattr__` would do the same, and make every other attribute of the class slower, which calls of microseconds
-    would feel.
+    A `__getattr__` would do the same, and make every other attribute of the class slower, which counts in calls that
+    take microseconds.
     """
 
     def __init__(self, place: str, name: str) -> None:

@@ -17,7 +17,7 @@ def whole_number(name: str, n: Any, what: str = "run") -> int:
 
 
 def checked_count(name: str, n: Any, what: str) -> int:
-    """The same where what is no integer is a DtypeError."""
+    """A count of at least one; raises DtypeError for a value that is no integer, ParameterError below 1."""
     if not is_integer(n):
         raise DtypeError(f"{what}: {name} is a {type(n).__name__}, not an integer")
     if n < 1:

@@ -1,4 +1,4 @@
-"""Names and parameters of PyTorch, Keras, JAX, Optax and autograd, and what they are called here: tables."""
+"""Tables of names and parameters of PyTorch, Keras, JAX, Optax and autograd, with their replacements here."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ NAMES: dict[str, dict[str, Ours]] = {
     "step": STEP,
     "x": ARRAY,
 }
-"""For each place where a name is looked up, the foreign ones and what to write there."""
+"""For each place where a name is looked up, the foreign names and their replacements."""
 
 KEYWORDS: dict[str, tuple[str, ...]] = {
     foreign: tuple(ours.split())
@@ -275,7 +275,7 @@ KEYWORDS: dict[str, tuple[str, ...]] = {
     }.items()
     for foreign in names.split()
 }
-"""For each parameter of another library, what it may be called here; the first that a function has is meant."""
+"""For each parameter of another library, its possible names here; the first one that a function has is meant."""
 
 GIVEN: dict[str, str] = {
     "key": "it draws random numbers: key=0, and another number for each draw",

@@ -1,4 +1,4 @@
-"""Names of layers, activations, losses and models of PyTorch, Keras and JAX, and what they are called here."""
+"""Names of layers, activations, losses and models of PyTorch, Keras and JAX, with their replacements here."""
 
 from __future__ import annotations
 

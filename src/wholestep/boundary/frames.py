@@ -34,7 +34,7 @@ def cut_frames(error: BaseException) -> None:
 
 
 def deliberate(error: BaseException) -> bool:
-    """Test whether an error, and what it came from, tells of the caller's program and not of a fault of the library."""
+    """Test whether an error reports a fault of the caller's program, and not of the library."""
     return isinstance(error, WholestepError) and not isinstance(error, PlanError)
 
 

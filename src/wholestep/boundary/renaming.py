@@ -1,4 +1,4 @@
-"""Entries of the tables of foreign names: what a name of another library is called here."""
+"""Entries of the tables of foreign names: the replacements here of a name of another library."""
 
 from __future__ import annotations
 

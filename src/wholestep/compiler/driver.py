@@ -47,7 +47,7 @@ from wholestep.words import Words
 
 
 class InspectableProgram:
-    """The reports of a compiled program; what the disk cache does not keep is computed when it is asked for."""
+    """The reports of a compiled program, computed on demand where the disk cache does not keep them."""
 
     unit: CompilationUnit
     backend: Backend
@@ -177,7 +177,7 @@ def graph_fingerprint(graph: Graph) -> str:
 
 @without_garbage_collection()  # nearly all that a compilation makes is in use until it ends
 def compile_entry(unit: CompilationUnit, backend: Backend) -> CacheEntry:
-    """Lower a graph and generate its code, printing what the environment asks for."""
+    """Lower a graph and generate its code; print the stages named by WHOLESTEP_DEBUG."""
     plan = plan_graph(unit, backend.target)
     if config.debug("kernel"):
         print(*plan.kernels(), sep="\n\n", file=sys.stderr)

@@ -34,8 +34,8 @@ SizeBinding = dict[str, Any]
 
 
 class SymbolicProgram(Executable):
-    """A program that takes any size: `at` gives it for one. A subclass says how that is made, and in `why` what stands
-    in the way of one code, if anything does."""
+    """A program of symbolic sizes, for which `at` returns the executable for given ones; a subclass compiles it, and
+    states in `why` the reason against one code for all sizes, if there is one."""
 
     why = ""
 
@@ -115,7 +115,7 @@ class SymbolicProgram(Executable):
 
 
 class PerSizeProgram(SymbolicProgram):
-    """Compiled for each size by itself; `why` says what stands in the way of one code."""
+    """A program compiled for each size separately; `why` is the reason against one code for all sizes."""
 
     def __init__(self, unit: CompilationUnit, make: SizedCompiler, why: str) -> None:
         super().__init__(unit, make)
@@ -158,7 +158,7 @@ class SymbolicInstance(BoundExecutable):
             )
 
     def room(self, nbytes: int) -> NDArray:
-        """The arena; where it is too small, a larger one, and whoever has the old one is forgotten."""
+        """The arena, replaced by a larger one where it is too small; instances over the old one are dropped."""
         if nbytes > self.arena.nbytes:
             self.made.clear()
             self.current = None
@@ -173,7 +173,7 @@ class SymbolicInstance(BoundExecutable):
             try:
                 key = self.program.key(arrays)
                 found = self.made.get(key)
-            except (AttributeError, LookupError, TypeError):  # for what is no array
+            except (AttributeError, LookupError, TypeError):  # an argument that is no array
                 if not strict:
                     raise
                 raise UnfitArguments from None

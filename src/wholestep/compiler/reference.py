@@ -19,7 +19,7 @@ from wholestep.runtime.memory.mapped_arrays import NO_FILE_INPUTS, FileInputs
 
 
 class InterpretedProgram(Executable):
-    """A graph after the passes, run node by node; what lies in files is read whole, like everything else."""
+    """A graph after the passes, run node by node in NumPy; inputs in files are read whole."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class InterruptibleLoop:
         return None
 
     def run(self, inputs: Sequence[NDArray]) -> list[Any]:
-        """The graph's outputs; what the loop stacks for trips that it did not make is zero."""
+        """The graph's outputs; the rows of stacked outputs are zero for trips that the loop did not make."""
         self.trips, self.stopping = 0, False
         constants, carries = self.node.params["sizes"]
         rows: list[Sequence[Any]] = []

@@ -41,7 +41,7 @@ def exact_values(graph: Graph, args: Sequence[NDArray]) -> list[NDArray]:
 
 
 def with_tiles(graph: Graph) -> Graph:
-    """A graph whose convolutions are computed by tiles where a program's are, so that NumPy rounds what that does."""
+    """The graph with convolutions by tiles wherever programs have them, for the same rounding errors in NumPy."""
 
     def tiled(given: Graph) -> Graph:
         return convolutions_by_tiles(map_nested_graphs(given, tiled)).graph
@@ -60,7 +60,7 @@ def error(found: NDArray, exact: NDArray) -> float:
 
 
 def rounding(x: NDArray) -> float:
-    """A unit in the last place of the largest element; programs flush what is smaller than the normal numbers."""
+    """A unit in the last place of the largest element, plus the least normal number: programs flush subnormals to 0."""
     if not dtypes.is_inexact(x.dtype):
         return 0.0
     sizes = np.abs(np.asarray(x).astype(double_dtype(x.dtype)))
@@ -69,7 +69,7 @@ def rounding(x: NDArray) -> float:
 
 
 def allowance(plain: NDArray, exact: NDArray) -> float:
-    """The error that a compiled value may have where NumPy makes `plain` of what is `exact` in float64."""
+    """The error allowed to a compiled value, where NumPy's result is `plain`, and `exact` in float64."""
     return TIMES * error(plain, exact) + ROUNDINGS * rounding(plain)
 
 

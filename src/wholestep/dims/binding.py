@@ -9,10 +9,10 @@ from wholestep.dims.spelling import terms_of
 
 
 def bind(pattern: Sequence[Size], shape: Sequence[Size], bindings: MutableMapping[str, Size]) -> None:
-    """Find the sizes of the names in a pattern from a shape that it describes, and add them to `bindings`.
+    """Find the values of the names in a pattern from a shape that it describes, and add them to `bindings`.
 
     A name is found from an axis in which it is the only unknown and has the power 1; the others are then checked.
-    Raises ValueError, with `bindings` as they were, when the two disagree or the shape does not say what a name is.
+    Raises ValueError, with `bindings` as they were, when the two disagree or the shape does not determine a name.
 
     >>> from wholestep.dims import Dim
     >>> found = {}
@@ -46,7 +46,7 @@ def _settled(axis: int, pattern: Size, size: Size, found: dict[str, Size]) -> bo
 
 
 def _solved(axis: int, pattern: Size, known: Size, size: Size, found: dict[str, Size]) -> bool:
-    """Solve a*name + b == size, if that is what the pattern says."""
+    """Solve a*name + b == size for the name, if the pattern has that form."""
     terms = dict(terms_of(known))
     constant = terms.pop((), 0)
     if len(terms) != 1:

@@ -1,4 +1,4 @@
-"""Bounds of symbolic sizes: numbers that one is never below or above, whatever its names are."""
+"""Lower and upper bounds of symbolic sizes, which hold for all values of their names."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def dim_product(shape: Iterable[Size]) -> Size:
 
 
 BLOCK = 64
-"""Memory of symbolic size is laid out for this many at once, so that what lies behind it stays aligned."""
+"""The multiple to which a named size is rounded up in memory, so that the next buffers stay aligned."""
 
 
 def blocks(name: str) -> Size:
@@ -33,9 +33,9 @@ def blocks(name: str) -> Size:
 
 
 def per_block(size: Size, name: str) -> int:
-    """Return a number that a size never exceeds for each block of its name.
+    """Return an upper bound of a size per block of its name.
 
-    Raises SymbolicError for what grows faster than the name, and for other names.
+    Raises SymbolicError for a size that grows faster than the name, and for other names.
 
     >>> per_block(12*Dim("B") + 8, "B"), per_block(256*blocks("B"), "B")
     (776, 256)
@@ -63,11 +63,11 @@ def _per_block(size: Size, monomial: Monomial, factor: int, name: str) -> int:
 
 
 SAMPLE = 10_007
-"""A size like any other, and a prime: what holds for it by chance holds for hardly any."""
+"""A large prime that stands for any size: few properties hold for it by coincidence."""
 
 
 def sampled(shape: Iterable[Size]) -> tuple[int, ...]:
-    """Return a shape with numbers for its names, to ask what does not depend on them, such as what shares memory.
+    """Return a shape with numbers for its names, for questions that do not depend on them, such as sharing of memory.
 
     >>> sampled((2, Dim("B"), Dim("B") + 1))
     (2, 10007, 10008)
@@ -77,4 +77,4 @@ def sampled(shape: Iterable[Size]) -> tuple[int, ...]:
         if type(size) is not int:
             found = [substitute(size, dict.fromkeys(names(size), SAMPLE)) for size in sizes]
             return tuple([size for size in found if isinstance(size, int)])
-    return sizes  # type: ignore[return-value]  # each of which is an int
+    return sizes  # type: ignore[return-value]  # all of them are int

@@ -60,7 +60,7 @@ def divide_terms(left: Terms, right: Terms) -> tuple[Terms, Terms]:
 
 
 def _descending(left: Terms, right: Terms, order: Order) -> Iterable[Monomial]:
-    """Yield the monomials a division meets, greatest first: those of the left side and what subtracting brings up."""
+    """Yield the monomials that a division meets, greatest first: the dividend's and those of subtracted products."""
     lead = max(right, key=order)
     met = set(left)
     while met:

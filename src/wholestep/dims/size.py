@@ -1,4 +1,4 @@
-"""Sizes with names, and what is computed of them: arithmetic, comparisons, values for their names.
+"""Sizes with names: their arithmetic, their comparisons, and values for their names.
 
 An expression that turns out constant is a plain int at once, so equal sizes compare equal as they stand.
 The remainder needs no form of its own: `n % d` is `n - d*(n//d)`.
@@ -162,7 +162,7 @@ _supposed = _Supposed()
 
 @contextmanager
 def supposing(values: Mapping[str, int]) -> Iterator[None]:
-    """Answer comparisons that depend on the sizes as they are for these ones: for choices, not for what is right.
+    """Decide comparisons of symbolic sizes as for these values: for choices between correct alternatives only.
 
     >>> with supposing({"B": 100}):
     ...     Dim("B") < 200
@@ -191,7 +191,7 @@ def most(size: Size) -> int:
 
 
 def surely_above(size: Size, limit: Size) -> bool:
-    """Test whether a size is greater than another one whatever the names are; nothing is supposed.
+    """Test whether a size is greater than another one for all values of the names; suppositions do not count.
 
     >>> surely_above(2*Dim("B"), Dim("B")), surely_above(Dim("B"), 1)
     (True, False)
@@ -202,7 +202,7 @@ def surely_above(size: Size, limit: Size) -> bool:
 
 
 def least(one: Size, other: Size) -> Size:
-    """Return the lesser of two sizes whatever the names are; nothing is supposed.
+    """Return the lesser of two sizes for all values of the names; suppositions do not count.
 
     >>> least(2*Dim("B"), 3*Dim("B")), least(3*Dim("B"), 100)
     (2*B, min(3*B, 100))
@@ -217,7 +217,7 @@ def least(one: Size, other: Size) -> Size:
 
 
 def greatest(one: Size, other: Size) -> Size:
-    """Return the greater of two sizes whatever the names are.
+    """Return the greater of two sizes for all values of the names.
 
     >>> greatest(2*Dim("B"), 3*Dim("B"))
     3*B

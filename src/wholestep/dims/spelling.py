@@ -21,7 +21,7 @@ class Least(NamedTuple):
 
 Atom: TypeAlias = str | Quotient | Least
 Monomial: TypeAlias = tuple[tuple[Atom, int], ...]  # atoms with their powers, in the order of their spelling
-Terms: TypeAlias = dict[Monomial, int]  # what each monomial is multiplied by, never 0
+Terms: TypeAlias = dict[Monomial, int]  # each monomial with its coefficient, never 0
 
 
 def terms_of(size: Any) -> Terms:

@@ -1,4 +1,4 @@
-"""The array language: what a program is, how it is built, checked and printed."""
+"""The array language: graphs, and their construction, verification and printing."""
 
 from wholestep.ir import text, verify
 

@@ -1,4 +1,4 @@
-"""Questions about a graph that need no knowledge of what its primitives mean."""
+"""Analyses of a graph that do not depend on the meaning of its primitives."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ T = TypeVar("T")
 def in_order(
     wanted: T, known: Callable[[T], bool], needs: Callable[[T], Iterable[T]], make: Callable[[T], None]
 ) -> None:
-    """Make a thing after all that it needs, in the order of a recursion and without its depth.
+    """Make an item after all of its dependencies, in the order of a recursion and without its depth.
 
-    `make` must enter what it makes, so that `known` says so.
+    `make` must enter the item, so that `known` is true of it.
     """
     waiting = [wanted]
     while waiting:
@@ -66,7 +66,7 @@ def cut(graph: Graph, wanted: Sequence[bool]) -> Graph:
 
 
 def hollow(values: Sequence[Value]) -> bool:
-    """Test whether any of these depends on a placeholder, which nothing computes."""
+    """Test whether any of these values depends on a placeholder, which is never computed."""
     return depends(values, lambda v: v.builder is not None and v in v.builder.hollow)
 
 

@@ -47,9 +47,9 @@ class GraphBuilder:
         self.captures: dict[Value, Value] = {}
         self.constants: dict[int, Any] = {}
         self.held: dict[int, tuple[Any, Any, Where]] = {}
-        """Arrays of the user's taken for constants, here and in the builders inside: each with what was last kept."""
+        """The user's arrays taken for constants, here and in nested builders: each with its last copy and its line."""
         self.consulted: set[int] = set()
-        """Those of the kept arrays whose values decided how the program was written, such as masks used as indices."""
+        """The ids of the kept arrays whose values the program's structure depends on, such as masks used as indices."""
         self.hollow: set[Value] = set()
         self.evaluate = evaluate
         self.recording = True
@@ -59,9 +59,9 @@ class GraphBuilder:
         self.remembered: dict[Any, Any] = {}
         """The results in this trace of functions of the user's that remember them."""
         self.said: list[Any] = []
-        """The arguments of `ws.print` that nobody has taken yet to make them results of the program."""
+        """The arguments of `ws.print` that are not yet results of the program."""
         self.assigned: list[Any] = []
-        """The fields of models that were assigned, whose values nobody has taken yet."""
+        """The assigned fields of models, whose values are not yet results of the program."""
 
     def input(self, type: Type, data: Any = None) -> Value:
         value = Value(type, None, self, data)
@@ -69,7 +69,7 @@ class GraphBuilder:
         return value
 
     def placeholder(self, type: Type) -> Value:
-        """A value that is never made: what a linear stretch of program is written on, to be transposed."""
+        """A value that is never computed: an input of a linear region that is written to be transposed."""
         value = Value(type, None, self)
         self.hollow.add(value)
         return value
@@ -142,7 +142,7 @@ class building:
 
 
 def blame(where: Where) -> Where:
-    """Nodes emitted from now on inherit this line instead of looking for the user's; returns what to restore."""
+    """Let nodes emitted from now on inherit this line instead of looking for the user's; returns the previous one."""
     before, _stack.where = _stack.where, where
     return before
 
@@ -176,8 +176,8 @@ def emit_typed(op: Any, inputs: tuple[Value, ...], params: dict[str, Any], types
     if op.multiple or op.collective:
         return append(builder, Node(op, inputs, params, _stack.where or here(4)), types)
     value = Value(types, None, builder)
-    if recording:  # what `append` does, without a call of it: most nodes of most traces come by here
-        node = value.node = Node(op, inputs, params, _stack.where or here(4))  # who calls this is no user either
+    if recording:  # `append`, inlined: most nodes of most traces are made here
+        node = value.node = Node(op, inputs, params, _stack.where or here(4))  # the caller of this is internal, too
         node.outputs = (value,)
         builder.nodes.append(node)
     evaluate = builder.evaluate
@@ -276,7 +276,7 @@ def build(
 def close(
     builder: GraphBuilder, outputs: Sequence[Value], name: str = "graph", names: Sequence[str] = (), named: bool = False
 ) -> tuple[Graph, list[Value]]:
-    """The finished graph of a builder, and what it captured; with `named` it keeps the values that have names."""
+    """The finished graph of a builder, and its captured values; with `named` it keeps the values that have names."""
     kept = [node.outputs[0] for node in builder.nodes if node.op.named] if named else []
     nodes, results = without_aliases(lean(builder.nodes, [*outputs, *kept]), outputs)
     used = {v for node in nodes for v in node.inputs}.union(results)
@@ -314,9 +314,9 @@ def inline(graph: Graph, values: Sequence[Value]) -> list[Value]:
 
 
 def copy_stretch(nodes: Sequence[Node], env: dict[Value, Value]) -> dict[Value, Value]:
-    """Emit nodes again into the current builder; `env` says what replaces a value that they read, others stay.
+    """Emit nodes again into the current builder; `env` maps operands to their replacements, others stay.
 
-    Types need no second look. Returns `env`, with the results of the copies for those of the nodes.
+    Types are not inferred again. Returns `env`, with the results of the copies for those of the nodes.
     """
     builder = _stack.builders[-1]
     override = _stack.where
@@ -328,7 +328,7 @@ def copy_stretch(nodes: Sequence[Node], env: dict[Value, Value]) -> dict[Value, 
         if op.multiple:
             append(builder, copy, [v.type for v in outputs])
             env.update(zip(outputs, copy.outputs, strict=True))
-        elif plain:  # what `append` does, without a call of it
+        elif plain:  # `append`, inlined
             keep(copy)
             value = env[outputs[0]] = Value(outputs[0].type, copy, builder)
             copy.outputs = (value,)

@@ -164,7 +164,7 @@ class Graph:
                 yield from subgraphs(node)
 
     def types(self) -> Iterator[Type]:
-        """The types of its inputs and of what its nodes make."""
+        """The types of its inputs and of the outputs of its nodes."""
         yield from self.in_types
         for node in self.nodes:
             yield from [v.type for v in node.outputs]

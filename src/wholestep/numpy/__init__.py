@@ -1,6 +1,6 @@
 """NumPy as a namespace that also takes traced arrays where NumPy itself cannot dispatch: `np.array([x, y])`.
 
-Every function gives what NumPy's own gives for plain arguments. Names that are not listed here are NumPy's.
+Every function returns NumPy's own result for plain arguments. Names that are not listed here are NumPy's.
 """
 
 # ruff: noqa: I001

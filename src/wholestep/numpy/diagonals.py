@@ -89,7 +89,7 @@ def triu(m: Any, k: int = 0) -> Array:
 
 
 def _below(x: Array, k: int) -> Any:
-    """The mask of what lies on the diagonal number k of matrices and below it: a constant where their sizes are."""
+    """The mask of the elements on and below diagonal k of matrices; a constant where their sizes are constants."""
     rows, columns = x.shape[-2:]
     symbolic = isinstance(rows, Dim) or isinstance(columns, Dim)
     return (tri if symbolic else np.tri)(rows, columns, k, bool)

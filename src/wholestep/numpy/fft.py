@@ -44,7 +44,7 @@ def real_value(name: str, x: Array) -> Value:
 
 
 def checked_length(n: Any, size: Any) -> Any:
-    """The number of points; raises ValueError where there is none, TypeError for what is no number of points."""
+    """The number of points; raises ValueError where it is below 1, TypeError for a value that is no integer."""
     n = size if n is None else n if isinstance(n, Dim) else operator.index(n)
     if n < 1:
         raise ValueError(f"Invalid number of FFT data points ({n}) specified.")

@@ -99,7 +99,7 @@ def ordered_edges(name: str, a: Any, values: Any, bins: Any, range: Any) -> Any:
 
 
 def sums_in_bins(name: str, values: Sequence[Any], edges: Sequence[Any], weights: Any) -> Any:
-    """The sum of the weights in each bin of a grid; what lies outside of it is left out."""
+    """The sum of the weights in each bin of a grid; values outside of it are left out."""
     if weights.shape != values[0].shape:
         raise ShapeError(f"{name}: weights are {weights.type}, and the values {values[0].type}")
     shape = tuple([int(x.shape[0]) - 1 for x in edges])

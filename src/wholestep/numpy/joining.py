@@ -152,7 +152,7 @@ def resize(a: Any, new_shape: Any) -> Array:
 
 @covers(np.delete)
 def delete(arr: Any, obj: Any, axis: Any = None) -> Array:
-    """numpy.delete; what is deleted must be known, unless a mask along the first axis says it."""
+    """numpy.delete; the indices must be known, except those given by a mask along the first axis."""
     x = traced_array(arr)
     if axis is None:
         x, axis = ravel(x), 0

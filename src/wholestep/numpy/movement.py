@@ -140,7 +140,7 @@ def shares(x: Array) -> bool:
 
 @covers(np.ravel)
 def ravel(a: Any, order: str = "C") -> Array:
-    """numpy.ravel: a view of what lies in one piece, a copy of the rest."""
+    """numpy.ravel: a view of a contiguous array, a copy of any other."""
     x = traced_array(a)
     if order == "K":
         strides = x.layout().strides
@@ -168,7 +168,7 @@ class FlatIterator(Array):
 
 
 def flat_view(x: Array) -> FlatIterator:
-    """The elements in row-major order as one axis; what is written to it reaches x, wherever x keeps its memory."""
+    """The elements in row-major order as one axis; writes to it reach x, in every memory layout of x."""
     old, size = x.shape, x.size
     way = View(
         lambda v: reshape_primitive(v, shape=(size,)),

@@ -1,4 +1,4 @@
-"""numpy.pad in all its modes: each axis is read at, or extended by, what stands at its ends."""
+"""numpy.pad in all its modes: each axis is extended at both ends, by gathered or computed elements."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def _on(x: Array, base: Any) -> Any:
 
 
 def text_of_type(outside: Any) -> Callable[..., Any]:
-    """A function for the text of an array, whatever way it is asked to write numbers."""
+    """A function for the text of an array, which ignores all options for the format of numbers."""
 
     def implementation(**given: Any) -> str:
         return repr(lift(next(iter(given.values()))))

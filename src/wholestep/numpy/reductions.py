@@ -1,4 +1,4 @@
-"""NumPy's reductions: sum, mean, max and what is made of them."""
+"""NumPy's reductions: sum, mean, max and functions composed of them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def reduced_axes(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
 
 
 def is_kept(name: str, keepdims: Any) -> bool:
-    """Test whether a reduction keeps its axes; raises UnsupportedError for what is no truth value."""
+    """Test whether a reduction keeps its axes; raises UnsupportedError for a `keepdims` that is no truth value."""
     if keepdims is NO_VALUE:
         return False
     try:
@@ -97,7 +97,7 @@ def sum_dtype(t: Type) -> Any:
 
 
 def _total(name: str, primitive: Any, unit: int, combine: Any, a: Any, dtype: Any = None, **options: Any) -> Any:
-    if type(a) is Array and dtype is None and not options and a.type.inexact:  # how most losses end: no option to read
+    if type(a) is Array and dtype is None and not options and a.type.inexact:  # as most losses end
         return wrap(primitive(a.value, axes=tuple(range(a.ndim))))
     dtype = sum_dtype(lift(a).type) if dtype is None else checked(dtype)
     if dtype is not None and dtype.kind == "b":
@@ -215,7 +215,7 @@ def var(
     if mean is not NO_VALUE and off.dtype != x.dtype:
         raise DtypeError(f"var: mean= of another dtype than {x.type}", hint="it is the mean of the array itself")
     if where is not NO_VALUE and where is not True:
-        off = lift(np.where(where, off, 0))  # neither the mean nor a derivative sees what is left out
+        off = lift(np.where(where, off, 0))  # elements that `where` excludes reach no derivative
     square = off.real**2 + off.imag**2 if dtypes.is_complex(x.dtype) else off * off
     total = sum(square, axis=axes, **over, **options)
     count = mean_count(x, axes, **options) - (ddof if correction is NO_VALUE else correction)
@@ -259,7 +259,7 @@ def _arg_extremum(name: str, primitive: Any, a: Any, axis: Any = None, keepdims:
 
 
 def first_extremum(primitive: Any, x: Array, axis: int) -> Value:
-    """The first place along an axis of what the primitive looks for; complex numbers are compared in NumPy's order."""
+    """The index of the first extremum along an axis; complex numbers are compared in NumPy's order."""
     if dtypes.is_complex(x.dtype) and x.shape[axis] != 0:
         real = re.max_ if primitive is re.argmax else re.min_
         x, primitive = lift(chosen_of_complex(stop_gradient(x), (axis,), real)), re.argmax

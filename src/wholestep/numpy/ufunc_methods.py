@@ -39,7 +39,7 @@ TOTALS = frozenset(("add", "multiply"))
 
 
 def in_loop(ufunc: np.ufunc, x: Any, dtype: Any) -> Array:
-    """The operand of a method as the ufunc computes it where `dtype=` asks for one; of what tests truth, as it is."""
+    """The operand of a method, cast to the loop that `dtype=` selects; unchanged for logical ufuncs."""
     a, wanted = traced_array(x), checked(dtype)
     loop = ufuncs.loop_dtypes(ufunc, (a.dtype,) * ufunc.nin, wanted, "unsafe")[0]
     return a if ufunc.__name__ in LOGICAL else a.astype(loop)
@@ -131,11 +131,11 @@ def reduceat(ufunc: np.ufunc, x: Any, indices: Any, axis: Any = 0, dtype: Any = 
 
 
 AT_ONCE = {np.add: "add", np.subtract: "add", np.maximum: "maximum", np.minimum: "minimum"}
-"""The ufuncs whose `at` is one operation, each with what joins."""
+"""The ufuncs whose `at` is one scatter, each with the operation that combines elements."""
 
 
 def at(ufunc: np.ufunc, x: Any, index: Any, *operands: Any) -> None:
-    """`ufunc.at`: unbuffered; what meets at one place is joined, or takes its turn, one layer after the other."""
+    """`ufunc.at`, unbuffered: operands of one element are combined, or applied in turn, one layer after the other."""
     if not isinstance(x, Array):
         raise UnsupportedError(
             f"{ufunc.__name__}.at: a plain array cannot take traced values",

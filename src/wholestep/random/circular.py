@@ -107,7 +107,7 @@ moved_angles.defjvp(angle_tangents)
 
 
 def angle_slope(x: Any, kappa: Any) -> Any:
-    """dx / dkappa where the share of the angles below x stays what it is, in double precision.
+    """dx / dkappa at a constant probability of the angles below x, in double precision.
 
     -(dF / dkappa) / (dF / dx) is the integral of (cos t - I1 / I0) exp(kappa (cos t - cos x)) from x to pi, or that
     from 0 to x with the other sign: near 0 the second has no cancellation, elsewhere the first one's exponent falls.

@@ -21,7 +21,7 @@ from wholestep.random.parametric import is_positive, maxwell
 from wholestep.random.rejection import chisquare, gamma
 
 SUM = 1e-5
-"""The most by which the sum of probabilities may differ from 1: what adding up many float32 numbers leaves."""
+"""The largest difference of the sum of probabilities from 1: the rounding error of adding up many float32 numbers."""
 
 
 @run_in_trace
@@ -33,7 +33,7 @@ def multinomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = np.int
     Raises: ParameterError for an n known to be negative, above 2**62 or no integer, and for p known to hold negative
     numbers or not to sum to 1; DtypeError for a dtype that is not integer, ShapeError for a shape that does not fit. In
     a compiled program the result is -1 for such parameters.
-    Source: binomial numbers of what is left, one category after the other; Devroye, "Non-uniform random variate
+    Source: binomial numbers of the remaining trials, one category after the other; Devroye, "Non-uniform random variate
     generation", 1986, chapter XI.1.
 
     >>> import wholestep as ws
@@ -58,7 +58,7 @@ def multinomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = np.int
     total, each = wrap(trials), np.moveaxis(rows, -1, 0)
     usable = (total >= 0) & (total <= LARGEST) & (total == np.floor(total)) & are_chances(rows)
     behind = np.flip(np.cumsum(np.flip(each, 0), axis=0), 0)
-    # Where nothing is left to come, all that is left falls into this category or the last one before.
+    # Where no probability remains, the last category with any has taken all trials, and a share of 1 takes none.
     part = np.where(behind > 0, each / np.where(behind > 0, behind, 1), 1.0)
     part = np.where(usable, np.clip(part, 0.0, 1.0), 0.0)
 

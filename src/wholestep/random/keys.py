@@ -26,7 +26,7 @@ from wholestep.primitives.random import WORD, random_bits
 F = TypeVar("F", bound=Callable[..., Any])
 
 BITS, SPLIT, FOLD, GAMMA, POISSON, BINOMIAL, VONMISES = range(7)
-"""Streams: what one key is used for never meets what it is split or folded into."""
+"""Numbers of independent streams: a key's draws never coincide with the keys that it is split or folded into."""
 
 WIDE = np.dtype(np.uint64)
 _ZERO = np.zeros((), WORD)
@@ -53,12 +53,12 @@ def drawn_numbers(v: Value) -> NDArray:
 
 
 def key_of(name: str, key: Any) -> Value:
-    """A key as a value; raises DtypeError or ShapeError for what is none."""
+    """A key as a value; raises DtypeError or ShapeError for a value that is no key."""
     return lift(checked_key(name, key)).value
 
 
 def checked_key(name: str, key: Any) -> Any:
-    """A key as it is, traced or plain; raises DtypeError or ShapeError for what is none."""
+    """A key as it is, traced or plain; raises DtypeError or ShapeError for a value that is no key."""
     hint = "make one with ws.random.key(seed)"
     if not isinstance(key, Array | np.ndarray):
         raise DtypeError(f"{name}: the key is a {type(key).__name__}, not two uint32 words", hint=hint)
@@ -205,7 +205,7 @@ def key(seed: Any) -> NDArray:
     """Make a key, u32[2], from an integer of any size.
 
     A `seed` of up to 64 bits, negative ones as two's complement, gives a key of its own; it may be traced or a NumPy
-    integer, and equal integers give equal keys whatever their dtype. Using one key twice gives the same numbers twice:
+    integer, and equal integers of any dtypes give equal keys. Using one key twice gives the same numbers twice:
     `split` it, or `fold_in` a counter, for fresh ones. Under `ws.vmap` a key that is not mapped is shared by all
     elements.
 
@@ -274,8 +274,8 @@ def split(key: Any, num: Any = 2) -> NDArray:
 def fold_in(key: Any, data: Any) -> NDArray:
     """Make a fresh key, u32[2], from a key and an integer, such as a step counter, that may be traced; or from a name.
 
-    Different integers of up to 64 bits, negative ones as two's complement, give different keys, whatever their dtype. A
-    name, a string, counts as the integer that the first 16 hexadecimal digits of its SHA-256 are.
+    Different integers of up to 64 bits, negative ones as two's complement, give different keys, for every dtype. A
+    name, a string, counts as the integer of the first 16 hexadecimal digits of its SHA-256.
 
     Shapes: key u32[2], `data` an integer scalar or a string; u32[2].
     Raises: DtypeError or ShapeError for a bad key or for data that is neither one integer nor a string.

@@ -51,8 +51,8 @@ Proposal = Callable[..., tuple[Value, Value]]
 def until_accepted(propose: Proposal, fixed: Sequence[Value], done: Value, out: Value) -> Value:
     """Repeat (turn, *fixed) -> (accepted, proposal) and keep each element's first accepted proposal.
 
-    An element that is `done` from the start keeps `out`. What an element gets depends on its own words alone, so a
-    batch gives what each of its rows gives.
+    An element that is `done` from the start keeps `out`. An element depends on its own random words alone, so a row of
+    a batch is equal to the row computed by itself.
     """
 
     def waiting(turn: Value, done: Value, out: Value) -> list[Value]:
@@ -100,7 +100,7 @@ def accepted_log_gamma(key: Value, a: Value) -> Value:
 
 
 class FixedShare:
-    """The derivative of z, the logarithm of a gamma variate x, in the shape parameter a: P(a, x) stays what it is.
+    """The derivative of z, the logarithm of a gamma variate x, in the shape parameter a, at a constant P(a, x).
 
     Figurnov, Mohamed and Mnih, "Implicit reparameterization gradients", 2018.
     """
@@ -114,7 +114,7 @@ class FixedShare:
 
 
 def log_gamma_slope(z: Value, a: Value) -> Value:
-    """dz / da where P(a, exp(z)) stays what it is, in double precision.
+    """dz / da at a constant P(a, exp(z)), in double precision.
 
     -(dP / da) / (x dP / dx). For tiny x, P is x**a / gamma(a + 1); for large a, Wilson and Hilferty's
     (x / a)**(1 / 3) = 1 - 1 / (9 a) + w / (3 sqrt(a)) with a normal number w is more exact than long sums are.
@@ -175,10 +175,10 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> NDA
 
 @run_in_trace
 def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.DRAWN) -> NDArray:
-    """Draw logarithms of numbers from the gamma distribution of shape parameter a, where those may be too small.
+    """Draw logarithms of numbers from the gamma distribution of shape parameter a, for numbers that may underflow.
 
-    The numbers are the logarithms of what `gamma` gives for the same key: for an a of 0.001 most of these are below
-    every float. Add the logarithm of a scale for another one.
+    The results are the logarithms of the numbers of `gamma` for the same key: for an a of 0.001 most of these are
+    below every float. Add the logarithm of a scale for another one.
 
     Shapes: key u32[2]; `a`, positive, broadcasts to `shape`, by default its own; floats of `dtype`, differentiable in
     a as `gamma` is.

@@ -29,7 +29,7 @@ BEYOND = {
     "wrap": "wrap",
     "grid-wrap": "wrap",
 }
-"""SciPy's name of what lies beyond the edges -> the mode of `numpy.pad` that makes it."""
+"""SciPy's name of an extension beyond the edges -> the mode of `numpy.pad` that computes it."""
 
 
 def each_axis(given: Any, n: int) -> list[Any]:

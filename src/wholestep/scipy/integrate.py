@@ -67,7 +67,7 @@ class Problem:
         return [lift(leaf).astype(y.dtype, copy=False) for y, leaf in zip(ys, leaves, strict=True)]
 
     def size(self, errors: State, before: State, after: State) -> Any:
-        """The root mean square of errors, in units of what is allowed; below 1 a step is good."""
+        """The root mean square of errors, each divided by its tolerance; a step is accepted below 1."""
         total, count = 0.0, 0
         for e, a, b in zip(errors, before, after, strict=True):
             ratio = np.abs(e) / (self.atol + self.rtol * np.maximum(np.abs(a), np.abs(b)))

@@ -110,7 +110,7 @@ def from_factor(factor: Value, b: Value, lower: bool) -> Value:
 
 @binds(outside.solve, ignored="overwrite_a overwrite_b check_finite")
 def solve(a: Any, b: Any, lower: bool = False, assume_a: Any = None, transposed: bool = False) -> Any:
-    """scipy.linalg.solve: what `assume_a` says of the matrix decides which triangle is read."""
+    """scipy.linalg.solve: `assume_a`, the structure of the matrix, selects the triangle that is read."""
     left, right, single = systems("solve", a, b)
     trans = 1 if transposed else 0
     if assume_a in ("upper triangular", "lower triangular"):

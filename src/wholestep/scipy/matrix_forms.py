@@ -50,7 +50,7 @@ def unitary_factor(a: Any) -> Any:
 
 
 def unitary_tangent(primals: Any, tangents: Any) -> Any:
-    """The derivative of `unitary_factor`: u x, with x p + p x the skew part, and what leaves the columns' space.
+    """The derivative of `unitary_factor`: u x, with x p + p x the skew part, plus the part outside the column space.
 
     Higham, "Computing the polar decomposition, with applications", 1986.
     """

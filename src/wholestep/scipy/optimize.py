@@ -127,14 +127,14 @@ def minimize(
 ) -> OptimizeResults:
     """A minimum of `fun(x, *args)` near x0, by BFGS with a line search for the strong Wolfe conditions.
 
-    The derivative of fun is traced; or `jac` is a function that gives it, or True where fun returns a pair of value and
+    The derivative of fun is traced; or `jac` is a function for it, or True where fun returns a pair of value and
     derivative. The search ends where the `norm` of the derivative, the largest number of it, is at most `gtol`, 1e-5 or
     `tol`; other options are `maxiter`, 200 steps for each unknown, `line_search_maxiter`, 20 evaluations, and the
-    conditions' `c1` and `c2`. `status` is 0 where that was reached, 1 after `maxiter` steps, 2 where a line search
-    found nothing lower, and 3 where a number was not finite.
+    conditions' `c1` and `c2`. `status` is 0 at convergence, 1 after `maxiter` steps, 2 where a line search found
+    nothing lower, and 3 where a number was not finite.
 
-    x has the derivative, of every order and in both modes, that the root of fun's derivative has in whatever fun reads:
-    a solution with the Hessian, a matrix. It is that of the minimum as far as the search came there. x0 has none, and
+    x has the derivative, of every order and in both modes, of the root of fun's derivative in all values that fun
+    reads: a solution with the Hessian, a matrix. It is as close to that of the minimum as the search came. x0 has none, and
     `hess_inv` and the counts have none.
 
     Shapes: x0 real floats [n], integers as float64; fun gives a scalar; x, jac [n], hess_inv [n, n].

@@ -1,7 +1,7 @@
-"""Integrals of functions: by pieces that a loop of the program halves where the error is, or by a rule of fixed places.
+"""Integrals of functions: adaptive ones, whose intervals a loop of the program halves, or by a rule of fixed nodes.
 
-The pieces are found without a derivative. The sum over them, a rule at places that move with the limits, is then an
-ordinary program: it differentiates in the limits and in whatever the function reads, in both modes and to every order.
+The intervals are found without a derivative. The sum over them, a rule at nodes that move with the limits, is then an
+ordinary program: it differentiates in the limits and in all values that the function reads, in every mode and order.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def quad(
     the distance of the integral by 21 places from that by 10, which is much larger than the error of the first where
     the function is smooth, and may be smaller beside a kink; QUADPACK, which scales it down and extrapolates beside
     singularities, takes fewer places. A plain infinite limit is that of a half line.
-    The integral differentiates in a, b, args and what func reads, on the pieces that were found for its value, so that
+    The integral differentiates in a, b, args and all values that func reads, on the pieces found for its value, so that
     derivatives that are less smooth are less accurate. The program evaluates func at `21 * limit` places at once.
 
     Shapes: a, b real numbers; func gives a real number for one; both results are float64.
@@ -202,8 +202,8 @@ def quad(
 def fixed_quad(func: Callable[..., Any], a: Any, b: Any, args: Any = (), n: int = 5) -> tuple[Any, None]:
     """The integral of `func(x, *args)` from a to b by Gauss and Legendre's rule with n places, and None.
 
-    func takes all places at once, [n], and may give axes before theirs. Differentiable in a, b, args and what func
-    reads, as the sum that it is.
+    func takes all places at once, [n], and may give axes before theirs. Differentiable in a, b, args and all values
+    that func reads, as a sum.
 
     Raises: ParameterError for infinite limits.
 

@@ -155,14 +155,14 @@ def root(
 ) -> OptimizeResult:
     """x with `fun(x, *args) = 0` near x0, by Levenberg and Marquardt's method with the traced Jacobian.
 
-    "hybr" and "lm" are both answered by it. It ends where a step is shorter than `xtol`, 1.49e-8 or `tol`, times x, or
+    Both "hybr" and "lm" select this method. It ends where a step is shorter than `xtol`, 1.49e-8 or `tol`, times x, or
     after `maxfev` evaluations; these are the options. `success` says whether Newton's step from there is short too: x
     may be a place where the residuals are least and not 0. x has the derivative, of every order and in both modes, of
-    the implicit function theorem in whatever fun reads; x0 has none.
+    the implicit function theorem in all values that fun reads; x0 has none.
 
     Shapes: x0 real floats [n], integers as float64; fun gives [n].
-    Raises: UnsupportedError for other methods and options, ShapeError or DtypeError for what does not fit, and
-    numpy.linalg.LinAlgError for a singular Jacobian where a derivative is asked for.
+    Raises: UnsupportedError for other methods and options, ShapeError or DtypeError for an x0 or a result of fun that
+    does not fit, numpy.linalg.LinAlgError for a singular Jacobian where a derivative is asked for.
 
     >>> import numpy as np, wholestep as ws
     >>> from wholestep.scipy.optimize import root
@@ -211,14 +211,14 @@ def least_squares(
 ) -> OptimizeResult:
     """x where half of the sum of squares of `fun(x, *args, **kwargs)` is least, by Levenberg and Marquardt's method.
 
-    "trf", "dogbox" and "lm" are answered by it, without bounds; the Jacobian is traced, whatever differences `jac`
-    names. It ends as SciPy's: `status` is 1 where the slope is at most `gtol`, 2 where the cost falls by less than
-    `ftol` times itself, 3 where a step is shorter than `xtol` times x, 0 after `max_nfev` evaluations. x has the
-    derivative, of every order and in both modes, of a place where the slope is 0, right as far as the search came
-    there; x0 has none.
+    "trf", "dogbox" and "lm" all select this method, without bounds; the Jacobian is traced, and difference schemes in
+    `jac` are ignored. It ends as SciPy's: `status` is 1 where the slope is at most `gtol`, 2 where the cost falls by less
+    than `ftol` times itself, 3 where a step is shorter than `xtol` times x, 0 after `max_nfev` evaluations. x has the
+    derivative, of every order and in both modes, of a place where the slope is 0, as accurate as the search came
+    close to it; x0 has none.
 
     Shapes: x0 real floats [n], integers as float64; fun gives [m], jac is [m, n].
-    Raises: UnsupportedError for bounds, other losses and options, ShapeError or DtypeError for what does not fit.
+    Raises: UnsupportedError for bounds, other losses and options, ShapeError or DtypeError for values that do not fit.
 
     >>> import numpy as np, wholestep as ws
     >>> from wholestep.scipy.optimize import least_squares
@@ -274,10 +274,10 @@ def curve_fit(
     nan_policy: str | None = None,
     **others: Any,
 ) -> tuple[Any, Any]:
-    """The parameters with which `f(xdata, *parameters)` is nearest to ydata, and their covariance: by `least_squares`.
+    """The parameters of the least-squares fit of `f(xdata, *parameters)` to ydata, and their covariance.
 
     p0 is ones where it is not given. `sigma` are the deviations of ydata, or their covariance; without `absolute_sigma`
-    they are relative, and scaled by the residuals. Differentiable in ydata, xdata, sigma and whatever f reads.
+    they are relative, and scaled by the residuals. Differentiable in ydata, xdata, sigma and all values that f reads.
 
     Shapes: ydata [m], sigma [m] or [m, m]; parameters [n] and covariance [n, n].
     Raises: as `least_squares`, UnsupportedError for `full_output` and `nan_policy`, and ParameterError where f does not

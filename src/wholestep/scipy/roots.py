@@ -1,4 +1,4 @@
-"""Roots of functions of one number, and fixed points: found by loops, and differentiated as what they solve."""
+"""Roots of functions of one number, and fixed points: by loops, with derivatives by the implicit function theorem."""
 
 from __future__ import annotations
 
@@ -93,10 +93,10 @@ def brentq(
 ) -> Any:
     """The root of `f(x, *args)` between a and b, where it has different signs, by Brent's method.
 
-    The root has the derivative, of every order and in both modes, of the implicit function theorem in whatever f reads:
-    it takes f's derivative at the root not to be 0. a and b have none. Where f has one sign at both, that is a
-    ParameterError where it is known, and the root is nan in a compiled program; so it is where `maxiter` steps do not
-    do. With `full_output` the result is a pair of the root and a `RootResults`.
+    The root has the derivative, of every order and in both modes, of the implicit function theorem in all values
+    that f reads, if f's derivative at the root is not 0. a and b have none. Where f has one sign at both, the result
+    is a ParameterError if the values are known, and nan in a compiled program; it is nan also where `maxiter` steps do
+    not suffice. With `full_output` the result is a pair of the root and a `RootResults`.
 
     Shapes: a, b real numbers; f gives one for one.
     Raises: ParameterError as above, ShapeError or DtypeError where a, b or the values of f are no real numbers.
@@ -267,8 +267,8 @@ def fixed_point(
 ) -> Any:
     """x with `func(x, *args) = x`, by iteration from x0, which "del2" speeds up by Aitken's rule for each element.
 
-    It ends where no element changes by more than `xtol` times itself, and gives nan where `maxiter` steps do not do. x
-    has the derivative, of every order and in both modes, of the implicit function theorem in whatever func reads.
+    It ends where no element changes by more than `xtol` times itself, and gives nan after `maxiter` steps. x has the
+    derivative, of every order and in both modes, of the implicit function theorem in all values that func reads.
 
     Shapes: x0 real floats of any shape, integers as float64; func keeps it.
     Raises: ParameterError for another method, ShapeError or DtypeError for values that do not fit.

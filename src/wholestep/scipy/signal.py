@@ -134,7 +134,7 @@ BOUNDARIES = {
     **dict.fromkeys(("wrap", "circular"), "wrap"),
     **dict.fromkeys(("symm", "symmetric"), "symmetric"),
 }
-"""The names of what lies beyond the edges of a plane -> the mode of `numpy.pad` that makes it."""
+"""The names of an extension beyond the edges of a plane -> the mode of `numpy.pad` that computes it."""
 
 
 def planes(name: str, in1: Any, in2: Any) -> tuple[Any, Any]:

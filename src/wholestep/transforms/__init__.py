@@ -1,1 +1,1 @@
-"""Transforms change what a graph means: forward derivative, reverse derivative, batching. Graphs in, graphs out."""
+"""Transforms from graphs to graphs of another function: forward derivative, reverse derivative, batching."""

@@ -35,12 +35,12 @@ _F32 = np.dtype(np.float32)
 
 
 def narrows(params: Mapping[str, Any]) -> bool:
-    """Test whether what is inside a composite may be made narrow: a stated rule may count on what it is given."""
+    """Test whether a composite's body may be in a half precision: a stated rule may rely on its operands' dtypes."""
     return params["label"] != FULL and (params["rule"] is None or params["rule"].narrow)
 
 
 def autocast(graph: Graph, low: np.dtype[Any]) -> Graph:
-    """The graph of the same inputs and outputs with what can bear it in a half precision."""
+    """The graph with its precision-tolerant operations in the dtype `low`; inputs and outputs keep their dtypes."""
     return recast(graph, low, graph.in_types, graph.out_types)
 
 
@@ -86,7 +86,7 @@ class Walk:
         return [v if v.type is t else self.wide(v) for v, t in zip(found, types, strict=True)]
 
     def step(self, node: Node) -> Any:
-        """One node on what its inputs have become."""
+        """Emit one node on the converted values of its inputs."""
         xs, what = [self.env[v] for v in node.inputs], node.op.precision_at(node)
         on = [v.type.dtype is _F32 for v in node.inputs]
         if what == INSIDE:
@@ -160,7 +160,7 @@ class Walk:
         return op(*self.restored(xs, node.inputs), **params)
 
     def branches(self, branches: Sequence[Graph], types: Sequence[Type]) -> tuple[Graph, ...]:
-        """Branches that agree about the types of what they give: those that fall out where all agree."""
+        """Branches that agree on their result types: the recast ones where they are equal, else the declared ones."""
         made = [recast(b, self.low, types) for b in branches]
         outs = [
             found[0] if all([t is found[0] for t in found]) else declared

@@ -60,7 +60,7 @@ def standings_after(node: Node, given: Sequence[Standing]) -> Sequence[Standing]
 
 
 def is_zero_everywhere(v: Value) -> bool:
-    """Test whether a value is zero everywhere by what makes it."""
+    """Test whether a value is zero everywhere, from the node that makes it."""
     number = number_of(v)
     if number is not None:
         return not isinstance(number, Dim) and bool(number == 0)

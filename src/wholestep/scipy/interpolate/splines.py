@@ -119,9 +119,9 @@ def akima_slopes(x: Any, y: Any) -> Any:
 
 
 class CubicSpline(CubicHermiteSpline):
-    """The cubic pieces through points whose second derivative has no steps.
+    """The cubic spline through points: cubic pieces with a continuous second derivative.
 
-    `bc_type` says what holds at the ends: "not-a-knot", "clamped", "natural", or "periodic", where the first and last
+    `bc_type` is the condition at the ends: "not-a-knot", "clamped", "natural", or "periodic", where the first and last
     values are taken to be equal; or a pair of these, or of `(order, value)` of a derivative. The slopes are a solution
     of a dense system of n equations. Differentiable in x, y, the values of `bc_type` and the points.
 

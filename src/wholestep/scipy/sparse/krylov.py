@@ -121,7 +121,7 @@ def correction(product: Map, r: Any, norm: Any, limit: Any, size: int) -> Any:
         image = product(basis[j])
         column = np.conj(basis) @ image
         rest = image - column @ basis
-        again = np.conj(basis) @ rest  # a second time, for what the first has rounded off
+        again = np.conj(basis) @ rest  # orthogonalized twice, against rounding errors
         rest, column = rest - again @ basis, column + again
         least = eps * np.linalg.norm(image)
         length = beyond(np.linalg.norm(rest), least)

@@ -100,7 +100,7 @@ def cosine_of(u: Any, v: Any, w: Any = None) -> Any:
 
 
 def correlation_of(u: Any, v: Any, w: Any = None, centered: bool = True) -> Any:
-    """The same of what differs from the mean."""
+    """1 less the correlation: the cosine distance of the deviations from the mean."""
     share = None if w is None else lift(w) / np.sum(lift(w))
     if centered:
         u, v = [x - np.sum(x * (1 / x.shape[-1] if share is None else share), axis=-1, keepdims=True) for x in (u, v)]
@@ -134,7 +134,7 @@ METRICS: dict[str, Callable[..., Any]] = {
 
 
 IN_DOUBLES = {"braycurtis": (2,), "euclidean": (2,), "minkowski": (1, 2), "seuclidean": (2,)}
-"""The distances of two vectors that SciPy gives in float64 whatever their dtype, and for which p."""
+"""The distances of two vectors that SciPy gives in float64 for every dtype, and the p for which it does."""
 
 
 def of_vectors(name: str) -> Callable[..., Any]:

@@ -12,7 +12,7 @@ from wholestep.frontend.marks import stop_gradient
 from wholestep.scipy.outside import np, special
 
 FAR = 40.0
-"""The number of deviations beyond which a limit is infinite: no double is as small as what is left out."""
+"""The number of deviations beyond which a limit counts as infinite: the tail left out is below every double."""
 LEAST = 1e-300
 """The smallest probability whose quantile is taken."""
 POINTS = 2**14

@@ -80,7 +80,7 @@ def zscore(a: Any, axis: Any = 0, ddof: Any = 0, nan_policy: Any = "propagate") 
 
 
 def central_moment(rows: Any, order: int, center: Any = None) -> Any:
-    """The mean of a power of what rows differ from their mean, or from a center."""
+    """The mean of a power of the deviations of rows from their mean, or from a center."""
     known = 1.0 if order == 0 else 0.0 if order == 1 and center is None else None
     if known is not None:
         missing = np.isnan(rows).any(axis=-1)

@@ -56,7 +56,7 @@ class Family:
         raise NotImplementedError(self.name)
 
     def probabilities(self) -> dict[str, Rule]:
-        """The rules of what lies below x and above it."""
+        """The rules of the probabilities below x and above it."""
         return {
             "cdf": lambda *args: self._probability(self.below, 0.0, 1.0, *args),
             "sf": lambda *args: self._probability(self.above, 1.0, 0.0, *args),
@@ -124,7 +124,7 @@ def refuse_traced(found: Any, name: str) -> Any:
 
 
 def log_of(share: Any, rest: Callable[[], Any]) -> Any:
-    """The logarithm of a probability, by way of what is left where that is the smaller part."""
+    """The logarithm of a probability, from the complement where that is the smaller one."""
     most = share > 0.5
     return np.where(most, np.log1p(-np.where(most, rest(), 0.0)), np.log(np.where(most, 1.0, share)))
 

@@ -21,7 +21,7 @@ _LOG_2PI = math.log(2 * math.pi)
 
 
 def mean_and_covariance(mean: Any, cov: Any) -> tuple[Any, Any]:
-    """The mean as a vector and the covariance as a matrix, from what SciPy takes for them."""
+    """The mean as a vector and the covariance as a matrix, from all forms of them that SciPy takes."""
     if (
         not is_traced(cov)
         and not hasattr(cov, "__array__")
@@ -185,7 +185,7 @@ def _dirichlet_entropy(alpha: Any) -> Any:
 
 
 def multinomial_operands(n: Any, p: Any) -> tuple[Any, Any]:
-    """The number of trials, and the probabilities with what is left over as the last one, as SciPy reads them."""
+    """The number of trials, and the probabilities; as in SciPy, the last one is 1 minus the sum of the others."""
     trials, shares = doubles(n), doubles(p)
     if np.ndim(shares) == 0:
         raise ShapeError("multinomial: p is a vector of probabilities, not a number")

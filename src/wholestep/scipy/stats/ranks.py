@@ -125,7 +125,7 @@ def ranks_of_rows(rows: Any, method: str) -> Any:
 
 
 def check_alternative(name: str, alternative: Any) -> None:
-    """Raise ParameterError for what is no alternative."""
+    """Raise ParameterError for an unknown `alternative`."""
     if alternative not in ("two-sided", "less", "greater"):
         raise ParameterError(f"{name}: alternative is {alternative!r}; it is 'two-sided', 'less' or 'greater'")
 
