@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from wholestep.collector import without_garbage_collection
 
-with without_garbage_collection(lasting=True):  # what modules hold stays
+with without_garbage_collection(lasting=True):  # the objects of modules are permanent
     from wholestep import errors, nn, numpy, optim, random, tree
     from wholestep.boundary.answers import unknown
     from wholestep.boundary.public import boundary, published
@@ -32,7 +32,7 @@ with without_garbage_collection(lasting=True):  # what modules hold stays
     from wholestep.frontend.transposition import closure_convert, linear_transpose
     from wholestep.lazy import late
 
-if TYPE_CHECKING:  # what is found at run time
+if TYPE_CHECKING:  # names that are resolved lazily at run time
     from wholestep.frontend.inspect import eval_shape, trace
     from wholestep.frontend.jit import jit
     from wholestep.interop.jax.function import from_jax

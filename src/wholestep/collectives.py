@@ -32,7 +32,7 @@ class Communicator(Protocol):
     size: int
 
     def all_gather(self, send: NDArray, receive: NDArray) -> None:
-        """Row i of `receive`, [size, n], is what rank i sent, [n]; both are bytes."""
+        """All-gather bytes: row i of `receive`, [size, n], becomes the `send`, [n], of rank i."""
 
     def all_to_all(self, send: NDArray, receive: NDArray) -> None:
         """Row i of `receive`, [size, n], is the row of rank i's `send`, [size, n], for this rank; both are bytes."""
@@ -189,7 +189,7 @@ Areas = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def areas_of_sum(count: int, itemsize: int, size: int) -> Areas:
-    """The shapes of what a rank sends and receives in the sum of arrays of so many elements over so many ranks."""
+    """The shapes of a rank's send and receive buffers in an all-reduce of `count` elements over `size` ranks."""
     if is_gathered(count * itemsize):
         return areas_of_gather(count, itemsize, size)
     part = part_of_sum(count, size)
@@ -197,12 +197,12 @@ def areas_of_sum(count: int, itemsize: int, size: int) -> Areas:
 
 
 def areas_of_gather(count: int, itemsize: int, size: int) -> Areas:
-    """The shapes of what a rank sends and receives where the others get all that it has."""
+    """The shapes of a rank's send and receive buffers in an all-gather of `count` elements over `size` ranks."""
     return (count,), (size, count)
 
 
 def areas_of_scattered_sum(count: int, itemsize: int, size: int) -> Areas:
-    """The shapes of what a rank sends and receives in a sum of which it keeps one row."""
+    """The shapes of a rank's send and receive buffers in a reduce-scatter, which leaves it one row of the sum."""
     return (size, count // size), (size, count // size)
 
 

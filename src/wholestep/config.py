@@ -1,4 +1,4 @@
-"""The only reader of the environment: what to print and check, the threads, the processor, where code is kept."""
+"""The only reader of the environment: debug output, checks, threads, the processor, and the cache's folder."""
 
 import os
 import sys
@@ -106,7 +106,7 @@ def in_force() -> dict[str, str]:
 
 
 def reread() -> None:
-    """Forget what was read, so that the next question looks at the environment again.
+    """Clear the cached settings, so that the next question reads the environment again.
 
     >>> reread()
     """

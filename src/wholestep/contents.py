@@ -13,7 +13,7 @@ PIECE = 1 << 18
 
 
 def pieces(x: np.ndarray[Any, Any]) -> Iterator[bytes]:
-    """The bytes of an array in the order of its elements, whatever its layout, in pieces of at most PIECE bytes.
+    """The bytes of an array of any layout in row-major order of its elements, in pieces of at most PIECE bytes.
 
     >>> b"".join(pieces(np.array([[1, 2], [3, 4]], np.uint8).T))
     b'\\x01\\x03\\x02\\x04'
@@ -38,7 +38,7 @@ def same_bits(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> bool:
 
 def sha256(x: np.ndarray[Any, Any]) -> str:
     """The SHA-256 of the bytes of an array, in hexadecimal."""
-    digest = importlib.import_module("hashlib").sha256()  # which loads all of OpenSSL
+    digest = importlib.import_module("hashlib").sha256()  # imported late, as it loads all of OpenSSL
     for piece in pieces(x):
         digest.update(piece)
     return str(digest.hexdigest())

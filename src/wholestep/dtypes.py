@@ -41,9 +41,9 @@ class _Facts(dict[Any, T]):
 
 
 def check(dtype_like: Any) -> DType:
-    """Return the supported dtype, in native byte order, that NumPy understands by a description.
+    """Return the supported dtype, in native byte order, that a description has in NumPy.
 
-    Raises TypeError for what the language does not have: extended precision, objects, text, times, records, float8.
+    Raises TypeError for unsupported dtypes: extended precision, objects, text, times, records, float8.
 
     >>> check(float), check(">f4")
     (dtype('float64'), dtype('float32'))
@@ -181,7 +181,7 @@ def compute_dtype(dtype: Any) -> DType:
 
 
 def limits(dtype: Any) -> Any:
-    """Return what NumPy's `finfo` says of a floating-point dtype, bfloat16 included, or of the parts of a complex one.
+    """Return NumPy's `finfo` of a floating-point dtype, bfloat16 included, or of the parts of a complex one.
 
     >>> float(limits("bfloat16").eps), limits(np.complex64).nmant
     (0.0078125, 23)
@@ -204,7 +204,7 @@ def _canonical(dtype_like: Any) -> DType:
     if dtype.name not in _SHORT_NAMES:
         raise TypeError(_refusal(str(dtype)))
     if dtype.name != "bfloat16":
-        dtype = np.dtype(dtype.name)  # one object for each, whatever the byte order or the C name
+        dtype = np.dtype(dtype.name)  # one object for all byte orders and C names
     if isinstance(dtype_like, str | type | np.dtype):  # a number, which NumPy asks for its dtype, equals others
         _CHECKED[dtype_like] = dtype
     return dtype

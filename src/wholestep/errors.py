@@ -15,7 +15,7 @@ Where = tuple[CodeType, int] | None
 
 
 class Indexed(tuple[CodeType, int]):
-    """A place that reads at an index which has a name: what an index outside is told as."""
+    """A place in the user's code that reads at a named index; `outside` is the message for an index out of bounds."""
 
     what: str
     hint = "classes count from 0; ignore_index= names a label that counts for nothing"
@@ -124,8 +124,8 @@ def _same_drive(filename: str) -> bool:
 class WholestepError(Exception):
     """The root of every error that this library raises on purpose.
 
-    The `message` reads *operation: what is wrong: the types*. Below it stand the user's line, `where`, by default that
-    which is running, and `hint`, a way out.
+    The `message` has the form *operation: the fault: the types*. Below it stand the user's line, `where`, by default
+    the one that is running, and a remedy, `hint`.
     """
 
     def __init__(self, message: str, *, where: Where = None, hint: str | None = None) -> None:
@@ -221,7 +221,7 @@ class ExportError(WholestepError, ValueError):
 
 
 class ModelError(WholestepError, ValueError):
-    """A model of another library that is damaged, or whose nodes do not do what they say with what they are given."""
+    """An error for a model of another library that is damaged, or whose nodes are not valid for their inputs."""
 
 
 class BudgetError(WholestepError, MemoryError):

@@ -18,12 +18,12 @@ PATIENCE = 60.0
 
 
 class Unbroken:
-    """`with UNBROKEN:` around work, or `@UNBROKEN` above a function, in which C++ may wait for the interpreter.
+    """A guard of code in which C++ may wait for the interpreter: `with UNBROKEN:`, or `@UNBROKEN` above a function.
 
     Such are the calls that trace and compile, and all calls of optree.
 
-    Python stops the daemon threads of a process that ends, wherever they are. Before it does, they may finish what they
-    are at; one that would begin anew then ends by a SystemExit, without a word. The main thread is never refused.
+    Python stops the daemon threads of an ending process at any point. Before that, each may finish its guarded block;
+    a thread that would enter another one ends by a silent SystemExit. The main thread is never refused.
     """
 
     def __init__(self) -> None:
@@ -57,14 +57,14 @@ class Unbroken:
             depths[thread] -= 1
 
     def close(self) -> None:
-        """Wait for all other threads, and let none of them in again."""
+        """Wait for all other threads to leave their guarded blocks, and let none of them enter one again."""
         self.closed = True
         own, until = threading.get_ident(), time.monotonic() + PATIENCE
         while any(thread != own for thread in tuple(self.depths)) and time.monotonic() < until:
             time.sleep(0.001)
 
     def forget(self) -> None:
-        """In a forked child: the threads that are not there."""
+        """Drop the counts of threads that do not exist in a forked child."""
         for thread in [thread for thread in self.depths if thread != threading.get_ident()]:
             del self.depths[thread]
 

@@ -1,8 +1,8 @@
 """The handler of `fork`: locks, threads and shared memory of a child, and the sections that no fork may cut in two.
 
-A child has one thread, that which forked. What other threads were in the middle of stays there for ever: locks that
-they held, state that they were changing. Whatever has such a lock, a thread or a file says so here, once, and is told
-in the child; one hook serves all.
+A child has one thread, that which forked. The unfinished work of other threads stays so for ever: locks that they
+held, state that they were changing. An object with such a lock, a thread or a file registers here, once, and is
+notified in the child; one hook serves all.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def in_child(hook: Callable[[], None]) -> Callable[[], None]:
 
 
 def abandoned(lock: Any) -> bool:
-    """In a child, whether a reentrant lock is held by a thread that is not there any more.
+    """Test whether a reentrant lock is held by a thread that does not exist in this forked child.
 
     >>> abandoned(threading.RLock())
     False
@@ -51,7 +51,7 @@ def abandoned(lock: Any) -> bool:
 
 
 class Torn:
-    """A stand-in for the lock of something that cannot go on in this process: whoever takes it gets a ForkedError."""
+    """A replacement for the lock of an object that cannot be used in this process: taking it raises ForkedError."""
 
     def __init__(self, message: str, hint: str) -> None:
         self.message, self.hint = message, hint
@@ -60,7 +60,7 @@ class Torn:
         raise ForkedError(self.message, hint=self.hint)
 
     def __exit__(self, *_: object) -> None:
-        """Nobody was let in."""
+        """Never reached, since `__enter__` raises."""
 
 
 class Gate:

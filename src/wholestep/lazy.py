@@ -26,11 +26,11 @@ def late(package: str, name: str, module: str) -> Any:
 def names_of(
     package: str, above: Mapping[str, str] = NOTHING, modules: Collection[str] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` for a package; the names become its own when the first of them is asked for.
+    """The `__getattr__` and `__dir__` of a package, whose public names are imported when the first of them is read.
 
-    `above` has the modules of names that are this package's for users, and made of what lies on higher floors;
-    `modules` are public modules of the package, which its other modules import before there are any names. A name that
-    the package does not have is an error that says what to write, where another library has it.
+    `above` maps public names to the modules that define them on higher floors of the library; `modules` are public
+    modules of the package, which its other modules import before there are any names. A name that the package does not
+    have is an error, with the replacement where another library has the name.
     """
 
     def public() -> dict[str, Any]:

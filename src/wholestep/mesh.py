@@ -42,7 +42,7 @@ class MPICommunicator:
         def show_and_end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
             before(kind, error, trace)
             sys.stderr.flush()
-            # Launchers pass on what a process has written some time after it, and drop the rest at an abort.
+            # Launchers forward a process's output with a delay, and drop the pending part at an abort.
             time.sleep(SECONDS_TO_BE_READ)
             self.comm.Abort(1)
 

@@ -21,10 +21,10 @@ Tree: TypeAlias = Any
 
 TreeDef: TypeAlias = optree.PyTreeSpec
 
-# Our own registrations stay out of the user's other libraries; what those registered globally is still seen.
+# Our own registrations stay out of the user's other libraries; global registrations of those still count.
 _SPACE = "wholestep"
 _LEAVES = frozenset((np.ndarray, np.float64, np.float32, int, float))
-"""Types of leaves that nobody can register as nodes: asking would take longer than what is done with many of them."""
+"""Types of leaves that cannot be registered as nodes, tested first: a call of optree takes longer than most uses."""
 _MISSING = object()
 _LEAF: TreeDef = optree.tree_structure(cast(Any, 0), namespace=_SPACE)
 
@@ -52,7 +52,7 @@ def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Tree:
     """The tree of a structure, `treedef`, and its leaves.
 
     Shapes: leaves are anything, in the order of `tree.leaves`.
-    Raises: ValueError where there are too few or too many, TreeError for what is no structure.
+    Raises: ValueError where there are too few or too many, TreeError for a `treedef` that is no structure.
 
     >>> import wholestep as ws
     >>> ws.tree.unflatten(ws.tree.structure({"a": 0, "b": [0]}), [1, 2])
@@ -68,9 +68,9 @@ def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Tree:
 
 
 def map(f: Callable[..., Any], tree: Tree, *rest: Tree, is_leaf: Callable[[Any], bool] | None = None) -> Tree:
-    """The tree of what f gives for each leaf of a tree, with the leaves of `rest`, which have the same outline.
+    """The tree of the results of f for each leaf of a tree, with the leaves of `rest`, which have the same outline.
 
-    Where `is_leaf(node)` holds, a whole node is a leaf; what lies in the other trees at a leaf is given as it is.
+    Where `is_leaf(node)` holds, a whole node is a leaf; subtrees of the other trees at a leaf are passed as they are.
 
     Shapes: leaves are anything; the result has the outline of the first tree.
     Raises: ValueError where the outlines differ, TreeError for containers that lie more than 1,000 deep in each other.
@@ -105,7 +105,7 @@ def map_with_path(f: Callable[..., Any], tree: Tree, *rest: Tree, is_leaf: Calla
 def below(treedef: TreeDef, tree: Any) -> list[Any]:
     """Return the subtree of another tree at each leaf of a structure.
 
-    What structures keep, such as the frozen arrays of a model, may differ. Raises ValueError when the outlines do.
+    Metadata of structures, such as the frozen arrays of a model, may differ. Raises ValueError if the outlines do.
 
     >>> below(structure([0, (0,)]), [1, ({"a": 2},)])
     [1, {'a': 2}]
@@ -116,7 +116,7 @@ def below(treedef: TreeDef, tree: Any) -> list[Any]:
 
 @contextmanager
 def outlines() -> Iterator[None]:
-    """Inside, structures are compared by their outline, whatever arrays they keep: see `comparing_outlines`."""
+    """Compare structures by their outline alone inside the block, without the arrays that they hold."""
     before, _comparing.outlines = _comparing.outlines, True
     try:
         yield
@@ -125,7 +125,7 @@ def outlines() -> Iterator[None]:
 
 
 def comparing_outlines() -> bool:
-    """Return whether what a structure keeps, such as the frozen arrays of a model, is to count as equal now."""
+    """Return whether the metadata of structures, such as the frozen arrays of a model, count as equal now."""
     return _comparing.outlines
 
 
@@ -195,9 +195,9 @@ def reduce(
 
 
 def transpose(outer: TreeDef, inner: TreeDef | None, tree: Tree) -> Tree:
-    """A tree of trees turned inside out: of structure `outer` with `inner` at each leaf, it gets the reverse.
+    """The transpose of a tree of trees: from structure `outer` with `inner` at each leaf to `inner` with `outer`.
 
-    Where `inner` is None, it is that of the first tree inside. What lies deeper than both moves as a leaf does.
+    Where `inner` is None, it is that of the first tree inside. Subtrees deeper than both structures move as leaves do.
 
     Shapes: `outer` and `inner` are structures, as `tree.structure` gives them; leaves are anything.
     Raises: ValueError where the tree has another outline, TreeError where there is no tree to find `inner` in.
@@ -326,7 +326,7 @@ def register(
 
 
 class Level(NamedTuple):
-    """The items of one container, what its class says of it besides, and the name of each item."""
+    """The items of one container, its other metadata from its class, and the name of each item."""
 
     children: list[Any]
     metadata: Any

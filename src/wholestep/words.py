@@ -10,7 +10,7 @@ from collections.abc import Sequence
 def printable(text: str) -> str:
     """Text with control characters, escape sequences, marks of direction and the like spelled out; lines stay lines.
 
-    Names come from users, files and tables, and a terminal obeys some of what may stand in them.
+    Names come from users, files and tables, and a terminal obeys control sequences in them.
 
     >>> print(printable("loss\\x1b[2J \\u202egnp.exe\\nnext line"))
     loss\\x1b[2J \\u202egnp.exe
@@ -72,5 +72,5 @@ def preformatted(text: str) -> str:
     >>> preformatted("a < b")
     '<pre>a &lt; b</pre>'
     """
-    escape = importlib.import_module("html").escape  # which brings a table of all entities
+    escape = importlib.import_module("html").escape  # imported late, for its table of all entities
     return f"<pre>{escape(printable(text))}</pre>"

@@ -18,7 +18,8 @@ class MemoryReport(NamedTuple):
     """Bytes by purpose, known before anything runs: numbers, or expressions of symbolic sizes.
 
     `bound` is a lower bound of the arena with these kernels; `peak` lists its live ranges at the peak. `kept` counts
-    bytes that no run reads: copies of the initial parameters and buffers, for `reset`, and the graph's constants; of arrays of a megabyte or more there is no copy, but the caller's own are held.
+    bytes that no run reads: copies of the initial parameters and buffers, for `reset`, and the graph's constants;
+    of arrays of a megabyte or more there is no copy, but the caller's own are held.
     `file` is the size of files, of state and scratch together, and no part of the total.
     """
 

@@ -3,7 +3,7 @@
     s = q k^T * scale + mask        p = exp(s - lse)        out = (p * kept) v        lse = log(sum(exp(s)))
 
 The backward pass recomputes p from lse, so that no array of all scores is kept. A row that sees no key gives 0, and
-its lse is 0. What is written here in full is what the two mean; lowering walks over blocks of queries and keys.
+its lse is 0. The definitions here compute all scores at once; lowering walks over blocks of queries and keys.
 
 Milakov, Gimelshein, "Online normalizer calculation for softmax" (2018); Dao et al., "FlashAttention" (2022).
 """

@@ -134,7 +134,7 @@ def minimize(
     nothing lower, and 3 where a number was not finite.
 
     x has the derivative, of every order and in both modes, of the root of fun's derivative in all values that fun
-    reads: a solution with the Hessian, a matrix. It is as close to that of the minimum as the search came. x0 has none, and
+    reads: a solution with the Hessian, a matrix. It is as close to that of the minimum as the search came. x0,
     `hess_inv` and the counts have none.
 
     Shapes: x0 real floats [n], integers as float64; fun gives a scalar; x, jac [n], hess_inv [n, n].

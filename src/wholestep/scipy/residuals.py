@@ -212,9 +212,9 @@ def least_squares(
     """x where half of the sum of squares of `fun(x, *args, **kwargs)` is least, by Levenberg and Marquardt's method.
 
     "trf", "dogbox" and "lm" all select this method, without bounds; the Jacobian is traced, and difference schemes in
-    `jac` are ignored. It ends as SciPy's: `status` is 1 where the slope is at most `gtol`, 2 where the cost falls by less
-    than `ftol` times itself, 3 where a step is shorter than `xtol` times x, 0 after `max_nfev` evaluations. x has the
-    derivative, of every order and in both modes, of a place where the slope is 0, as accurate as the search came
+    `jac` are ignored. It ends as SciPy's: `status` is 1 where the slope is at most `gtol`, 2 where the cost falls by
+    less than `ftol` times itself, 3 where a step is shorter than `xtol` times x, 0 after `max_nfev` evaluations. x has
+    the derivative, of every order and in both modes, of a place where the slope is 0, as accurate as the search came
     close to it; x0 has none.
 
     Shapes: x0 real floats [n], integers as float64; fun gives [m], jac is [m, n].

@@ -191,14 +191,14 @@ def cg(
     times that of b, or atol, or after `maxiter` steps, ten times the unknowns if it is None; `rtol` is SciPy's name for
     tol. `info` is 0 where the tolerance was kept, else the number of steps.
 
-    The derivative, of every order and in both modes, is that of the solution, in b and all operands of A: one more solution,
-    with the conjugate transposes of A and M, as accurate as tol or atol made the first. x0 and M have none.
+    The derivative, of every order and in both modes, is that of the solution, in b and all operands of A: one more
+    solution, with the conjugate transposes of A and M, as accurate as tol or atol made the first. x0 and M have none.
 
     Shapes: b an array of any shape, or a tree of arrays, in float32, float64 or complex numbers, integers as float64; x
     like b, in the dtype of b and of a matrix A; A and M [n, n] for n unknowns, or functions from x to a tree like x;
     info an int64 scalar.
-    Raises: TreeError or ShapeError where A, M or x0 do not fit b, DtypeError for half precision and an A or M that is no
-    matrix, UnsupportedError for a callback.
+    Raises: TreeError or ShapeError where A, M or x0 do not fit b, DtypeError for half precision and for an A that
+    is no matrix, UnsupportedError for a callback.
     Source: Hestenes and Stiefel, "Methods of conjugate gradients for solving linear systems", 1952.
 
     >>> import numpy as np, wholestep as ws
