@@ -106,7 +106,7 @@ def failed(text: str, cause: BaseException | None, where: Where = None) -> Commu
 
 
 def gather_bytes(name: str, own: bytes, who: str) -> NDArray:
-    """The bytes of all ranks, u8[size, n]; raises CommunicationError where they cannot be had."""
+    """The bytes of all ranks, u8[size, n]; raises CommunicationError where the all-gather fails."""
     communicator = communicator_of(name)
     rows = np.empty((communicator.size, len(own)), np.uint8)
     try:
@@ -117,9 +117,9 @@ def gather_bytes(name: str, own: bytes, who: str) -> NDArray:
 
 
 Exchange = Callable[[], NDArray]
-"""The rest of a collective whose operand has been copied: the exchange with the other ranks, which gives the result."""
+"""The second half of a collective, after its operand is copied: the exchange with other ranks, for the result."""
 Room = Callable[[tuple[int, ...], Any], NDArray]
-"""The memory of an exchange: an array of a shape and dtype, whose elements may have any value."""
+"""An allocator of an exchange's memory: (shape, dtype) -> an uninitialized array."""
 
 
 def sum_over_ranks(name: str, x: NDArray) -> NDArray:

@@ -174,7 +174,7 @@ def reduce(
     initializer: Any = _MISSING,
     is_leaf: Callable[[Any], bool] | None = None,
 ) -> T:
-    """The leaves of a tree as one value, which takes them in one after the other, from the first on.
+    """The fold of a tree's leaves, from the first to the last, by a function of the value so far and a leaf.
 
     `f(so_far, leaf)` begins with `initializer`, or with the first leaf where there is none.
 

@@ -38,7 +38,7 @@ def instead(answer: Ours) -> str:
 
 
 def elsewhere(place: str, name: str) -> Ours | None:
-    """The same name in another namespace, or in other letters."""
+    """The same name in another namespace, or in another case."""
     if name.startswith("_") or not place.startswith("ws"):
         return None
     for other in (place, *PLACES):

@@ -17,7 +17,7 @@ ENTRANCES = ("__init__", "__call__", "__getattr__", "__getitem__", "__len__", "_
 
 
 def boundary(f: F) -> F:
-    """The same function for callers from outside.
+    """The function wrapped for callers from outside.
 
     Its errors lose the frames of this package; arguments that do not fit its parameters are an `ArgumentError` that
     names the parameter to use. A call without an error costs one call of a Python function more.
@@ -59,7 +59,7 @@ def bounded(cls: C) -> C:
 
 
 def published(thing: Any) -> Any:
-    """A public thing as callers get it; a function takes the place of the one in the module that defines it."""
+    """A public object as callers get it; a wrapped function replaces the one in the module that defines it."""
     if isinstance(thing, type):
         if not issubclass(thing, BaseException) and is_ours(thing) and not getattr(thing, "_is_protocol", False):
             for base in filter(is_ours, thing.__mro__):

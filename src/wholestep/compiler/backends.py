@@ -21,7 +21,7 @@ BACKENDS: dict[str, Callable[[], Backend]] = {
 }
 """The devices that code is made for."""
 NUMBERED: dict[str, Callable[[int], Backend]] = {"cuda": cuda_backend}
-"""Those of them of which a machine may have several, named `cuda:1`."""
+"""The devices of which a machine may have several, named `cuda:1`."""
 
 DEFAULT_DEVICE = "cpu"
 """The device of a program that names none."""

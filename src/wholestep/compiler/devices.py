@@ -68,7 +68,7 @@ def check_device(name: str) -> None:
 
 
 def check_winograd(name: str, winograd: object, device: str) -> None:
-    """Raise ParameterError for a choice that is none, UnsupportedError for a device that does as it is told alone."""
+    """Raise ParameterError for a `winograd` that is no bool, UnsupportedError for True on a device without lowering."""
     if not isinstance(winograd, bool):
         raise ParameterError(
             f"{name}: winograd is {winograd!r}",
@@ -82,7 +82,7 @@ def check_winograd(name: str, winograd: object, device: str) -> None:
 
 
 def is_lowered(name: str) -> bool:
-    """True for a device whose programs this compiler makes, and is no interpreter or library."""
+    """True for a device that this compiler generates code for, and not for the interpreter or an array library."""
     return backend_maker(name) is not None
 
 

@@ -143,7 +143,7 @@ def forecast_memory(
 
 
 def with_rates(budget: MemoryBudget | None, backend: Backend) -> MemoryBudget | None:
-    """A budget with the rates of this machine as they are known now, for as long as its program lives."""
+    """A budget with this machine's measured rates as of now, which its program keeps."""
     return None if budget is None else budget._replace(rates=backend.rates())
 
 
@@ -165,7 +165,7 @@ def compile_unit(unit: CompilationUnit, backend: Backend) -> LoadedCode:
 
 
 def graph_fingerprint(graph: Graph) -> str:
-    """A text of all that the code of a graph depends on, without the names that a user gave."""
+    """The fingerprint of a graph: a text of everything that its code depends on, without the user's names."""
     text, objects = text_and_objects(Graph(graph.inputs, graph.nodes, graph.outputs))
     hashes = [
         f"{name} {sha256(value)} {value.dtype} {value.shape}"

@@ -52,7 +52,7 @@ class SymbolicProgram(Executable):
         self.made = 0
         self.programs: OrderedDict[tuple[Any, ...], Executable] = OrderedDict()
         self.told: Callable[[SizeBinding, float], None] = lambda sizes, before: None
-        """Told the sizes for which a program was compiled by itself, and when that began."""
+        """A callback with the sizes of a separately compiled program, and the time at which its compilation began."""
 
     def sizes(self, arrays: Sequence[NDArray]) -> SizeBinding:
         """The numbers of the symbolic sizes for these arrays; raises ShapeError where they do not agree."""
@@ -126,7 +126,7 @@ class PerSizeProgram(SymbolicProgram):
 
 
 class AnySizeProgram(InspectableProgram, SymbolicProgram):
-    """One code for all sizes."""
+    """A program of symbolic sizes with one code for all of them."""
 
     def __init__(self, unit: CompilationUnit, backend: Backend, make: SizedCompiler) -> None:
         super().__init__(unit, make)
@@ -137,7 +137,7 @@ class AnySizeProgram(InspectableProgram, SymbolicProgram):
 
 
 class SymbolicInstance(BoundExecutable):
-    """Resident state under programs for several sizes, which take turns and share the memory that they work in."""
+    """Resident state with programs for several sizes, which run in turn and share one arena."""
 
     def __init__(self, program: SymbolicProgram, state: Sequence[NDArray]) -> None:
         self.program = program
@@ -150,7 +150,7 @@ class SymbolicInstance(BoundExecutable):
         forks.heir(self)
 
     def _forked(self) -> None:
-        """In a forked child: an arena that another thread was about to replace is nobody's."""
+        """Make the instance unusable in a forked child if another thread was running it at the fork."""
         if forks.abandoned(self.lock):
             self.lock = forks.Torn(
                 "call: this process was forked while another thread ran the program on this state",

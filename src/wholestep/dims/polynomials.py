@@ -16,7 +16,7 @@ def atoms_in(terms: Terms) -> set[Atom]:
 
 
 def nonzero_terms(terms: Terms) -> Terms:
-    """Terms without those that have come to nothing."""
+    """The terms whose coefficients are not 0."""
     return {monomial: factor for monomial, factor in terms.items() if factor}
 
 

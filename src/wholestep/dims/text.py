@@ -10,7 +10,7 @@ from wholestep.dims.size import Dim, Size, least
 
 
 def spelled(text: str) -> Size:
-    """Return the size that a text says, as sizes print; raises ValueError where it says none.
+    """Return the size of a text in the form that sizes print; raises ValueError for any other text.
 
     >>> spelled("(2*B + 3)//4") == (2*Dim("B") + 3)//4
     True
@@ -22,7 +22,7 @@ def spelled(text: str) -> Size:
 
 
 def parse_dim(tree: ast.expr) -> Size:
-    """Return the size that an expression says; raises ValueError where it says none."""
+    """Return the size of an expression's syntax tree; raises ValueError for any other expression."""
     if isinstance(tree, ast.Constant) and isinstance(tree.value, int):
         return tree.value
     if isinstance(tree, ast.Name):

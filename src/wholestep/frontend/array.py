@@ -46,7 +46,7 @@ class View:
 
 @lru_cache(maxsize=4096)
 def row_by_row(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    """A plain array with no memory behind it that lies row by row; nothing writes it."""
+    """A plain array in row-major order over the memory of one element; it is never written."""
     strides = [dtype.itemsize] * len(shape)
     for i in reversed(range(len(shape) - 1)):
         strides[i] = strides[i + 1] * max(shape[i + 1], 1)
@@ -238,10 +238,10 @@ class Array:
         return bool((self == item).any())
 
     def held(self) -> Any:
-        """The data behind the array where the trace has it, for somebody to read; None where it does not."""
+        """The array's data where the trace knows them; None where it does not."""
         builder = self._value.builder
         if builder is not None and builder.closed and self._parent is not None:
-            return None  # a view is read when it is asked for, and nothing more can be
+            return None  # the value of a view is emitted when it is read, and a closed builder takes no more
         data = self.value.data
         return None if data is None else np.broadcast_to(data, self.shape)
 
@@ -359,7 +359,7 @@ class Array:
         function(np.ndarray.flat)(self)[...] = new
 
     def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Array:
-        """The same elements in another shape; -1 once for the size that is left. See numpy.reshape."""
+        """The same elements in another shape; -1 once for the size that the others imply. See numpy.reshape."""
         wanted = shape[0] if len(shape) == 1 and not _is_size(shape[0]) else shape
         return array_function(np.reshape)(self, wanted, order=order, copy=copy)
 
@@ -371,7 +371,7 @@ class Array:
     def astype(
         self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
     ) -> Array:
-        """The same numbers in another dtype."""
+        """A copy in another dtype."""
         made: Array = HOOKS.astype(self, dtype, casting, copy)
         return made
 
@@ -400,7 +400,7 @@ class Array:
         return array_function(np.ravel)(self, order=order).copy()
 
     def view(self, dtype: Any = None, type: Any = None) -> Array:
-        """The same memory under another handle. Raises UnsupportedError for another dtype: its bits would be read."""
+        """A view of the same memory. Raises UnsupportedError for another dtype, which would reinterpret the bits."""
         same = dtype in (None, np.ndarray) or (not _is_size(dtype) and np.dtype(dtype) == self.dtype)
         if type not in (None, np.ndarray) or not same:
             raise UnsupportedError(

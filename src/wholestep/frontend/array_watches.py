@@ -27,10 +27,10 @@ SAMPLES = 64
 
 
 class ArrayWatch:
-    """One array: a small one is compared whole, a large one in a sample and a stretch that moves on.
+    """A watch of one array: a small one is compared whole, a large one in a sample and a moving window.
 
-    So a change of one element of a large array is found after size / WINDOW calls at the latest, and at once where
-    much of it changes. `whole` compares everything. Large arrays that do not lie row by row are always compared whole.
+    A change of one element of a large array is found after size / WINDOW calls at the latest, and a change of most
+    elements at once. `whole` compares everything. Large arrays that do not lie row by row are always compared whole.
     """
 
     __slots__ = ("array", "at", "flat", "sample", "seen", "seen_flat", "seen_sample", "then", "where")

@@ -23,12 +23,12 @@ class FieldAssignment(NamedTuple):
 
 
 class Assigned(tuple[Any, ...]):
-    """A result, and the values of fields that were assigned on the way to it; `places` says whose they are."""
+    """A result, and the values assigned to fields meanwhile; `places` lists the module and field of each value."""
 
     places: tuple[tuple[Any, str], ...]
 
     def __new__(cls, items: Any, places: tuple[tuple[Any, str], ...]) -> Assigned:
-        """A tuple that knows the modules and the fields that its values belong to."""
+        """A tuple with the modules and fields of its values."""
         made = super().__new__(cls, items)
         made.places = places
         return made
@@ -52,7 +52,7 @@ def note_assignment(module: Any, field: str, before: Any) -> None:
 
 @contextmanager
 def watching_assignments() -> Iterator[list[FieldAssignment]]:
-    """Inside, the list that is given grows by every assignment, those to copies that transforms make among them."""
+    """Record assignments in the list that it yields, including those to copies that transforms make."""
     seen: list[FieldAssignment] = []
     token = _watched.set(seen)
     try:
@@ -64,7 +64,7 @@ def watching_assignments() -> Iterator[list[FieldAssignment]]:
 def with_assigned(f: Callable[..., Any], given: tuple[Any, Any]) -> Callable[..., Any]:
     """A function whose result is `Assigned` where it assigns fields of modules from outside.
 
-    They are those that it closes over, and those among its arguments, which `given` holds: it sees copies of these.
+    These are modules that it closes over, and modules among its arguments, `given`, of which it gets copies.
     """
 
     def assigning(*args: Any, **kwargs: Any) -> Any:

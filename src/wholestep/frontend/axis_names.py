@@ -14,7 +14,7 @@ _sizes: ContextVar[tuple[tuple[str, Any], ...]] = ContextVar("sizes of the axes 
 
 @contextmanager
 def named_axis(name: str | None, n: Any) -> Iterator[None]:
-    """The time in which the function of a vmap is traced, whose axis has this name and size."""
+    """The context in which the function of a vmap is traced, with the name and size of its axis."""
     before = _sizes.set(_sizes.get() if name is None else (*_sizes.get(), (name, n)))
     try:
         yield

@@ -49,7 +49,7 @@ class Point:
 
 
 def widen_to_float64(x: Any) -> Any:
-    """A floating array in double precision, where differences mean something."""
+    """A floating array in double precision, in which finite differences are accurate."""
     array = np.asarray(x)
     return array.astype(np.complex128 if dtypes.is_complex(array.dtype) else np.float64)
 
@@ -144,7 +144,7 @@ def forward_columns(f: Any, point: Point) -> list[Any]:
 
 
 def reverse_columns(f: Any, point: Point) -> list[Any]:
-    """The same numbers from vjp: one pullback for each result element, read by columns."""
+    """The Jacobian's columns from vjp: one pullback for each element of the results, as a row."""
     out, pullback = vjp(f, *point.wide)
     leaves, structure = tree.flatten(out)
     floats = [i for i, y in enumerate(leaves) if type_of(y).inexact]
@@ -187,7 +187,7 @@ def compare(point: Point, found: Any, expected: Any, what: str, rtol: float, ato
 
 
 def second_order(f: Any, point: Point, modes: Sequence[str], eps: float, rtol: float, atol: float) -> None:
-    """The same check of the derivatives themselves, along fixed random directions."""
+    """Check the derivatives of the derivatives, along fixed random directions."""
     rng = np.random.default_rng(0)
     tangents = [random_like(rng, x) for x in point.wide]
 

@@ -205,7 +205,7 @@ def steps(rows: Sequence[Array], length: int | None) -> Any:
 
 
 def settled(step: Any, start: list[Array], types: Sequence[Type], what: str) -> tuple[Traced, list[Array]]:
-    """The step traced with a carry whose types it keeps; a Python scalar to begin with takes the type it becomes."""
+    """The step traced with a carry whose types it keeps; an initial Python scalar takes the type of its successor."""
     k = len(start)
     for _ in range(2):
         scalars = [a._scalar for a in start] + [t.ndim == 0 for t in types]

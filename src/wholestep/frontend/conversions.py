@@ -41,7 +41,7 @@ PLAIN = {"float": "np.float64", "int": "np.int64", "complex": "np.complex128", "
 
 
 def advice(asked: str) -> str:
-    """The way out for a value that was asked for under this name, such as "float" or "array conversion"."""
+    """The hint for a refused conversion of this name, such as "float" or "array conversion"."""
     if asked in ("item", "tolist", "tobytes"):
         return OUTSIDE
     frame = caller()
@@ -131,7 +131,7 @@ def of_a_package(function: Any) -> bool:
 
 
 def into_plain(array: Any) -> str:
-    """The way out where a traced array was to be written into a plain one."""
+    """The hint for a traced array that would be written into a plain one."""
     frame = caller()
     names = [] if frame is None else [name for name, value in frame.f_locals.items() if value is array]
     if frame is None or not names:

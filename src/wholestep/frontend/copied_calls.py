@@ -54,7 +54,7 @@ class CopiedCalls:
 
 
 def call_key(arrays: Sequence[Any], rest: Sequence[Any]) -> Any:
-    """The key that calls share whose operations are the same; None for a call that has to be traced."""
+    """The key of calls with equal operations; None for a call that has to be traced."""
     builder = current()
     if builder is None or builder.evaluate is not None or not builder.recording:
         return None
@@ -71,7 +71,7 @@ def call_key(arrays: Sequence[Any], rest: Sequence[Any]) -> Any:
 
 
 def dependent(nodes: Sequence[Node], given: Sequence[Value]) -> list[Node]:
-    """The operations that some of these values go into, and those in which processes take part."""
+    """The operations that depend on any of the `given` values, and all collectives."""
     reached, found = set(given), []
     for node in nodes:
         if node.op.collective or not reached.isdisjoint(node.inputs):
@@ -81,6 +81,6 @@ def dependent(nodes: Sequence[Node], given: Sequence[Value]) -> list[Node]:
 
 
 def repeat_call(first: FirstCall, arrays: Sequence[Array]) -> Results:
-    """The results of a call whose operations are those of an earlier one."""
+    """The results of a call with copies of an earlier call's operations."""
     env = copy_stretch(first.nodes, dict(zip(first.given, [x.value for x in arrays], strict=True)))
     return {name: Array(env.get(x.value, x.value), x._scalar, x._weak) for name, x in first.results.items()}

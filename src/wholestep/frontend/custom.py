@@ -107,14 +107,14 @@ class Batched:
 
     @property
     def name(self) -> str:
-        """The function whose rule it is."""
+        """The name of the function that has the rule."""
         return str(self.rule.name)
 
     def batched(self, batching: Any, on: Sequence[bool]) -> Any:
         return type(self)(self, batching, on)
 
     def over(self, one: Callable[..., Any], values: Sequence[Value], on: Sequence[bool]) -> Any:
-        """`one` over the batch; returns results and which of them vary."""
+        """Apply the function `one` over the batch; returns results, and marks of those that carry the batch."""
         types = [array_type(v.shape[1:], v.dtype) if o else v.type for v, o in zip(values, on, strict=True)]
         try:
             graph, captured = build(one, types, name="rule", reason="vmap")
@@ -127,7 +127,7 @@ class Batched:
         return self.batching.inline(graph, [*values, *captured], [*on, *[False] * len(captured)])
 
     def wide(self, outs: Sequence[Value], marks: Sequence[bool]) -> list[Value]:
-        """Results, those that do not vary once for each element."""
+        """The results, each with the batch axis; one that does not vary is repeated along it."""
         return [expand(v, self.batching.n, o) for v, o in zip(outs, marks, strict=True)]
 
     def cotangents(self, one: Callable[..., Any], values: Sequence[Value], on: Sequence[bool]) -> list[Maybe]:

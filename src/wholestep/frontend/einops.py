@@ -19,7 +19,7 @@ def register_backend() -> None:
     from einops._backends import NumpyBackend
 
     class Backend(NumpyBackend):
-        """NumPy's, whose functions a traced array answers."""
+        """NumPy's backend for einops, as NumPy's functions take traced arrays."""
 
         framework_name = "wholestep"
 

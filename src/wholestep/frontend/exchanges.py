@@ -73,7 +73,7 @@ def ppermute(x: T, axis_name: str, perm: Iterable[tuple[int, int]]) -> T:
 
 
 def all_to_all(x: T, axis_name: str, split_axis: int = 0, concat_axis: int = 0) -> T:
-    """A part of each element's x, put together: the element of number k gets part k of all of them, in their order.
+    """The exchange of parts of x along a named axis: element k gets part k of every element's x, in their order.
 
     x is split into as many equal parts along `split_axis` as the `vmap` or the mesh's axis with this `axis_name` has
     elements, and the parts that arrive are joined along `concat_axis`, as by `jax.lax.all_to_all` with `tiled=True`.

@@ -87,7 +87,7 @@ def frontier(nodes: Sequence[Node], labels: Sequence[str]) -> list[tuple[str, Va
 
 
 def grouped(items: Sequence[tuple[str, Any]], labels: Sequence[str]) -> dict[str, Any]:
-    """One gradient for each label, a list where there are several."""
+    """The gradient of each label; a list for a label of several values."""
     out: dict[str, Any] = {}
     for label in labels:
         own = [g for name, g in items if name == label]

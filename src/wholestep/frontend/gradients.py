@@ -324,7 +324,7 @@ def trace_gradients(f: Callable[..., Any], argnums: Numbers = ..., *, rewrite: b
 def trace_gradients(
     f: Callable[..., Any], argnums: Numbers = 0, *, rewrite: bool = True
 ) -> Callable[..., tuple[Any, Tree, list[Intermediate]]]:
-    """The gradient of a scalar function with respect to every intermediate value, the way a tape keeps them.
+    """The gradient of a scalar function with respect to every intermediate value, as a list in program order.
 
     The result is called as f is, differentiated with respect to the arguments at `argnums`, and returns
     `(value, gradient, records)`: a list of `Intermediate`, in the order of the program, with the operation, the user's

@@ -200,7 +200,7 @@ class LinearEquation(NamedTuple):
 
 
 def of_inexact(f: Callable[..., Any], given: Any) -> tuple[Callable[..., Any], list[Any], list[int]]:
-    """f as a function of those of its arguments' leaves that have slopes; all leaves, and the numbers of these."""
+    """f as a function of its arguments' inexact leaves; all leaves, and the indices of the inexact ones."""
     leaves, structure = tree.flatten(given)
     moving = [i for i, leaf in enumerate(leaves) if type_of(leaf).inexact]
 

@@ -260,7 +260,7 @@ def _axes_used(item: Any) -> int:
 
 
 def check_mask(x: Array, mask: Any, axis: int) -> None:
-    """A mask has the sizes of the axes it stands for."""
+    """Raise BoundsError where the sizes of a mask are not those of the axes that it indexes."""
     for i, n in enumerate(mask.shape):
         if axis + i >= x.ndim or x.shape[axis + i] != n:
             raise BoundsError(
@@ -311,7 +311,7 @@ def getitem(x: Array, index: Any) -> Any:
 
 
 def read_at_index(x: Value, where: IndexExpression) -> Value:
-    """Slices first, then the gather, then its axes where NumPy puts them."""
+    """The elements at an index: slices, then a gather, then its axes moved to NumPy's position for them."""
     out: Value = gather(where.basic.get(x), *where.arrays, axes=where.axes)
     k = where.arrays[0].ndim
     if where.place == 0:

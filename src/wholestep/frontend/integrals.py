@@ -31,7 +31,7 @@ FOLD = 4.0
 HALF = 2.0
 """The number from which on Ei and E1 give their hyperbolic kin without a loss of digits."""
 CONSTANT = 1e16
-"""The number from which on both of them are one half, to rounding."""
+"""The argument from which on both Fresnel integrals are one half, to rounding."""
 
 
 def wofz(z: Value) -> Value:
@@ -62,7 +62,7 @@ def fresnel(x: Value) -> tuple[Value, Value]:
 
 
 def complex_fresnel(z: Value) -> tuple[Value, Value]:
-    """The same along a path to a complex number, by error functions (DLMF 7.5.8) off the middle."""
+    """The Fresnel integrals of a complex number: a series near 0, error functions elsewhere (DLMF 7.5.8)."""
     wide = cast_to(z, np.dtype(np.complex128))
     near = fn.hypot(ar.real(wide), ar.imag(wide)) < NEAR
     sines, cosines = fresnel_series(lo.select(near, wide, zeros(wide.type)))

@@ -63,7 +63,7 @@ ANY_SIZE = (
     'f.any_size(ws.ShapeDtype((ws.Dim("B"), ...), dtype)) compiles f once for all sizes; '
     "padding to a few lengths makes a few programs"
 )
-"""The hint for a function that meets one size after another."""
+"""The hint for a function that is called with many different sizes."""
 
 
 @bounded

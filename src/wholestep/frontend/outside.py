@@ -18,7 +18,7 @@ from wholestep.frontend.tracing import LEAVES
 from wholestep.ir.graph import NDArray
 
 OWN = (*LEAVES, ShapeDtype, str, bytes, type)
-"""Leaves that are taken as they are, or that nobody takes for data."""
+"""The types of leaves that are not converted: traced and NumPy arrays, numbers, shapes, text, classes."""
 
 CPU = (1, 3)
 """DLPack's numbers of devices whose memory the processor reads: its own, and memory pinned for a GPU."""

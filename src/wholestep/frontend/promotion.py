@@ -184,7 +184,7 @@ def broadcast_to(v: Value, shape: tuple[Any, ...]) -> Value:
 
 @lru_cache(maxsize=4096)
 def kept_axes(own: tuple[Any, ...], shape: tuple[Any, ...]) -> tuple[tuple[int, ...], tuple[Any, ...] | None]:
-    """The axes of a shape that those of `own` are, and the sizes left of `own` where some of its axes are dropped."""
+    """The axes of `shape` along which `own` is not broadcast, and their sizes, None where `own` has no other axes."""
     lead = len(shape) - len(own)
     axes = tuple([lead + i for i, n in enumerate(own) if not _is_one(n) or _is_one(shape[lead + i])])
     return axes, None if len(axes) == len(own) else tuple([shape[a] for a in axes])

@@ -235,7 +235,7 @@ def loads(code: CodeType, known: dict[str, Any]) -> Iterator[tuple[CodeType, int
 
 @contextmanager
 def watching(reach: Reach, again: str) -> Iterator[None]:
-    """Inside, a clock that the user's functions read, or a seed that they ask for, is an error at that line.
+    """Refuse, inside the block, a clock or a seed that the user's functions read, with an error at that line.
 
     A profiler that runs already is left alone.
     """

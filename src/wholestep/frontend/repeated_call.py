@@ -129,7 +129,7 @@ def positional_readers(given: tree.TreeDef) -> list[Reader] | None:
 def repeated_call(
     program: TracedFunction, device: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> RepeatedCall | None:
-    """The call of a program for arguments like these; None where each call needs a look at them."""
+    """The quick call of a program for arguments like these; None where each call has to inspect its arguments."""
     call = program.executable(device).quick_call()
     leaves, given = tree.flatten((args, kwargs))
     on = [enters(leaf) for leaf in leaves]

@@ -104,7 +104,7 @@ class Selection(np.lib.mixins.NDArrayOperatorsMixin):
 
     @property
     def T(self) -> Selection:
-        """The same where there is one axis; refused where there are more."""
+        """The selection itself where it has one axis; refused where it has more."""
         return self if self.ndim == 1 else self.refuse("transpose")
 
     @property
@@ -217,7 +217,7 @@ class Selection(np.lib.mixins.NDArrayOperatorsMixin):
         put(target, self.mask, new, "")
 
     def _narrowed(self, index: Selection) -> Value:
-        """The mask of those chosen elements that another mask chooses again."""
+        """The mask of the elements that both this selection and a mask over it choose."""
         if not same_selection(index.mask, self.mask):
             self.refuse("boolean indexing")
         made: Value = widen_mask(self.mask, index.full.shape) & index.full.value
@@ -250,7 +250,7 @@ class Selection(np.lib.mixins.NDArrayOperatorsMixin):
         self.refuse(name)
 
     def astype(self, dtype: Any, *args: Any, **kwargs: Any) -> Selection:
-        """The same numbers in another dtype."""
+        """A copy in another dtype."""
         return Selection(self.filled(1).astype(dtype, *args, **kwargs), self.mask)
 
     def copy(self, order: str = "C") -> Selection:

@@ -53,7 +53,7 @@ class ShapeDtype:
         return len(self.shape)
 
     def at(self, **sizes: int) -> ShapeDtype:
-        """The same with numbers for symbolic sizes; names that are left out stay.
+        """Substitute numbers for symbolic sizes; other names stay.
 
         Raises ValueError for a size below 1.
 

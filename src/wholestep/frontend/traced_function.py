@@ -27,7 +27,7 @@ class TracedFunction(NamedTuple):
 
     graph: Graph
     inlined: Graph
-    """The same for a call inside of another trace, which may ask for a named value that no result needs."""
+    """The graph for a call inside of another trace, which keeps named values that no result needs."""
     outer: list[Value]
     structure: Any
     scalars: list[bool]

@@ -84,23 +84,23 @@ def depends(values: Sequence[Value], sought: Callable[[Value], bool]) -> bool:
 
 
 def reordered(graph: Graph, inputs: Sequence[int], outputs: Sequence[int]) -> Graph:
-    """The same nodes with inputs and outputs in another order."""
+    """The graph with its inputs and outputs in another order."""
     return Graph(
         tuple([graph.inputs[i] for i in inputs]), graph.nodes, tuple([graph.outputs[i] for i in outputs]), graph.name
     )
 
 
 def part(graph: Graph, inputs: Sequence[Value], outputs: Sequence[Value]) -> Graph:
-    """The stretch of a graph that makes `outputs` out of `inputs`."""
+    """The region of a graph that computes `outputs` from `inputs`."""
     given = set(inputs)
     nodes = [n for n in graph.nodes if given.isdisjoint(n.outputs)]
     return Graph(tuple(inputs), lean(nodes, [v for v in outputs if v not in given]), tuple(outputs), graph.name)
 
 
 def slimmed(graphs: Sequence[Graph], values: Sequence[Value]) -> tuple[list[Graph], list[Value]]:
-    """Graphs of the same inputs without those that none uses, and the values for the rest.
+    """Graphs of the same inputs without the inputs that none of them uses, and the values of the others.
 
-    A pullback then holds on to no more than it needs, and a linear stretch can be transposed: its own inputs go.
+    A pullback then keeps no unused residuals, and a linear region, without its primal inputs, can be transposed.
     """
     wanted = [any(flags) for flags in zip(*[used(g) for g in graphs], strict=True)]
     places = [i for i, w in enumerate(wanted) if w]

@@ -226,7 +226,7 @@ def trim(nodes: Sequence[Node], outputs: Sequence[Value]) -> tuple[Node, ...]:
 
 
 def lean(nodes: Sequence[Node], outputs: Sequence[Value]) -> tuple[Node, ...]:
-    """The same for a finished graph, whose nested nodes also drop the outputs that nothing needs.
+    """The needed nodes of a finished graph, whose nested graphs also drop outputs that are not needed.
 
     A tangent's loop then carries no value beside it, and can be transposed by itself.
     """

@@ -44,17 +44,17 @@ class Type:
 
 
 _types: dict[tuple[Shape, np.dtype[Any]], weakref.ref[Type]] = {}
-"""The types that somebody holds."""
+"""The types that are referenced anywhere."""
 _lock = threading.RLock()
 
 
 RECENT = 1024
-"""The number of types that are held here, so that a call which nobody follows closely need not make them again."""
+"""The number of recent types that are kept referenced, so that calls do not create them again."""
 
 
 @functools.lru_cache(RECENT)
 def array_type(shape: Shape, dtype: np.dtype[Any]) -> Type:
-    """The one Type of this shape and dtype, for as long as anybody holds it."""
+    """The one Type of this shape and dtype, for as long as it is referenced."""
     made = Type()
     made.shape = tuple(s if isinstance(s, Dim) else int(s) for s in shape)
     made.dtype = np.dtype(dtype)

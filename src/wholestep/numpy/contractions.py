@@ -19,7 +19,7 @@ from wholestep.primitives.reduction import any_, sum_
 
 
 def products_summed(x: Value, y: Value, *, spec: str) -> Value:
-    """A contraction of numbers; of truth values whether any pair holds, which a count of such pairs says."""
+    """A contraction of numbers; of truth values the disjunction of products, by counting the true ones."""
     if x.dtype.kind != "b":
         made: Value = contract(x, y, spec=spec)
         return made

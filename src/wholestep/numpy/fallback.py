@@ -57,7 +57,7 @@ def isscalar(element: Any) -> bool:
 
 
 def from_numpy(name: str) -> Any:
-    """NumPy's thing of this name, fit for traced arrays; raises AttributeError where NumPy has none."""
+    """NumPy's attribute of this name, adapted to traced arrays; raises AttributeError where NumPy has none."""
     found = getattr(np, name, None)
     if found is None and not hasattr(np, name):
         raise AttributeError(f"module 'wholestep.numpy' has no attribute {name!r}")

@@ -115,7 +115,7 @@ def sums_in_bins(name: str, values: Sequence[Any], edges: Sequence[Any], weights
 
 
 def edges_of(name: str, a: Any, values: Any, bins: Any, range: Any) -> Any:
-    """The edges of the bins, plain where nothing that they follow is traced."""
+    """The edges of the bins, plain where they depend on no traced value."""
     if not is_traced(a):
         return bins if is_traced(bins) else np.histogram_bin_edges(a, bins, range)
     if isinstance(bins, str):

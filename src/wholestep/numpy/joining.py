@@ -189,7 +189,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Array:
 
 
 def _insert_one(x: Array, at: int, new: Array, place: int, scalar: bool) -> Array:
-    """One position, where several values may go."""
+    """x with one or several values inserted at one position."""
     size = x.shape[place]
     if not -size <= at <= size:
         raise BoundsError(f"insert: index {at} is out of bounds for axis {place} with size {size}")

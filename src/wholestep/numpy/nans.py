@@ -32,7 +32,7 @@ def _present(a: Any, where: Any) -> Any:
 
 
 def _skipping(reduction: Any, number: float, a: Any, **options: Any) -> Any:
-    """A reduction that a number in place of NaN leaves as it is without them."""
+    """A NaN-skipping reduction, with NaN replaced by the reduction's neutral `number`."""
     return reduction(replaced(a, number), **options)
 
 
@@ -59,7 +59,7 @@ nanmin = bound(np.nanmin, reductions.TIES, _nan_extremum, reductions.min, np.inf
 
 
 def inexact_operand(name: str, a: Any, dtype: Any = None, **options: Any) -> Array:
-    """The operand; raises DtypeError where numbers that may be NaN are asked for as integers."""
+    """The operand; raises DtypeError for a result of integer `dtype`, since the result may be NaN."""
     x = traced_array(a)
     if dtype is not None and dtypes.is_inexact(x.dtype) and not dtypes.is_inexact(checked(dtype)):
         raise DtypeError(f"{name}: a mean of {x.type} as {dtypes.short(checked(dtype))} could not be NaN")

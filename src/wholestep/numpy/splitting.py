@@ -46,7 +46,7 @@ def split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> list[Array]:
 
 
 def split_along(outside: Any, least: int, axis: Callable[[int], int]) -> Callable[..., Any]:
-    """`split` along an axis of its own, of arrays with so many axes at least."""
+    """The implementation of a `split` along a fixed axis, for arrays of at least `least` axes."""
 
     def implementation(ary: Any, indices_or_sections: Any) -> list[Array]:
         x = traced_array(ary)

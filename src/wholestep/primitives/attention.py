@@ -214,7 +214,7 @@ class Attention(AttentionPrimitive):
         return None if dout is None else narrowed_to(dout, q), mean
 
     def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], backward: Backward) -> Sequence[Maybe]:
-        """A mask that is differentiated has the cotangent of every score: those are made as an array."""
+        """Cotangents of the operands; for that of a mask, the cotangents of all scores are computed as an array."""
         if any(wrt[3:]):
             return transposed_jvp(self, node, gys, wrt, backward)
         (out, lse), (gout, glse) = node.outputs, gys
@@ -318,7 +318,7 @@ def weights(q: Value, k: Value, mask: Maybe, lse: Value, params: dict[str, Any])
 def tangent_of_scores(
     q: Value, k: Value, dq: Maybe, dk: Maybe, dmask: Maybe, shape: tuple[Any, ...], scale: float
 ) -> Maybe:
-    """The tangent of scores where there is a weight; that of the others meets a weight of 0."""
+    """The tangent of all scores; where a query may not look, it is multiplied by a weight of 0."""
     terms = [
         None if dq is None else products_of_keys(in_compute_dtype(dq), in_compute_dtype(k), scale),
         None if dk is None else products_of_keys(in_compute_dtype(q), in_compute_dtype(dk), scale),
@@ -328,12 +328,12 @@ def tangent_of_scores(
 
 
 def product_or_none(x: Maybe, y: Maybe) -> Maybe:
-    """x times y; None where one of them is."""
+    """x times y; None where either is None."""
     return None if x is None or y is None else x * y
 
 
 def score_product(scores: Maybe, x: Maybe, spec: str) -> Maybe:
-    """The contraction of an array of scores with an operand; None where one of them is."""
+    """The contraction of an array of scores with an operand; None where either is None."""
     return None if scores is None or x is None else product(scores, in_compute_dtype(x), spec)
 
 

@@ -13,11 +13,11 @@ from wholestep.ir.types import Type
 from wholestep.primitives.attention_dropout import check_drawn
 
 BLOCKED_FROM = 1 << 20
-"""The scores of a head, queries times keys, from which on blocks are chosen where nobody says."""
+"""The number of scores of a head, queries times keys, from which on attention is blocked by default."""
 QUERIES = 128
-"""The queries of a block."""
+"""The number of queries in a block."""
 SCORES = 1 << 17
-"""The scores of a block over all heads of a sequence: the keys of a block are as many as that allows."""
+"""The largest number of scores of a block over all heads of a sequence, which limits the keys of a block."""
 LEAST_KEYS, MOST_KEYS = 128, 512
 
 

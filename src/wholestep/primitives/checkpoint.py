@@ -26,7 +26,7 @@ class Halves(NamedTuple):
 
 
 class CheckpointPrimitive(Body):
-    """A stretch of program whose inner values are computed again in the backward pass instead of being kept."""
+    """A region whose inner values are recomputed in the backward pass instead of being kept."""
 
     def jvp(self, node: Node, dxs: Sequence[Maybe], rules: Any) -> Sequence[Maybe]:
         made, on = rules.jvp(node.params["graph"], [dx is not None for dx in dxs])
@@ -111,7 +111,7 @@ def kept_of(node: Node, policy: Policy) -> Sequence[Value]:
 
 
 def opened(graph: Graph) -> Graph:
-    """The graph with those composites written out whose derivative is that of their body."""
+    """The graph with composites that have no pullback of their own inlined."""
 
     def plain(node: Node) -> bool:
         return node.op.name == "composite" and node.params["rule"] is None

@@ -244,7 +244,7 @@ def scale_cotangent(g: Value, factor: Any) -> Value:
 
 
 def sum_values(terms: Sequence[Maybe]) -> Maybe:
-    """The sum of those that are not zero."""
+    """The sum of the terms that are not None; None is zero."""
     found: Maybe = None
     for term in terms:
         if term is not None:

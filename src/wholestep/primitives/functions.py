@@ -191,7 +191,7 @@ def _mills_rest(x: Value) -> Value:
 
 
 _TAIL = 5.0
-"""From here on `_mills_rest` is exact to rounding."""
+"""The argument from which on `_mills_rest` is exact to rounding."""
 
 
 def _erfcx_slope(y: Value, x: Value) -> Value:

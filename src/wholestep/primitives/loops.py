@@ -193,7 +193,7 @@ def split_pullback(
 
 
 def split_late(full: Graph, n: int, outs: int, sizes: tuple[int, int]) -> Split:
-    """Cut a step of two loops where the inputs behind the first n enter, which the second loop alone knows.
+    """Cut the joint step of two loops at the inputs behind the first n, which only the second loop has.
 
     Its first `outs` outputs are those of the first loop, whose inputs `sizes` counts.
     """

@@ -9,11 +9,11 @@ from wholestep.ir.graph import Graph, Value
 from wholestep.primitives.family import RECOMPUTE_LIMIT
 
 ENDLESS = 1 << 62
-"""More bytes than there are."""
+"""An infinite capacity: more bytes than any memory has."""
 
 
 def fewest(graph: Graph, needed: Iterable[Value], moving: Collection[Value], free: Collection[Value]) -> list[Value]:
-    """The values to keep, in the graph's order, so that the needed ones can be made of them by cheap operations.
+    """The values to keep, in the graph's order, from which cheap operations recompute the needed ones.
 
     `moving` are those that differ from step to step, of which those in `free` need not be kept. Of all such choices it
     is one of the fewest bytes, a minimum cut (Ford and Fulkerson, 1956), and of these the one that computes least.
@@ -73,7 +73,7 @@ class Network:
         self.room.setdefault(b, {}).setdefault(a, 0)
 
     def behind(self) -> set[Vertex]:
-        """The vertices from which something can still reach the sink when as much flows as can."""
+        """The vertices from which the sink can be reached in the residual network of a maximum flow."""
         while path := self.path():
             flow = min(self.room[a][b] for a, b in path)
             for a, b in path:

@@ -309,7 +309,7 @@ class Pad(AlongAxes):
 
 
 class Concat(LeadingBatch, Movement):
-    """One after the other along an axis; cut apart again by its transpose."""
+    """Arrays concatenated along an axis; the transpose splits its cotangent."""
 
     def type(self, *xs: Type, axis: int) -> Type:
         first = xs[0]

@@ -19,7 +19,7 @@ _INDEX = np.dtype(np.int64)
 
 
 def comparable(x: NDArray) -> NDArray:
-    """The same order in a dtype that NumPy itself has: others do not put NaN last."""
+    """The array, bfloat16 as float32, since NumPy sorts NaN last only in its own dtypes."""
     return x.astype(np.float32) if x.dtype.kind == "V" else x
 
 

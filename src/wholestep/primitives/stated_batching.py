@@ -13,7 +13,7 @@ from wholestep.primitives.structure import Body, filled, present
 
 
 class BatchRule(Protocol):
-    """The batch of a function: on inputs of which some carry it, its outputs, and which of those do."""
+    """A batching rule: from inputs, some of which carry the batch, to outputs and the marks of those that do."""
 
     def batch(self, batching: Any, xs: Sequence[Value], on: Sequence[bool]) -> tuple[Sequence[Value], Sequence[bool]]:
         """Emit the function over a batch into the current builder."""
@@ -62,7 +62,7 @@ class DerivedBatch:
         self.rule, self.rules, self.marked, self.outs = rule, rules, list(marked), list(outs)
 
     def stated(self, batching: Any, xs: Sequence[Value], on: Sequence[bool]) -> tuple[Graph, list[Value], list[bool]]:
-        """The batch of the function as a graph whose outputs all carry it; its inputs, and which are differentiated."""
+        """The batched function as a graph whose outputs all carry the batch, its inputs, and marks of active ones."""
         wide = [expand(x, batching.n, o) if m else x for x, o, m in zip(xs, on, self.marked, strict=True)]
         marks = [o or m for o, m in zip(on, self.marked, strict=True)]
 

@@ -19,7 +19,7 @@ from wholestep.primitives.precision import INSIDE
 
 
 def present(items: Sequence[Any]) -> list[Any]:
-    """Those that are not None."""
+    """The items that are not None."""
     return [item for item in items if item is not None]
 
 

@@ -91,7 +91,7 @@ def accepted_angles(key: Value, kappa: Value) -> Value:
 
 @custom_jvp
 def moved_angles(x: Any, kappa: Any) -> Any:
-    """Angles as they were drawn, whose derivative in kappa keeps their shares."""
+    """Angles as they were drawn, whose derivative in kappa keeps the probability below each of them."""
     return x
 
 

@@ -298,7 +298,7 @@ def _with_replacement(k: Value, sizes: Shape, n: int, weights: Value | None) -> 
 
 
 def passed(ends: Value, x: Value) -> Value:
-    """For each x, how many of the ascending `ends` it has reached: one stable sort of both, the ends first."""
+    """The number of the ascending `ends` at or below each x, by one stable sort of both, the ends first."""
     n, m = ends.shape[0], x.shape[0]
     _, order = sort(concat(ends, x, axis=0), axis=0)
     so_far = cumsum(cast_to(order < scalar_value(n, order), _INDEX), axis=0, reverse=False)

@@ -132,7 +132,7 @@ def log_gamma_slope(z: Value, a: Value) -> Value:
 
 
 def log_gamma_sample(key: Value, a: Value) -> Value:
-    """The same, with its derivative in a."""
+    """A logarithm of a gamma variate, with its derivative in a."""
     z = accepted_log_gamma(key, stop_gradient(a))
     graph, _ = build(lambda z, a: [z], [z.type, a.type], name="log_gamma")
     (out,) = custom_jvp(z, a, graph=graph, rule=FixedShare())

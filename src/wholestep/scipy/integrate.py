@@ -87,7 +87,7 @@ class Problem:
         return np.minimum(100 * step, second)
 
     def attempt(self, ys: State, first: State, t: Any, step: Any, args: Any) -> tuple[State, State, Any]:
-        """One step: the state after it, the slopes there, and the size of the error."""
+        """One step: the state after it, the slopes there, and the norm of the error."""
         slopes = [first]
         made = ys
         for node, weights in zip(_NODES[1:], _STAGES[1:], strict=True):

@@ -71,7 +71,7 @@ def lapack_operands(name: str, *xs: Any) -> list[Value]:
 
 
 def check_square(name: str, v: Value) -> Value:
-    """The same value where it is a stack of square matrices."""
+    """The value, checked to be a stack of square matrices; raises ShapeError."""
     if v.ndim < 2 or v.shape[-1] != v.shape[-2]:
         raise ShapeError(f"{name}: takes square matrices, not {v.type}")
     return v

@@ -192,7 +192,7 @@ def with_slope(f: Callable[[Any], Any], slope: Any) -> Callable[[Any], tuple[Any
 
 
 def newton_steps(both: Callable[[Any], Any], x: Any, options: tuple[Any, Any, int]) -> tuple[Any, Any]:
-    """The place where steps of Newton's method end, nan where they do not; their number, and whether they do."""
+    """The point at which Newton's method converges, else nan; the number of steps, and the convergence."""
     tol, rtol, most = options
 
     def going(carry: Any) -> Any:

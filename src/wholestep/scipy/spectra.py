@@ -69,7 +69,7 @@ def working(x: Any) -> Any:
 
 
 def real_of(x: Any) -> Any:
-    """The real dtype whose complex one SciPy computes in."""
+    """The real dtype of the precision in which SciPy computes."""
     return dtypes.real_of(np.result_type(x.dtype, np.complex64))
 
 

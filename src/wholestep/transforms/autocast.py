@@ -45,9 +45,9 @@ def autocast(graph: Graph, low: np.dtype[Any]) -> Graph:
 
 
 def recast(graph: Graph, low: np.dtype[Any], types: Sequence[Type], outs: Sequence[Type] | None = None) -> Graph:
-    """The graph for inputs of these types, some of them in half precision; its outputs come as they fall, or as `outs`.
+    """The graph for inputs of these types, some of them in half precision; `outs`, if given, are its output types.
 
-    Made once for each.
+    The graph is cached for each combination.
     """
     key = ("autocast", low, tuple(types), None if outs is None else tuple(outs))
 
@@ -64,7 +64,7 @@ def recast(graph: Graph, low: np.dtype[Any], types: Sequence[Type], outs: Sequen
 
 
 class Walk:
-    """One graph written anew into the current builder, each value in the precision that it turns out to have."""
+    """The emission of one graph into the current builder, with each operation in its own precision."""
 
     def __init__(self, low: np.dtype[Any], graph: Graph, values: Sequence[Value]) -> None:
         self.low, self.graph = low, graph

@@ -103,7 +103,7 @@ def inline_vjp(
 
 
 def transpose(graph: Graph, linear: Sequence[bool]) -> Graph:
-    """A graph that is linear in some inputs, run backwards: (the other inputs, cotangents) -> cotangents of those."""
+    """The transpose of a graph in its linear inputs: (other inputs, output cotangents) -> their cotangents."""
 
     def pull(*values: Value) -> list[Value]:
         known, gys = list(values[: linear.count(False)]), values[linear.count(False) :]

@@ -67,7 +67,7 @@ def implementation(f: Any) -> Callable[..., Any]:
 
 
 def cover_scipy(module: str) -> None:
-    """Let the functions of a part of SciPy be covered, which nobody has asked for before."""
+    """Import the covering module of a part of SciPy, if it is not imported yet."""
     root, _, rest = module.partition(".")
     part = rest.partition(".")[0]
     if root == "scipy" and part in SCIPY_PARTS:

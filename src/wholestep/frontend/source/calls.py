@@ -305,7 +305,7 @@ def of_python(f: Any, ours: Answer) -> Answer:
 
 
 GENERATED = frozenset((GeneratorType, map, zip, filter))
-"""Iterators, into which nobody can look before they are used up."""
+"""Iterators, whose items cannot be inspected without consuming them."""
 
 
 def of_type(kind: type) -> Any:

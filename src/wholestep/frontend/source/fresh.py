@@ -67,7 +67,7 @@ class FreshMemory:
         self.builder: GraphBuilder | None = builder
         self.views: list[weakref.ref[FreshArray]] = []
         self.most = FEW_VIEWS
-        """So many views are kept until those that are gone are dropped."""
+        """The number of references to views at which dead ones are dropped."""
         self.whole: Array | None = None
         """The traced array of all of it, once a traced value has been stored."""
 

@@ -22,7 +22,7 @@ from wholestep.runtime.cache.private_folder import CacheEntry, FolderUnusable, P
 FOLDER_NAME = "source"
 """The folder in that of compiled code."""
 MOST = 500
-"""The codes of an entry, before those that the running process has not used are left out."""
+"""The number of codes in an entry from which on codes that the running process has not used are dropped."""
 MAKERS = tuple([f"frontend/source/{name}.py" for name in ("members", "reading", "rewriting")])
 """The files whose text determines the rewritten codes."""
 PLAIN = 2
@@ -95,9 +95,9 @@ def opened(filename: str) -> FileCodes | None:
 
 @functools.cache
 def source_folder(asked: str | None) -> PrivateFolder | None:
-    """The folder of rewritten codes in that of compiled code, which the user asked for by these words.
+    """The folder of rewritten codes within the cache folder, for its setting by the user.
 
-    It is found once, and whether it is private is looked at for each file.
+    It is found once; its privacy is checked for each file.
     """
     return code_cache.cache_folder(FOLDER_NAME)
 

@@ -21,13 +21,13 @@ BINARY = {
 }
 """The names of binary operators, which have reflected ones -> Python's function for each."""
 COMPARED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
-"""The names of comparisons -> those of their reflections."""
+"""The name of a comparison -> the name of its reflection."""
 UNARY = ("neg", "pos", "invert")
 OPERATORS = frozenset(
     [f"__{name}__" for name in (*BINARY, *[f"r{name}" for name in BINARY], *COMPARED, *UNARY, "getitem", "setitem")]
 )
 MARKED = "operators"
-"""The word that stands for all operators among the names of members."""
+"""The entry among the names of members that represents all operators."""
 
 
 def function_of(member: Any) -> FunctionType | None:
@@ -92,7 +92,7 @@ def is_installed(root: str) -> bool:
 
 
 def members_near(f: FunctionType) -> frozenset[str]:
-    """The names of members that a function may ask for: of classes in modules, and of those in its closure."""
+    """The names of members that a function may read: of classes in modules, and of classes in its closure."""
     near = []
     for cell in f.__closure__ or ():
         try:

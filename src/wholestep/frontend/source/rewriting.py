@@ -17,10 +17,10 @@ from wholestep.frontend.source.ownership import of_the_user
 from wholestep.frontend.source.reading import Function, codes_named, compiled, definition, nested_codes, patched
 
 MARK = "\0wholestep"
-"""The constant that stands for the hook until the code is made: text that no program holds."""
+"""The placeholder constant of the hook until the code is made: text that no program holds."""
 
 FRAMES = frozenset("super locals globals vars dir eval exec".split())
-"""Built-in functions that look at the frame that calls them: they are called as they stand."""
+"""Built-in functions that inspect the calling frame: their calls are not rewritten."""
 
 JOINERS = frozenset(("r_", "c_"))
 """Objects of NumPy's that are indexed to make arrays."""
@@ -59,7 +59,7 @@ def original_code(code: CodeType) -> CodeType:
 
 
 class SwitchedOff(threading.local):
-    """The number of calls around the running one that asked for functions as they stand, in each thread."""
+    """The depth of nested `verbatim` calls in each thread; above 0, no function is rewritten."""
 
     depth = 0
 

@@ -44,7 +44,7 @@ def check_matrix(name: str, x: Any, square: bool = False) -> Value:
 
 
 def checked_matrix(name: str, v: Value, square: bool = False) -> Value:
-    """The same value where it is a stack of matrices, square ones where they must be."""
+    """The value, checked to be a stack of matrices, square if `square`; raises ShapeError."""
     if v.ndim < 2:
         raise ShapeError(f"{name}: takes matrices, arrays of two axes or more, not {v.type}")
     if square and v.shape[-1] != v.shape[-2]:

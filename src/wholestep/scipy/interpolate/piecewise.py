@@ -75,7 +75,7 @@ class PPoly:
         return self.like(kept * np.reshape(np.array(factors, np.float64), (-1,) + (1,) * (self.c.ndim - 1)))
 
     def antiderivative(self, nu: int = 1) -> PPoly:
-        """The piecewise polynomial without steps whose derivative of order nu it is, 0 at the first breakpoint."""
+        """The continuous antiderivative of order nu, a piecewise polynomial that is 0 at the first breakpoint."""
         made = self
         for _ in range(nu):
             k = int(made.c.shape[0])

@@ -54,7 +54,7 @@ def samples(name: str, a: Any, axis: Any, nan_policy: Any, keepdims: Any) -> Sam
 
 
 def samples_of(x: Any, axis: Any, keepdims: Any) -> Samples:
-    """The same of an array that is already floating."""
+    """The samples of a floating array along these axes, all of them for None."""
     axes = tuple(range(x.ndim)) if axis is None else np.lib.array_utils.normalize_axis_tuple(axis, x.ndim)
     moved = np.moveaxis(x, axes, tuple(range(-len(axes), 0)))
     rows = moved.reshape((*moved.shape[: x.ndim - len(axes)], math.prod([x.shape[i] for i in axes])))

@@ -27,7 +27,7 @@ Rule = Callable[..., Any]
 
 
 class Family:
-    """A distribution under SciPy's name; `parts` are its own functions and numbers in place of those of its class."""
+    """A distribution under SciPy's name; `parts` are functions and numbers that override its class's attributes."""
 
     moments_only = ("entropy", "mean", "var", "std")
     location: tuple[str, ...] = ("loc",)
@@ -100,7 +100,7 @@ class Family:
 
 
 class FrozenDistribution:
-    """A distribution whose parameters are given."""
+    """A distribution with fixed parameters."""
 
     def __init__(self, family: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.family, self.args, self.kwds = family, args, kwargs

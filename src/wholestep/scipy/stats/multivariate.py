@@ -86,7 +86,7 @@ def regular(off: Any, spread: Any, n: int) -> Any:
 
 
 def singular(off: Any, spread: Any, n: int) -> Any:
-    """The same on the subspace that a covariance spans, with SciPy's thresholds; -inf off it."""
+    """The log density on the subspace that a singular covariance spans, with SciPy's thresholds; -inf off it."""
     values, vectors = np.linalg.eigh(spread)
     least = 1e6 * np.finfo(np.float64).eps * stop_gradient(np.max(np.abs(values)))
     kept = values > least
