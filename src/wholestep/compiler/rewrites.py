@@ -10,5 +10,5 @@ from wholestep.passes.reroll.reroll import REROLL
 from wholestep.passes.reroll.scan_accumulators import SCAN_ACCUMULATORS
 
 REWRITES: tuple[Pass, ...] = (FIND_ATTENTION, REROLL, SCAN_ACCUMULATORS, *OPTIMIZATIONS, *LEGALIZATIONS)
-"""The rewrites in order: FIND_ATTENTION on programs as traced, two more on training steps alone, then optimizations,
+"""The rewrites in order: FIND_ATTENTION on programs as traced, two more on training steps, then optimizations,
 and legalizations, which run on nested graphs too, the inner ones first."""

@@ -371,7 +371,7 @@ class Array:
     def astype(
         self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
     ) -> Array:
-        """A copy in another dtype."""
+        """The elements cast to another dtype."""
         made: Array = HOOKS.astype(self, dtype, casting, copy)
         return made
 

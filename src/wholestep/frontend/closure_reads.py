@@ -121,7 +121,7 @@ def family(f: Any) -> Iterator[FunctionType]:
 
 
 def of_a_library(f: FunctionType) -> bool:
-    """Test whether a function is Python's, ours or of an installed package, whose arrays are nobody's to change."""
+    """Test whether a function is Python's, ours or of an installed package, whose arrays users do not change."""
     root = (f.__module__ or "").partition(".")[0]
     return root == "wholestep" or root in sys.stdlib_module_names or "site-packages" in f.__code__.co_filename
 

@@ -123,7 +123,7 @@ def scan(
 ) -> tuple[T, Y]:
     """Apply `carry, y = f(carry, x)` along the first axis of xs: `carry, ys = ws.scan(f, init, xs)`.
 
-    The program and its derivatives keep the loop, which is never unrolled. `xs` is a tree of arrays, or None with
+    The loop stays a loop in the program and in its derivatives, for any length. `xs` is a tree of arrays, or None with
     `length`; ys are stacked, or None where there are none; `reverse` runs from the last x to the first.
 
     Shapes: `xs` and ys trees of arrays [length, ...]; the carry any tree, with the same shapes and dtypes at each step.

@@ -382,7 +382,7 @@ class DeclaredPullback(CustomRule):
 
 
 class composite(Generic[P, R]):
-    """A function that stays one named operation of the program, for which a backend may have its own kernel.
+    """A function that stays one named operation of the program, so that a backend may implement it as a whole.
 
     The operation has the name `name`, or that of f; its meaning and derivative are those of its body; `defvjp(rule)`
     may declare a pullback `rule(args, out, cotangent) -> cotangents` of the same value and less work, and `ws.testing`

@@ -197,7 +197,7 @@ class Bound:
         self.outside, self.implementation = outside, implementation
         self.ignored, self.casting, self.stated = ignored.split(), casting, stated
 
-    # They are worked out when they are first asked for: the import of the library has no time for signatures.
+    # Properties are computed at their first use, since parsing all signatures would slow down the library's import.
 
     @functools.cached_property
     def __signature__(self) -> inspect.Signature:

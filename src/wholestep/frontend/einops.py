@@ -13,7 +13,7 @@ told: list[Any] = []
 
 
 def register_backend() -> None:
-    """Make einops know traced arrays if somebody has imported it: asked at the start of every trace."""
+    """Register traced arrays with einops if it is imported; called at the start of every trace."""
     if told or "einops" not in sys.modules:
         return
     from einops._backends import NumpyBackend

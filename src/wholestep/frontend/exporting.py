@@ -45,7 +45,7 @@ def export_function(
 
 
 def without_prints(function: TracedFunction) -> TracedFunction:
-    """A function whose program returns its result alone, without the values of `ws.print`."""
+    """A function whose program returns its result alone; values of `ws.print` are printed in this process only."""
     shape = tree.unflatten(function.structure, range(len(function.scalars)))
     if not isinstance(shape, Printed):
         return function

@@ -18,7 +18,7 @@ def may_be_transposed(x: Any) -> bool:
 
 
 def in_order_of(made: Array, operands: Sequence[Any]) -> Array:
-    """The same array, laid in the order of its operands (NumPy's order "K"), which NumPy itself is asked for."""
+    """The array in the memory order of its operands (NumPy's order "K"), which NumPy's iterator determines."""
     if made.ndim < 2 or not all([isinstance(n, int) for n in made.shape]):
         return made
     laid = [x.layout() if isinstance(x, Array) else x for x in operands if isinstance(x, Array | np.ndarray) and x.ndim]

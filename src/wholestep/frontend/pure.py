@@ -218,7 +218,7 @@ def line_of_draw(reach: Reach, generator: Any, name: str) -> Where:
 
 
 def loads(code: CodeType, known: dict[str, Any]) -> Iterator[tuple[CodeType, int, Any, str]]:
-    """The objects that instructions load, as far as they can be told: a global, or an attribute of a module."""
+    """The objects that instructions load, where they are known: a global, or an attribute of a module."""
     for one in nested_codes(code):
         last: Any = None
         for instruction in dis.get_instructions(one):

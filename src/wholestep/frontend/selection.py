@@ -250,7 +250,7 @@ class Selection(np.lib.mixins.NDArrayOperatorsMixin):
         self.refuse(name)
 
     def astype(self, dtype: Any, *args: Any, **kwargs: Any) -> Selection:
-        """A copy in another dtype."""
+        """The elements cast to another dtype."""
         return Selection(self.filled(1).astype(dtype, *args, **kwargs), self.mask)
 
     def copy(self, order: str = "C") -> Selection:

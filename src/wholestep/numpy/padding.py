@@ -55,7 +55,7 @@ def _extended(x: Array, axis: int, width: Width, mode: str, options: dict[str, A
                 f"pad: mode {mode!r} reads elements whose places depend on the size, which is symbolic: {size}",
                 hint="np.concatenate([x[:1], x, x[-1:]]) repeats the ends whatever the size is",
             )
-        # The ends alone are gathered: a gather of the whole axis would leave it strided for those who read it.
+        # The ends alone are gathered: a gather of the whole axis would leave it strided for its readers.
         beyond = np.arange(-width[0], 0), np.arange(size, size + width[1])
         ends = [x[(*[slice(None)] * axis, POSITIONS[mode](places, size))] for places in beyond]
     elif mode in ("constant", "empty"):

@@ -377,7 +377,7 @@ def ones(type: Type) -> Value:
 
 
 def axis_inside(name: str, axis: Any, ndim: int) -> int:
-    """The axis, checked: a non-negative integer within the dimensions, as the frontend passes it. Raises ShapeError."""
+    """The axis, checked to be an integer in [0, ndim), as the frontend passes it; raises ShapeError."""
     if not isinstance(axis, int) or not 0 <= axis < ndim:
         raise ShapeError(f"{name}: axis {axis!r} is outside an array of {ndim} dimensions")
     return axis

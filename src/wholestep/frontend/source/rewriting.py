@@ -276,7 +276,7 @@ STAY = frozenset("annotation returns type_params ctx op ops kind conversion name
 FIELDS: dict[type, tuple[str, ...]] = {
     **dict.fromkeys((ast.Name, ast.Constant, ast.AsyncFunctionDef, str, int, type(None)), ()),
     ast.arg: (),
-    **dict.fromkeys((ast.Call, ast.Subscript), ()),  # whose methods look into them
+    **dict.fromkeys((ast.Call, ast.Subscript), ()),  # their methods walk into their children
     ast.Attribute: ("value",),
     ast.FunctionDef: ("body", "decorator_list", "args"),
     ast.arguments: ("defaults", "kw_defaults"),

@@ -191,7 +191,7 @@ def cg(
     times that of b, or atol, or after `maxiter` steps, ten times the unknowns if it is None; `rtol` is SciPy's name for
     tol. `info` is 0 where the tolerance was kept, else the number of steps.
 
-    The derivative, of every order and in both modes, is that of the solution, in b and all operands of A: one more
+    The derivative, of every order and in both modes, is that of the solution, in b and all values A reads: one more
     solution, with the conjugate transposes of A and M, as accurate as tol or atol made the first. x0 and M have none.
 
     Shapes: b an array of any shape, or a tree of arrays, in float32, float64 or complex numbers, integers as float64; x
