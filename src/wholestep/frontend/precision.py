@@ -27,7 +27,7 @@ def autocast(f: Callable[P, R], dtype: Literal["bfloat16", "float16", "float32"]
 
     Only float32 arrays take part: contractions are done on them rounded to `dtype`, with sums in float32; exponentials,
     logarithms, powers, sums and their kin in float32; the rest follows its operands, the widest where they differ.
-    Arrays of other dtypes, those that f casts among them, stay what they are. Arguments and results of f keep their
+    Arrays of other dtypes, those that f casts among them, keep them. Arguments and results of f keep their
     dtypes, so gradients of float32 arrays are float32. With "float32" f is left alone by an `autocast` around it.
     The table of all operations is in docs/precision.md.
 

@@ -58,7 +58,7 @@ def multinomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = np.int
     total, each = wrap(trials), np.moveaxis(rows, -1, 0)
     usable = (total >= 0) & (total <= LARGEST) & (total == np.floor(total)) & are_chances(rows)
     behind = np.flip(np.cumsum(np.flip(each, 0), axis=0), 0)
-    # Where no probability remains, the last category with any has taken all trials, and a share of 1 takes none.
+    # Where no probability remains, no trials do: the last category of a positive probability has taken them all.
     part = np.where(behind > 0, each / np.where(behind > 0, behind, 1), 1.0)
     part = np.where(usable, np.clip(part, 0.0, 1.0), 0.0)
 
