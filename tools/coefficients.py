@@ -2,8 +2,9 @@
 
 python tools/coefficients.py            half a minute, with mpmath; prints the error of each polynomial in bits
 
-Each polynomial P stands for a target on an interval, and the weight says what an error of P costs the function's
-value, relative to it. Coefficients are rounded to the dtype from the lowest up, those above taking up what that costs.
+Each polynomial P stands for a target on an interval, and the weight is the factor from an error of P to the relative
+error of the function's value. Coefficients are rounded to the dtype from the lowest up, and higher ones are refitted to
+compensate the rounding error.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def half_log2() -> Any:
 
 
 def mills(v: Any) -> Any:
-    """(z + 1/2) erfcx(z) at z = CENTRE (1 + v) / (1 - v): what is left of erfc when its decay is taken away."""
+    """(z + 1/2) erfcx(z) at z = CENTRE (1 + v) / (1 - v): erfc without its decay."""
     z = CENTRE * (1 + v) / (1 - v)
     if z < 1e4:
         return (z + mpf(1) / 2) * exp(z * z) * erfc(z)
@@ -190,9 +191,10 @@ class Fit:
         return found
 
     def rounded(self, dtype: Any) -> tuple[list[float], Any]:
-        """Coefficients that the dtype holds, and the error that is left.
+        """Coefficients rounded to the dtype, and the remaining error.
 
-        Each is rounded in turn, and those above it take up what that costs, by least squares.
+        Each coefficient is rounded in turn, and the higher ones are refitted by least squares to compensate the rounding
+        error.
         """
         columns = range(self.degree + 1)
         gram = [
@@ -215,7 +217,7 @@ class Fit:
 
 
 def shared(number: Any, dtype: Any, parts: int) -> list[float]:
-    """A number as a sum of numbers of a dtype, each the nearest to what is left."""
+    """A number as a sum of numbers of a dtype, each the nearest to the remainder."""
     out: list[float] = []
     for _ in range(parts):
         out.append(float(dtype(nstr(number - sum(map(mpf, out), mpf(0)), 25))))

@@ -1,1 +1,1 @@
-"""Tools of those who develop Wholestep: audits of what it promises, and comparisons of speed and memory with others."""
+"""Developers' tools for Wholestep: audits of its promises, and comparisons of speed and memory with other libraries."""

@@ -10,7 +10,8 @@ from typing import Any, TextIO
 
 
 def replies() -> TextIO:
-    """The output of this process, for answers alone: what a library prints goes where errors go from now on."""
+    """The output of this process, reserved for answers: from now on prints of libraries go to the standard error
+    stream."""
     found = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     return found
@@ -29,7 +30,7 @@ def serve(
     failed: Callable[[str], dict[str, Any]] = lambda said: {"error": said},
     lasting: bool = True,
 ) -> None:
-    """Answer every order, or say what went wrong with it; after that go on with the next one, if `lasting`."""
+    """Answer every order, or report its error and go on with the next order if `lasting`."""
     for order in orders:
         try:
             answer = obey(order)

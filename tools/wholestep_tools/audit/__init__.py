@@ -1,4 +1,4 @@
-"""`wholestep audit`: tests of what the project promises, with a record of each."""
+"""`wholestep audit`: tests of the project's promises, with a record of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit as a command: what is run how often, and what the page on reliability says of the way it is done."""
+"""The audit command: the campaigns, their numbers of trials, and their descriptions on the page on reliability."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ THREADS = "WHOLESTEP_THREADS"
 
 
 class Audit(NamedTuple):
-    """One campaign: a function of how many and of a seed, and what it does, in a line and in a paragraph.
+    """One campaign: a function of the number of trials and a seed, and its description in a line and in a paragraph.
 
-    The function of one that processes can share takes their number, too.
+    The function of a campaign that is shared by processes also takes their number.
     """
 
     name: str
@@ -36,10 +36,10 @@ class Audit(NamedTuple):
 
 @dataclass(frozen=True)
 class Shares:
-    """A campaign over numbers that have nothing to do with each other, so that processes can share them.
+    """A campaign over independent numbers, which processes share.
 
-    `see(numbers, count, seed)` is what some of the numbers 0 to count - 1 give, and `told(parts, count, seed)` the
-    record of all of them, in their order. Processes are given `see` by its name.
+    `see(numbers, count, seed)` is the result for some of the numbers 0 to count - 1, and `told(parts, count, seed)` the
+    record of all results, in order. `see` is pickled by name for the processes.
     """
 
     see: Callable[[range, int, int], Any]

@@ -1,4 +1,4 @@
-"""The page on reliability: each figure that is aimed at, how it was tested, how often, and what failed."""
+"""The page on reliability: each target, its test, the number of trials, and the number of failures."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def page(folder: Path) -> str:
 
 
 def row(promise: Promise, about: Record | None) -> str:
-    """A promise, and what its record says."""
+    """The row of a promise and its record."""
     if about is None:
         return f"| {promise.what} | {promise.stated} | none: {promise.remark} | | |"
     made = ", ".join([f"{about['checks'][what]:,} {what}" for what in promise.counts])
@@ -97,7 +97,7 @@ def first_line(text: str) -> str:
 
 
 def table(measured: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """The table of what was measured, a row for each kind."""
+    """The table of measurements, a row for each kind."""
     names = list(next(iter(measured.values())))
     lines = [f"| | {' | '.join(names)} |", f"|---{'|---:' * len(names)}|"]
     for kind, numbers in measured.items():

@@ -18,7 +18,7 @@ SHOWN = 20
 
 
 def environment() -> dict[str, Any]:
-    """The environment that a result may depend on: the processor, what it can do, and the versions."""
+    """The environment that a result may depend on: the processor, its vector width, and the versions."""
     found = host_target()
     return {
         "processor": processor(),
@@ -31,7 +31,7 @@ def environment() -> dict[str, Any]:
 
 
 def record(audit: str, claim: str, checks: Mapping[str, int], failures: list[str], **more: Any) -> dict[str, Any]:
-    """One audit: what is claimed, how often each check was made, what failed, and where that was."""
+    """The record of one audit: its claim, the number of checks of each kind, the failures, and the environment."""
     return {
         "audit": audit,
         "claim": claim,

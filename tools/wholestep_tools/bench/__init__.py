@@ -44,7 +44,7 @@ ABOUT = "Time nine workloads in Wholestep and in whichever of JAX and PyTorch is
 
 
 def installed(peer: str) -> bool:
-    """Test whether what a peer needs is there."""
+    """Test whether the module that a peer needs is installed."""
     return importlib.util.find_spec(PEERS[peer].needs) is not None
 
 
@@ -139,7 +139,7 @@ def add(commands: Any) -> None:
 
 
 def add_options(job: argparse.ArgumentParser, workloads: Sequence[str], rounds: int) -> None:
-    """Add the options of a comparison in speed: what to run unless others are named, and how often."""
+    """Add the options of a comparison in speed: the default workloads, and the default number of rounds."""
     known = ", ".join(PEERS)
     job.add_argument(
         "--peers", metavar="NAMES", help=f"of {known}; unless given, {', '.join(USUAL)} as far as installed"
@@ -403,7 +403,7 @@ def exports_command(options: argparse.Namespace) -> int:
 
 
 def whole_depth(text: str) -> int:
-    """A depth from its text; raises CommandError for what is none.
+    """A depth from its text; raises CommandError for a text that is no depth.
 
     >>> whole_depth("12")
     12

@@ -214,9 +214,9 @@ def measure(kind: Kind, peers: Sequence[str], rounds: int, budget: float) -> Row
 
 
 def own_bytecode(folder: str) -> dict[str, str]:
-    """The environment of processes whose .pyc files are in a folder, whatever the surroundings tell Python.
+    """The environment of processes whose .pyc files are in a folder; Python's other variables are dropped.
 
-    It is empty at first, for the libraries that they import too.
+    The folder is empty at first, so that imported libraries are compiled too.
     """
     kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON") or k == "PYTHONPATH"}
     return {**kept, "PYTHONPYCACHEPREFIX": folder}
@@ -246,7 +246,7 @@ def importing(rounds: int, kept: bool) -> Row:
 
 
 def line(row: Row, names: Sequence[str]) -> list[str]:
-    """The cells of a row: times, ratio, and what was aimed at where it falls short."""
+    """The cells of a row: times, ratio, and the target ratio where it is missed."""
     times = [duration(row.seconds[name]) if name in row.seconds else "" for name in names]
     return [row.name, *times, f"{row.ratio:.2f}", f"{row.asked:.2f}" if row.ratio < row.asked else ""]
 

@@ -129,7 +129,7 @@ def measure(kind: Kind, peers: Sequence[str], count: int, rounds: int, clock: Ca
 
 
 def line(row: Row, names: Sequence[str]) -> list[str]:
-    """The cells of a row: tokens a second, ratio, what was aimed at where it falls short, and the floor."""
+    """The cells of a row: tokens a second, ratio, the target ratio where it is missed, and the floor."""
     rates = [f"{1 / row.seconds[name]:.0f}" if name in row.seconds else "" for name in names]
     asked = f"{ASKED:.1f}" if row.ratio < ASKED else ""
     return [row.name, *rates, f"{row.ratio:.2f}", asked, f"{1 / row.floor:.0f}"]

@@ -1,6 +1,6 @@
-"""One process, one library, one way to save memory: it trains a deep GPT and says what that took.
+"""One process, one library, one way to save memory: it trains a deep GPT and reports time and memory.
 
-It speaks as `worker` does.
+Its protocol is that of `worker`.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ class Trainer:
         return self.made
 
     def obey(self, command: str, n: int) -> dict[str, Any]:
-        """The answer to a command: times, or what is told last."""
+        """The answer to a command: times, or the final report."""
         if command == "timed":
             return {"seconds": timed(self.job, n)}
         return {"peak_mb": self.taken(), "losses": self.losses, "arena": getattr(self.job, "arena", 0)}
 
     def taken(self) -> float:
-        """Megabytes at the peak beyond what there was before."""
+        """Megabytes at the peak beyond those at the start."""
         return peak_megabytes() - self.before
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from wholestep_tools.bench.draws import Arrays, labels, normal
 
 WIDTH, HEADS, TIME, VOCABULARY, SEQUENCES = 64, 4, 64, 128, 4
-"""The sizes of the GPT: small, so that what is measured is the compiler."""
+"""The sizes of the GPT: small, so that the compiler is measured."""
 HIDDEN = 64
 LAYERS = (6, 12, 24, 48, 96, 200)
 ROUNDS = (125, 250, 500)

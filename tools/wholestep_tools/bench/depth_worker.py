@@ -1,6 +1,6 @@
-"""One process, one library, one deep program: it compiles the training step and says what that took.
+"""One process, one library, one deep program: it compiles the training step and reports the cost.
 
-It speaks as `worker` does.
+Its protocol is that of `worker`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Compiled:
         return self.made
 
     def obey(self, command: str, n: int) -> dict[str, Any]:
-        """The times of steps, whatever the command."""
+        """The times of steps, for any command."""
         return {"seconds": timed(self.job, n)}
 
 

@@ -30,7 +30,7 @@ from wholestep_tools.bench.spec import WORKLOADS
 from wholestep_tools.bench.table import best_ratio, columns, difference, duration
 
 CALLS = {"one": 20, "resident": 3, "fed": 3}
-"""The calls of a turn, by what is called: a step, K steps on batches of the device, K steps on batches of the host."""
+"""The calls of a turn by kind: a step, K steps on batches of the device, K steps on batches of the host."""
 MODULE = "wholestep_tools.bench.device_worker"
 OURS = "wholestep"
 

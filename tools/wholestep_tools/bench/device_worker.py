@@ -34,7 +34,7 @@ class DeviceWork:
         return self.made | {"losses": self.losses, "lasts": lasts}
 
     def obey(self, command: str, n: int) -> dict[str, Any]:
-        """The median seconds of n calls, or what is told last."""
+        """The median seconds of n calls, or the final report."""
         if command == "end":
             return self.job.about()
         ways = {"one": lambda n: timed_calls(self.job.one, n), "resident": self.job.resident, "fed": self.job.fed}

@@ -23,7 +23,7 @@ NEAR = 1e-5
 BESIDE = {"C": (OURS, 1.5), "object": (OURS, 1.1)}
 BESIDE |= {name: (f"{name} by hand", 1.1) for name in ("jax", "torch", "torch.compile")}
 BESIDE |= {f"{name}, unguarded": (f"{name} by hand", 1.1) for name in ("jax", "torch.compile")}
-"""For each export what it is compared with, and the most times longer that it is to take."""
+"""For each export its reference, and the largest ratio of its time to the reference's."""
 
 
 class StepRow(NamedTuple):
@@ -48,7 +48,7 @@ def measured(name: str, rounds: int) -> dict[str, StepRow]:
 
 
 def ratio(rows: Mapping[str, StepRow], who: str) -> float | None:
-    """The time of an export beside that of what it is compared with; None where one of them is missing."""
+    """The time of an export relative to that of its reference; None where one of them is missing."""
     other, _ = BESIDE.get(who, (OURS, 0.0))
     return rows[who].seconds / rows[other].seconds if {who, other} <= rows.keys() and who != other else None
 
@@ -64,7 +64,7 @@ def complaints(name: str, rows: Mapping[str, StepRow]) -> list[str]:
 
 
 def line(rows: Mapping[str, StepRow], who: str) -> list[str]:
-    """The cells of one way: its time, and how many times longer that is than what it is compared with."""
+    """The cells of one way: its time, and the ratio to the time of its reference."""
     other, most = BESIDE.get(who, (OURS, 0.0))
     beside = ratio(rows, who)
     told = "" if beside is None else f"{beside:.2f} of {other}"

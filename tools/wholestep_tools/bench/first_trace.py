@@ -19,7 +19,7 @@ from wholestep_tools.bench.table import columns, duration
 FIRST, LATER = "first of its process", "after another function"
 KINDS = (FIRST, LATER)
 WORKER = Path(__file__).with_name("first_trace_worker.py")
-"""The program of the process: run by its file, so that it loads what a user's process does and no more."""
+"""The program of the process: run by its file, so that it imports only the modules that a user's process imports."""
 
 ASKED = 1.2
 """The most that the first trace of a rewritten function may take, beside one as it stands."""
@@ -68,7 +68,7 @@ def written(names: Sequence[str], folder: Path) -> dict[str, tuple[Program, Path
 
 
 def line(row: Row) -> list[str]:
-    """The cells of a row, with what was aimed at where it falls short."""
+    """The cells of a row, with the target ratio where it is missed."""
     asked = f"{ASKED:.2f}" if row.ratio > ASKED else ""
     return [row.program, row.kind, duration(row.rewritten), duration(row.plain), f"{row.ratio:.2f}", asked]
 

@@ -15,7 +15,7 @@ import numpy as np
 import wholestep as ws
 
 PROGRAM, OTHER, ARGUMENTS = "program_of_the_user", "other_of_the_user", "arguments.pickle"
-"""The files of a folder: the function to trace, another one that is called `other`, and what the first is called on."""
+"""The files of a folder: the function to trace, another one that is called `other`, and the arguments of the first."""
 
 
 def from_folder(folder: Path, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The programs whose first trace is timed: the text of a user's file, the function in it, and what it is called on."""
+"""The programs whose first trace is timed: the text of a user's file, the function in it, and its arguments."""
 
 from __future__ import annotations
 

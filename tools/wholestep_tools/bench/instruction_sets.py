@@ -1,4 +1,4 @@
-"""Instruction sets below the processor's: how each library is told to do without what is above."""
+"""Instruction sets below the processor's: the settings that keep each library to one of them."""
 
 from __future__ import annotations
 

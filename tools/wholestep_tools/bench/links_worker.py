@@ -57,7 +57,7 @@ def loss(params: Any, batch: Any) -> Any:
 
 
 def train(communicator: Counted, rate: float) -> dict[str, Any]:
-    """The measured time of a step and what it sent, beside what was predicted."""
+    """The measured time and traffic of a step, beside the predicted ones."""
     rng = np.random.default_rng(0)
     params = [np.asarray(rng.normal(0, WIDTH**-0.5, (WIDTH, WIDTH)), np.float32) for _ in range(LAYERS)]
     batch = np.asarray(rng.normal(size=(ROWS, WIDTH)), np.float32)
@@ -80,7 +80,7 @@ def train(communicator: Counted, rate: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Say as JSON what was found."""
+    """Print the measurements as JSON."""
     from torch import distributed
 
     distributed.init_process_group("gloo")

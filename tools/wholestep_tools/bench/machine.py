@@ -22,8 +22,8 @@ QUIET = 0.25
 
 
 class Machine(NamedTuple):
-    """The processor, how many of it may be used, what NumPy reaches on it, and the settings, as NAME=VALUE, that hold
-    all libraries to fewer instructions than it has."""
+    """The processor, the number of its usable threads, the rates that NumPy reaches, and the settings, as NAME=VALUE,
+    that restrict all libraries to fewer instructions than it has."""
 
     processor: str
     threads: int
@@ -51,7 +51,7 @@ def processor() -> str:
 
 
 def processor_and_code() -> str:
-    """The processor's name, and what code is made for."""
+    """The processor's name, and the target of code generation."""
     target = host_target()
     return f"{processor()} ({target.cpu}, vectors of {target.vector_bytes} bytes)"
 
@@ -108,7 +108,7 @@ def others(seconds: float = 0.1) -> float:
 
 
 def wait_until_quiet(patience: float) -> float:
-    """Wait while others use the machine, but not longer than `patience` seconds; return what they use now."""
+    """Wait while others use the machine, but not longer than `patience` seconds; return their current use."""
     until = time.monotonic() + patience
     busy = others()
     while busy > QUIET and time.monotonic() < until:

@@ -19,8 +19,8 @@ WIDTH, HEADS, LAYERS, LETTERS, LENGTH = 64, 4, 3, 12, 8
 
 
 class PageModel(NamedTuple):
-    """A model: its parameters at the start, one batch, its loss and optimizer, and what is asked of it: how many times
-    longer tensorgrad takes for a step."""
+    """A model: its initial parameters, one batch, its loss and optimizer, and its target: the ratio of tensorgrad's
+    time for a step to Wholestep's."""
 
     params: Arrays
     batch: Arrays
@@ -84,7 +84,8 @@ def image_network() -> PageModel:
 
 
 def clipped() -> Any:
-    """AdamW of gradients whose norm is clipped; it shrinks what tensorgrad's shrinks, not the gains of norms."""
+    """AdamW of clipped gradients; weight decay applies to the same parameters as tensorgrad's, not to the gains of
+    norms."""
     decay = optim.adamw(1e-3, decay=lambda path: ".ln" not in path and "lnf" not in path)
     return optim.chain(optim.clip_by_global_norm(1.0), decay)
 

@@ -31,7 +31,7 @@ LAYOUTS = ("NN", "NT", "TN", "TT")
 SQUARES = (64, 96, 128, 192, 256, 384, 512, 1024, 2048, 4096)
 FEW_ROWS = (1, 8, 32, 64, 128)
 PEERS = {"numpy": "numpy", "torch": "torch", "jax": "jax"}
-"""The other libraries, and what each needs."""
+"""The other libraries, and the module that each needs."""
 LEAST_SECONDS = 0.02
 """The least seconds of a turn: threads of others, which wait awake, are asleep after it."""
 IN_A_ROW, ENOUGH = 64, 1 << 26
@@ -104,7 +104,7 @@ class Product(NamedTuple):
 
 
 class Row(NamedTuple):
-    """The measurement of a product: the least seconds of one by library, and what the cost model predicts."""
+    """The measurement of a product: the least seconds of one by library, and the prediction of the cost model."""
 
     key: str
     asked: float
@@ -221,7 +221,7 @@ def same_threads(peers: Sequence[str], count: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def fewer_processors(count: int) -> Iterator[None]:
-    """Run on so many of the processors: XLA has a thread for each that the process may use, whatever its flags say."""
+    """Run on so many of the processors: XLA has a thread for each that the process may use, regardless of its flags."""
     allowed = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     if len(allowed) <= count:
         yield
@@ -284,7 +284,7 @@ def predicted_seconds(product: Product, x: Operand, y: Operand, rates: Rates) ->
 
 
 def line(row: Row) -> list[str]:
-    """The cells of a row: rates, ratio, and what was aimed at where it falls short."""
+    """The cells of a row: rates, ratio, and the target ratio where it is missed."""
     rates = [f"{row.flops / s / 1e9:.1f}" for s in row.seconds.values()]
     ours = row.seconds["wholestep"]
     short = f"{row.asked:.2f}" if row.ratio < row.asked else ""

@@ -135,17 +135,17 @@ class Process:
         try:
             print(command, n, file=pipe, flush=True)
         except BrokenPipeError:
-            pass  # what it said before it died is in the answer
+            pass  # its last message is in the answer
         return self.answer()
 
     def end(self) -> None:
-        """End the worker, whatever it is doing."""
+        """End the worker at once."""
         self.process.kill()
         self.process.communicate()
 
 
 def compiling(begun: dict[str, Any]) -> float:
-    """Seconds of a worker's first calls beyond what as many calls take that it made right afterwards."""
+    """Seconds of a worker's first calls beyond those of as many calls right afterwards."""
     first, later = [begun["first_s"], *begun["settling_s"]], begun["call_s"]
     return max(0.0, float(sum(first) - len(first) * later))
 
@@ -164,12 +164,12 @@ class Contestant:
         self.process = self.start()
 
     def start(self) -> Process:
-        """A process for this peer; the second one finds what the first one left in the caches."""
+        """A process for this peer; the second one finds the caches that the first one filled."""
         options = self.options
         return Process(self.peer, self.name, self.at_once, self.folder, options.threads, isa=options.isa)
 
     def build(self) -> None:
-        """Compile, twice for Wholestep: with an empty cache, then with what the first left there."""
+        """Compile, twice for Wholestep: with an empty cache, then with the cache that the first process filled."""
         self.begun = self.process.answer()
         if self.peer == "wholestep":
             again = self.start()
@@ -189,7 +189,7 @@ class Contestant:
         self.flowing.append(self.process.ask("back_to_back", n)["seconds"])
 
     def finish(self) -> None:
-        """Ask for what is told last."""
+        """Ask for the final report."""
         self.ended = self.process.ask("end")
 
     def row(self) -> Row:

@@ -20,7 +20,7 @@ CHANNELS, SIGNS, ROPE = 32, 96, 10000.0
 
 
 class Workload(NamedTuple):
-    """One workload: what it is, what one step does, the learning rate of Adam, and the step whose loss is compared.
+    """One workload: its title, the work of one step, the learning rate of Adam, and the step whose loss is compared.
 
     `most` caps the steps of one process: after some 800 steps the moments of dead units underflow, and a peer that does
     not flush denormals is no longer measured but punished. `tolerance` is the largest relative difference between two

@@ -21,9 +21,9 @@ SETTLING = 5
 
 
 def peak_megabytes() -> float:
-    """The most memory that this process has had.
+    """The peak memory of this process in megabytes.
 
-    The kernel's counter of resources begins with what the parent had, so Linux's own record of the process comes first.
+    The counter of `getrusage` begins with the parent's peak, so that VmHWM is read first where Linux has it.
     """
     status = Path("/proc/self/status")
     if status.exists():
@@ -79,7 +79,7 @@ class Worker:
         self.losses = self.job.numbers(result) if self.checked > 1 else []
 
     def begun(self) -> dict[str, Any]:
-        """Call until nothing is compiled any more and the compared step is past; what was seen on the way."""
+        """Call until compilation has ended and the compared step is past; the times and numbers of these calls."""
         settling = [] if self.at_once > 1 else timed(self.job, SETTLING - 1)
         if self.checked > SETTLING and self.at_once == 1:
             timed(self.job, self.checked - SETTLING - 1)
@@ -100,7 +100,7 @@ class Worker:
 
 
 def work(make: Callable[[], Work], commands: Iterable[str], answers: TextIO) -> None:
-    """Make what there is to do, say how it began, and answer commands until there are no more, or one fails."""
+    """Make the work, report its beginning, and answer commands until there are no more, or one fails."""
     made: list[Work] = []
 
     def obey(line: str) -> dict[str, Any]:

@@ -66,7 +66,7 @@ class CLibrary:
 
 
 def native_function(name: str, graph: Graph, machine: object) -> NativeFunction:
-    """A graph, lowered for C; raises UnsupportedError for what needs a library."""
+    """A graph, lowered for C; raises UnsupportedError for operations that need a library."""
     plan = native_plan(CompilationUnit(graph), machine)  # type: ignore[arg-type]
     inputs = tuple([f"x{i}" for i in range(len(graph.inputs))])
     outputs = tuple([f"y{i}" for i in range(len(graph.outputs))])

@@ -28,9 +28,10 @@ SUCCESS = SimpleNamespace(value=0, name="CUDA_SUCCESS")
 
 
 class CardCalls:
-    """The calls of the driver, as its bindings have them: each is checked and recorded.
+    """The calls of the CUDA driver, with the signatures of its bindings: each is checked and recorded.
 
-    What the stream is given is done when somebody waits for it, and then reads what pinned memory of the host holds.
+    The work of a stream is deferred until a call waits for the stream, and then reads the current contents of pinned
+    host memory.
     """
 
     CUdevice_attribute = SimpleNamespace(
@@ -178,7 +179,7 @@ class CardCalls:
         event.clear()
 
     def later(self, work: Callable[[], Any]) -> None:
-        """Keep what a stream is given until somebody waits for it, or for the graph that is captured."""
+        """Append work to the captured graph, or to the stream's queue until a call waits for it."""
         (self.waiting if self.captured is None else self.captured).append(work)
 
     def on_cuStreamBeginCapture(self, stream: Any, mode: str) -> None:

@@ -1,6 +1,6 @@
-"""Kernels of CUDA C++ for the processor: the text that NVRTC is given, compiled by g++.
+"""Kernels of CUDA C++ on the CPU: the text for NVRTC, compiled by g++.
 
-Beside it stands what CUDA C++ has and C++ has not: a grid, and threads of a group that wait for each other, each on a
+A prelude emulates the parts of CUDA C++ that C++ lacks: a grid, and the threads of a block with barriers, each on a
 stack of its own.
 """
 

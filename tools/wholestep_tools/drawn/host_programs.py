@@ -25,8 +25,8 @@ EVERY = (*SHORTS["b"], *SHORTS["i"], *SHORTS["f"])
 FRESH, GIVENS = 5, 3
 """The values of each dtype that are there from the beginning, and how many of them are given."""
 CANCELS, TIES = 0.3, 0.6
-"""The part of all `fma` whose summand is the rounded product, negated: what is left is what rounding left out; and with
-it the part of those that are about halfway between two numbers."""
+"""The share of `fma` whose summand is the negated rounded product, so that the result is the rounding error; and the
+share including those about halfway between two numbers."""
 
 
 def sizes_of(source: str, target: str) -> bool:
@@ -40,7 +40,7 @@ DECK = (
     *[("convert", source, target) for source in EVERY for target in EVERY],
     *[("bits", source, target) for source in EVERY for target in EVERY if sizes_of(source, target)],
 )
-"""Each operation, with the dtype of its operands and, of what changes it, that of its result."""
+"""Each operation, with the dtype of its operands and, for casts, that of its result."""
 
 
 class HostProgram(NamedTuple):
@@ -152,7 +152,7 @@ class Drawing:
         return found[int(self.rng.integers(FRESH if self.rng.random() < 0.5 else len(found)))]
 
     def operation(self, name: str, source: str, target: str) -> None:
-        """Draw an operation, and before it what gives it an operand for which it has a meaning."""
+        """Draw an operation, and before it operations that bring its operand into its domain."""
         if name in ("convert", "bits"):
             self.put(name, target, [self.meaningful(name, source, target)])
             return

@@ -1,4 +1,4 @@
-"""Ways to run a program that must not change a bit: what memory held before, and names of values and lines."""
+"""Ways to run a program that must not change a bit: the initial contents of memory, and names of values and lines."""
 
 from __future__ import annotations
 

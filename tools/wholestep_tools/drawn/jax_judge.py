@@ -36,7 +36,7 @@ def check_against_jax(drawn: Drawn, seed: tuple[int, ...]) -> None:
     pulled = interpret(pullback, [*args, np.ones(())])
     exact = interpret(in_double(pullback), [*widest(args), np.ones(())])
     for i, (g, expected, truth) in enumerate(zip(pulled, gradient, exact, strict=True)):
-        # Where a program is steep, single precision takes the judge itself further from what double precision gives.
+        # In steep programs JAX's own single precision is further from its double-precision result.
         bound = max(1e5 * eps * max(largest_magnitude(list(gradient)), 1e-3), TIMES * gap(expected, truth))
         assert gap(g, expected) <= bound, f"gradient {i}\n{g}\nby JAX\n{np.asarray(expected)}"
 

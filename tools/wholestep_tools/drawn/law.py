@@ -28,8 +28,8 @@ number that is rounded to float16 in between may go the other way in a few of th
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """With what WHOLESTEP_CHECK=1 verifies of plans; the passes, which it tries on numbers that may lie at kinks, have
-    laws of their own."""
+    """With the checks of plans of WHOLESTEP_CHECK=1; its checks of passes use inputs that may be at kinks, and have
+    tests of their own."""
     asked = SimpleNamespace(check=lambda: True, debug=config.debug)
     assign.config = program.config = asked  # type: ignore[assignment, attr-defined]
     try:
@@ -73,7 +73,7 @@ def outputs(
 
 
 def problems(graph: Graph, args: Sequence[NDArray], found: Sequence[NDArray]) -> list[tuple[int, float, float]]:
-    """The outputs that are off, with their errors and what was allowed."""
+    """The outputs that are off, with their errors and the allowed ones."""
     exact, plain = exact_values(graph, args), values(graph, args)
     out = []
     for i, (x, y, z) in enumerate(zip(found, plain, exact, strict=True)):
@@ -85,7 +85,7 @@ def problems(graph: Graph, args: Sequence[NDArray], found: Sequence[NDArray]) ->
 
 
 def unexplained(graph: Graph, args: Sequence[NDArray], found: Sequence[NDArray]) -> list[str]:
-    """Outputs that are off by more than what NumPy may be off where its roundings go other ways."""
+    """Outputs that are off by more than the error of NumPy on inputs perturbed by rounding."""
     off = problems(graph, args, found)
     if not off:
         return []

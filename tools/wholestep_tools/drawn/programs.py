@@ -150,7 +150,7 @@ def check_batch(graph: Graph, args: list[NDArray], rng: np.random.Generator) -> 
     outs = interpret(made, [np.stack([a, b]) if o else a for a, b, o in zip(*rows, on, strict=True)])
     looped = [interpret(graph, row) for row in rows]
     for y, mark, *both in zip(outs, marks, *looped, strict=True):
-        # Where a hair makes a result many times larger, as in front of a pole, rounding moves it as much.
+        # Where a result is ill-conditioned, as near a pole, rounding moves it as much.
         bound = 1e5 * coarsest_eps(graph) * max(largest_magnitude(both), 1e-3)
         for j, expected in enumerate(both):
             assert gap(y[j] if mark else y, expected) <= bound, f"row {j} of {on} differs from the loop"

@@ -13,7 +13,8 @@ import wholestep as ws
 
 @dataclass
 class Pool:
-    """The values a layer may read: those so far, its parameters, what all share, its number, its part of the data."""
+    """The values that a layer may read: earlier values, its parameters, shared ones, its number, its part of the
+    data."""
 
     values: list[Any]
     own: dict[str, Any]
@@ -76,7 +77,7 @@ def apart(x: Any) -> Any:
 
 
 def regular(p: Pool, x: Any) -> Any:
-    """A matrix of the layer's own that is far from singular, with what is carried on its diagonal."""
+    """A matrix of the layer's own that is far from singular, with a carried value on its diagonal."""
     return eye(x, 4.0) + 0.3 * np.tanh(p.own["w"]) + np.diag(np.tanh(x[0]))
 
 
@@ -206,4 +207,4 @@ WIDE: dict[str, Move] = {
     "branched": branched,
     "spectrum": spectrum,
 }
-"""Beyond the usual ones: what Python loops of numerical programs do in each round."""
+"""Further moves: typical operations of Python loops in numerical programs."""

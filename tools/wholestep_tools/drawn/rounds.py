@@ -1,6 +1,7 @@
 """Random training steps over layers in a Python loop: most alike, some not, tied, skipped, saved or read twice.
 
-Those that are drawn `wide` do in their rounds what numerical programs do, besides what layers do; see `moves`.
+Programs drawn with `wide` also have operations of numerical programs in their rounds, besides those of layers; see
+`moves`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ ROWS = 3
 
 @dataclass
 class Program:
-    """One drawn step: how many layers, what a layer does, and what is unlike in them."""
+    """One drawn step: the number of layers, the operations of a layer, and the differences between layers."""
 
     count: int
     width: int
@@ -100,7 +101,7 @@ def arguments(program: Program, rng: np.random.Generator) -> tuple[Any, Any, Any
 
 
 def loss_of(program: Program, tables: Any) -> Callable[[Any, Any], Any]:
-    """The loss: through the layers, and what else there is."""
+    """The loss: the layers, and the further parts of the program."""
 
     def layer(own: Any, state: list[Any], shared: Any, number: int, data: Any, matrix: Any) -> tuple[list[Any], Any]:
         pool = Pool(list(state), own, shared, number, data, tables, matrix)
@@ -148,7 +149,7 @@ OPTIMIZERS: dict[str, Any] = {
 
 
 def step_graph(program: Program, seed: int) -> tuple[Graph, list[Any], int]:
-    """The graph of one training step, (state, data) -> (state, loss), what to give it, and the size of the state."""
+    """The graph of one training step, (state, data) -> (state, loss), its arguments, and the size of the state."""
     rng = np.random.default_rng(seed)
     params, data, tables = arguments(program, rng)
     optimizer = OPTIMIZERS[program.optimizer]()

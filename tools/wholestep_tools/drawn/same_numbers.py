@@ -1,4 +1,4 @@
-"""The agreement of what another library computes with the reference: one type, and numbers that are as near."""
+"""The agreement of another library's results with the reference: the same dtype, and numbers within the tolerance."""
 
 from __future__ import annotations
 

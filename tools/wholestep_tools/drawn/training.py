@@ -41,7 +41,7 @@ class Training:
 
 @contextmanager
 def drawn_again_by(command: str) -> Iterator[None]:
-    """Add to an error, of whatever kind, the settings that draw its program again."""
+    """Add to an error of any kind the settings that draw its program again."""
     try:
         yield
     except Exception as error:
@@ -116,7 +116,7 @@ RULES = {"sgd": (sgd, 0), "momentum": (momentum, 1), "adam": (adam, 2)}
 
 
 def clipped(gs: Sequence[Value]) -> list[Value]:
-    """Gradients divided by what brings their joint length to at most 1."""
+    """Gradients divided by the square root of 1 plus their squared global norm."""
     total = None
     for g in gs:
         part = OPS["cast"](OPS["sum"](g * g, axes=tuple(range(g.ndim))), dtype=F32)

@@ -1,4 +1,4 @@
-"""The site as it was built: what each page refers to is there, and nothing of it comes over a network."""
+"""Checks of the built site: all references of its pages exist, and nothing is loaded over a network."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LOADED = {("script", "src"), ("link", "href"), ("img", "src"), ("iframe", "src")
 
 
 class References(HTMLParser):
-    """The anchors of a page, and what it refers to."""
+    """The anchors of a page, and the targets of its references."""
 
     def __init__(self) -> None:
         super().__init__()

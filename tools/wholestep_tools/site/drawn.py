@@ -1,6 +1,6 @@
-"""The pictures of the gallery: what each example has found, drawn by its own `picture` into a small file.
+"""The pictures of the gallery: the result of each example, drawn by its own `picture` into a small file.
 
-A file says of which text of its example it is, so that a test finds pictures of examples that have changed since.
+A file holds the fingerprint of its example's text, so that a test finds pictures of examples that have changed since.
 """
 
 from __future__ import annotations

@@ -82,14 +82,14 @@ def title(file: Path) -> str:
 
 
 def card(file: Path) -> str:
-    """The picture of an example, and under it what the example is."""
+    """The picture of an example, and under it the first sentence of its docstring."""
     link = f"../examples/gallery/{file.name}"
     picture = f"[![{title(file)}](pictures/gallery/{file.stem}.png)]({link})"
     return f"- {picture}\n\n    **[{title(file)}]({link})**. {first_sentence(file)}"
 
 
 def page() -> str:
-    """The page of the gallery, from the examples and from what was reached."""
+    """The page of the gallery, from the examples and from their recorded results."""
     record = json.loads(REACHED.read_text(encoding="utf-8"))
     beside = json.loads(BESIDE.read_text(encoding="utf-8"))
     threads = "one thread" if beside["threads"] == 1 else f"{beside['threads']} threads"

@@ -85,7 +85,7 @@ ELSEWHERE = {"wholestep.dims": "SymbolicError", "wholestep.runtime.cache.code_ca
 
 @dataclass(frozen=True)
 class Entry:
-    """One public name: what users write, what it is, and the page on which its section stands."""
+    """One public name: the page with its section, the name as users write it, and its value."""
 
     page: str
     name: str

@@ -1,4 +1,4 @@
-"""Notebooks: eight examples of the gallery, cut into cells, run, and kept with what they print and draw."""
+"""Notebooks: eight examples of the gallery, cut into cells, run, and kept with their outputs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ OF_A_CELL = re.compile(r"\S*ipykernel_\d+[/\\]\d+\.py")
 """The file that a kernel gives a cell, whose name is of one machine and one run."""
 
 RAN = ("run", "main", "picture")
-"""The functions of an example whose bodies are cells: what it trains, its number, and its picture."""
+"""The functions of an example whose bodies are cells: its training, its number, and its picture."""
 BLANK = f'figure = plt.figure(figsize={SIZE}, layout="constrained")'
 EPILOGUE = {"step": "step.memory"}
 """Cells that follow where a notebook has a name: the memory of a compiled step, as a table."""
 
 
 def cells(name: str) -> list[dict[str, str]]:
-    """The cells of a notebook, without what running them gives: prose, imports, definitions, and the run in pieces."""
+    """The cells of a notebook, without outputs: prose, imports, definitions, and the run in pieces."""
     text = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8")
     tree = ast.parse(text)
     lines = text.splitlines()
@@ -53,7 +53,7 @@ def piece(node: ast.stmt, lines: list[str]) -> str:
 
 
 def pieces_of_run(ran: dict[str, ast.FunctionDef], lines: list[str]) -> list[str]:
-    """The body of `run` as cells: up to the compilation, and the training with names for what it returns."""
+    """The body of `run` as cells: up to the compilation, and the training with names for its results."""
     parts: list[list[str]] = [[]]
     *statements, last = ran["run"].body
     for statement in statements:
@@ -69,12 +69,12 @@ def pieces_of_run(ran: dict[str, ast.FunctionDef], lines: list[str]) -> list[str
 
 
 def each(value: ast.expr) -> list[str]:
-    """The parts of a tuple as text, or what is no tuple."""
+    """The elements of a tuple as text, or the text of any other expression."""
     return [ast.unparse(x) for x in (value.elts if isinstance(value, ast.Tuple) else [value])]
 
 
 def names_of(function: ast.FunctionDef) -> list[str]:
-    """The names that a function begins with, for what `run` returns."""
+    """The names that a function's first assignment gives to the results of `run`."""
     (given,) = [x.targets[0] for x in function.body[:1] if isinstance(x, ast.Assign)]
     return each(given)
 
@@ -99,7 +99,7 @@ def code(source: str) -> dict[str, str]:
 
 
 def executed(name: str) -> Any:
-    """A notebook with what running it gives; raises nbclient's CellExecutionError where a cell fails."""
+    """A notebook with its outputs; raises nbclient's CellExecutionError where a cell fails."""
     import nbclient
     import nbformat
 

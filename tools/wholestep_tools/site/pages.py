@@ -1,4 +1,4 @@
-"""The pages that are generated with the site: the reference, the examples, and what lies beside docs/."""
+"""The pages that are generated with the site: the reference, the examples, and pages of files beside docs/."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def generated(root: Path) -> dict[str, str]:
 
 
 def example(file: Path) -> str:
-    """An example as a page: what its first sentence says, what it draws where that is kept, and its text."""
+    """An example as a page: the first paragraph of its docstring, its picture where there is one, and its text."""
     text = file.read_text(encoding="utf-8")
     said = (ast.get_docstring(ast.parse(text)) or "").split("\n\n")[0]
     name, picture = title(file), picture_of(file)
@@ -36,7 +36,7 @@ def example(file: Path) -> str:
 
 
 def notebook(file: Path) -> str:
-    """A notebook as a page: its prose and its code, with what it printed and drew."""
+    """A notebook as a page: its prose and its code, with their outputs."""
     kept = json.loads(file.read_text(encoding="utf-8"))["cells"]
     return WIDE + "\n\n".join(part for cell in kept for part in cell_parts(cell)) + "\n"
 

@@ -1,7 +1,7 @@
 """The reference of the site: a page for each topic, with signature and docstring of every public name.
 
-Docstrings are read at run time, where public names are what users get: several are imported at their first use, which
-readers of source text do not follow, and they have a form of their own (`Shapes:`, `Raises:`, an example).
+Docstrings are read at run time from the public names: several names are imported at their first use, which tools that
+parse source text do not follow, and the docstrings have a form of their own (`Shapes:`, `Raises:`, an example).
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ SHARE = 0.1
 
 
 def removed(file: Path) -> None:
-    """Take away whatever is there."""
+    """Remove a file, a link or an empty folder, if it exists."""
     if file.is_dir() and not file.is_symlink():
         file.rmdir()
     else:

@@ -109,7 +109,7 @@ TROUBLES: Mapping[str, tuple[Trouble, str]] = {
     "no such user": (lambda f: variables(WHOLESTEP_CACHE="~nobody-of-this-name/c"), "WHOLESTEP_CACHE=~nobody-of-this"),
     "no working directory": (no_working_directory, "WHOLESTEP_CACHE=cache: "),
 }
-"""Each with what its warning says."""
+"""The troubles by name: a function that makes the context manager of one, and the text of its warning."""
 
 
 def problem(name: str, folder: Path) -> str:

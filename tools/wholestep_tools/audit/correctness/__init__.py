@@ -1,1 +1,1 @@
-"""Audits of numbers: programs, gradients and refusals against what judges them."""
+"""Audits of numbers: programs, gradients and refusals against references."""

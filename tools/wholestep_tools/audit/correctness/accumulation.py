@@ -1,4 +1,4 @@
-"""`wholestep audit accumulation`: a batch that is taken a few rows at a time comes to what it does at once."""
+"""`wholestep audit accumulation`: micro-batches give the update of the whole batch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STEPS = 2
 
 
 class Setting(NamedTuple):
-    """A loss, its parameters and batch, rows at a time, and what an update is made by."""
+    """A loss, its parameters and batch, the rows of a micro-batch, the dtype, and the optimizer."""
 
     loss: Callable[[Any, Any], Any]
     params: Any
@@ -39,7 +39,7 @@ def layers(params: Any, x: Any) -> Any:
 
 
 def squares(params: Any, batch: Any) -> Any:
-    """The mean square of what is left."""
+    """The mean squared error."""
     return np.mean((layers(params, batch["x"]) - batch["y"]) ** 2)
 
 

@@ -17,7 +17,7 @@ CHUNK = 50
 
 
 class Judged(NamedTuple):
-    """Programs that agree, those that the judge could not compile, and what is wrong with others."""
+    """The number of programs that agree, the number that JAX could not compile, and the errors of the others."""
 
     agreed: int
     aborted: int

@@ -68,7 +68,7 @@ def same_array(found: NDArray, expected: NDArray, exact: bool) -> bool:
 def near(name: str, found: Sequence[NDArray], expected: Sequence[NDArray]) -> bool:
     """True for the numbers of a library but for rounding, and for signs and phases that nothing determines."""
     pairs = list(zip(found, expected, strict=True))
-    if name == "svd":  # columns of u and rows of v^H beyond the singular values are any basis of what is left
+    if name == "svd":  # columns of u and rows of v^H beyond the singular values: any basis of the complement
         k = found[1].shape[-1]
         pairs = [
             (y[..., :k], z[..., :k]) if i < 2 else (y[..., :k, :], z[..., :k, :]) for i, (y, z) in enumerate(pairs)

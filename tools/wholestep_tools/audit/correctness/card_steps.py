@@ -33,7 +33,7 @@ def check_step(seed: int, i: int, device: str) -> bool:
     made = card_step(seed, i, device)
     try:
         found = compile_for_device(made.graph, made.resident, device)(list(made.args))
-    except UnsupportedError:  # what libraries of the host compute
+    except UnsupportedError:  # computed by libraries of the host
         return False
     wrong = unexplained(made.graph, made.args, found)
     assert not wrong, f"step {i} of seed {seed} on {device}, {made.what}: {'; '.join(wrong)}\n{made.graph}"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class NamedFault(NamedTuple):
-    """A fault by its name, the job that is verified, and what stands in a line that may be named."""
+    """A fault by its name, the job that is verified, and the text of the lines that the verification may name."""
 
     name: str
     job: str

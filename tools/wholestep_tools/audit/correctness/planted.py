@@ -14,7 +14,8 @@ SOURCES = ("src", "tools")
 
 
 class Mutant(NamedTuple):
-    """A planted fault: a file, what is taken out of it, what is put in, and what is wrong then."""
+    """A planted fault: a file, the text to remove, its replacement, the name of the fault, and tests that should find
+    it."""
 
     file: str
     old: str
@@ -24,9 +25,9 @@ class Mutant(NamedTuple):
 
 
 def read(file: Path) -> list[Mutant]:
-    """The faults of a file: `@ where: what is wrong`, then lines to take out and lines to put in.
+    """The faults of a file: `@ path: name of the fault`, then lines to remove (-) and lines to insert (+).
 
-    Behind the file that is broken may stand the tests that look for it, if the tables of `tests/mutants.py` do not say
+    The path may be followed by the tests that should find the fault, where the tables of `tests/mutants.py` do not name
     them.
     """
     found = []

@@ -18,7 +18,7 @@ from wholestep.train.step.step import Step
 
 ROWS, WIDTH = 12, 19
 ODD = 35
-"""A length of an odd number of vectors, of whatever size: 3 of 64 bytes, 5 of 32, 9 of 16."""
+"""A length that is not a multiple of a vector of any size: an odd number of elements, 35."""
 
 
 class Job(NamedTuple):

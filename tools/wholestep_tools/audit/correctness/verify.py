@@ -167,7 +167,7 @@ def named(fault: NamedFault, lines: Sequence[str]) -> bool:
 def audit(
     count: int, seed: int, faults: Sequence[NamedFault] = NAMED_FAULTS, cases: Sequence[str] = tuple(CASES)
 ) -> dict[str, Any]:
-    """Verify what is right and what is not; the record of it."""
+    """Verify correct steps and planted faults; the record of both."""
     seen, failures = Counter[str](), []
     mutants = planted(faults)
     with warnings.catch_warnings():

@@ -70,7 +70,7 @@ ACTIONS: Mapping[str, Callable[[Any, Path], Any]] = {
 
 
 def ended(name: str, at: int, step: Any, folder: Path) -> tuple[int, bool, str]:
-    """The number of allocations that an action made, its failure if it failed, and what is wrong with that."""
+    """The number of allocations of an action, True if it failed for lack of memory, and the error in its behavior."""
     failing = Failing(at)
     patches = [
         mock.patch.object(module, "aligned_empty", failing) for module in USERS if hasattr(module, "aligned_empty")

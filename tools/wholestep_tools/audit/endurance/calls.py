@@ -43,7 +43,7 @@ def held() -> Held:
 
 
 def more(before: Held, after: Held, kilobytes: int, mappings: int = 1, objects: int = 20) -> list[str]:
-    """The resources held now that were not held before, beyond what may be."""
+    """The resources held now beyond those before and beyond the allowance."""
     allowed = Held(kilobytes, 0, 0, mappings, objects)
     grown = [b - a for a, b in zip(before, after, strict=True)]
     names = [(name, n, most) for name, n, most in zip(Held._fields, grown, allowed, strict=True) if n > most]

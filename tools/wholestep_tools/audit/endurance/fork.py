@@ -132,7 +132,7 @@ def fresh(x: float) -> bool:
 
 
 def lived(name: str, case: Case, batch: Any, compiling: bool) -> int:
-    """The life of a child, in its only thread; the control says what is right."""
+    """The work of a child process, in its only thread, compared with the control."""
     try:
         if not (fresh(time.perf_counter()) if compiling else double(np.ones(3))[0] == 2.0):
             return WRONG

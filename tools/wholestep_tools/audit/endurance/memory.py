@@ -47,9 +47,10 @@ def answers(orders: Sequence[dict[str, Any]], threads: int) -> list[dict[str, An
 
 
 def peaks(cases: Sequence[str]) -> tuple[dict[str, int], list[str]]:
-    """Megabytes that processes take, compiling and with compiled code from the cache, and where that is too far off.
+    """Megabytes of processes that compile or load compiled code from the cache, and the cases whose reports are too far
+    off.
 
-    What the caller holds, which is the parameters that were given and the batch, is there before.
+    The caller's arrays, which are the initial parameters and the batch, are not counted: they exist before.
     """
     found, wrong = dict[str, int](), list[str]()
     for name in cases if CAN else ():
@@ -66,7 +67,7 @@ def peaks(cases: Sequence[str]) -> tuple[dict[str, int], list[str]]:
 
 
 def off(seen: dict[str, float]) -> bool:
-    """Test whether what a process took is too far from what was reported.
+    """Test whether the memory of a process is too far from the reported memory.
 
     >>> off({"taken": 210.0, "reported": 200.0}), off({"taken": 170.0, "reported": 200.0})
     (False, True)
@@ -101,7 +102,7 @@ def counted(seen: Sequence[dict[str, Any]]) -> dict[str, int]:
 
 
 class Answer(NamedTuple):
-    """The answer of a process to an order for what has this name, with so many threads."""
+    """The answer of a process with so many threads to an order of this name."""
 
     name: str
     threads: int

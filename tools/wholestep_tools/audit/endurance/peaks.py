@@ -1,4 +1,4 @@
-"""A process that compiles one training, runs it, and says how much memory that took beyond what it had before."""
+"""A process that compiles and runs one training, and reports the memory that this added to the process."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def normal(*shape: int) -> Any:
 
 
 def wide(width: int = 2048) -> Case:
-    """A perceptron whose state is most of what there is."""
+    """A perceptron whose state is most of its memory."""
 
     def loss(params: Any, batch: Any) -> Any:
         h = batch["x"]
@@ -48,7 +48,7 @@ def wide(width: int = 2048) -> Case:
 
 
 def deep(layers: int = 8) -> Case:
-    """A GPT whose arena is most of what there is."""
+    """A GPT whose arena is most of its memory."""
 
     def loss(model: Any, batch: Any) -> Any:
         return nn.cross_entropy(model(batch["x"]), batch["y"])
@@ -71,12 +71,12 @@ CASES: Mapping[str, Callable[[], Case]] = {"wide perceptron": wide, "GPT": deep,
 
 
 def measured(name: str) -> dict[str, float]:
-    """Megabytes that a training takes beyond what was there, and those that its report says."""
+    """Megabytes that a training adds to the process, and those that its report predicts."""
     small = Case(lambda w, x: np.mean(np.tanh(x @ w) ** 2), normal(40, 40), normal(40, 40))
-    run(small)  # loads what every program needs
+    run(small)  # loads the modules and code that every program needs
     case = CASES[name]()
     gc.collect()
-    MARKS.write_text("5")  # the peak begins anew with what there is now
+    MARKS.write_text("5")  # resets the peak to the current memory
     before = peak_megabytes()
     step = run(case)
     after = peak_megabytes()

@@ -1,4 +1,4 @@
-"""`wholestep audit shapes`: programs that are compiled and dropped give back what they had."""
+"""`wholestep audit shapes`: programs that are compiled and dropped free their resources."""
 
 from __future__ import annotations
 

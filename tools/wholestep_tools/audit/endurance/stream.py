@@ -23,7 +23,7 @@ WIDTH = 1024
 LAYER_BYTES = 3 * (WIDTH + 1) * WIDTH * 4
 """Parameters and both moments of a layer."""
 ROOM = 64 << 20
-"""Bytes beyond what the process has when the library is imported: compiler, program and two rows of every array."""
+"""Bytes beyond those after the import of the library: for compiler, program and two rows of every array."""
 TIMES = 10.0
 
 
@@ -57,7 +57,7 @@ def compared(count: int, seed: int, folder: Path) -> list[str]:
 
 
 def audit(count: int, seed: int, times: float = TIMES, measure: bool = True) -> dict[str, Any]:
-    """Compare bits, then train what memory has no room for; the record of it.
+    """Compare bits, then train a state that is larger than memory; the record of both.
 
     Raises CommandError on systems other than Linux, whose limits and counters it uses.
     """

@@ -1,6 +1,6 @@
-"""A process that trains a stack under a limit of memory, says what it took, and how its speed compares with the disk's.
+"""A process that trains a stack under a memory limit, and reports its memory and its speed beside the disk's.
 
-It is given one line of JSON and answers with one: `python -m wholestep_tools.audit.endurance.streamer`.
+It reads one line of JSON and answers with one: `python -m wholestep_tools.audit.endurance.streamer`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from wholestep_tools.audit.trainings.stacks import BATCH, batch, stack_step
 
 CHUNK = 8 << 20
 EVERY = 0.002
-"""Seconds between two looks at what is resident."""
+"""Seconds between two samples of the resident memory."""
 
 
 def status(name: str) -> int:
@@ -93,8 +93,8 @@ def bandwidth(folder: str, nbytes: int) -> tuple[float, float]:
 
 
 def speed(step: Step, x: NDArray, folder: str, times: int) -> dict[str, float]:
-    """Seconds of a step that finds nothing in the page cache and leaves everything on the disk, beside those that the
-    disk takes for the same bytes; and seconds of a step that finds what memory has kept."""
+    """Seconds of a step with a cold page cache and all writes on the disk, beside the disk's own for the same bytes;
+    and seconds of a step with a warm page cache."""
     files = Files(folder)
     warm = cold = float("inf")
     for _ in range(times):
@@ -123,7 +123,7 @@ def counted(name: str) -> int:
 
 
 def work(order: dict[str, Any]) -> dict[str, Any]:
-    """Train as ordered; what it took."""
+    """Train as ordered; the measured memory, speed and losses."""
     resource: Any = __import__("resource")
     limit = status("VmData") + order["room"]
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))

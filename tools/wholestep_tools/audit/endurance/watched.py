@@ -1,4 +1,4 @@
-"""A process that compiles the trainings it is told to, runs them in guarded memory, and says what it saw."""
+"""A process that compiles the trainings of its orders, runs them in guarded memory, and reports the results."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def of_plan(plan: LoweredProgram) -> list[str]:
 
 
 def squeezed(made: Training, free: Step, share: float) -> dict[str, Any]:
-    """The visible facts of a training inside a budget, which is a share of its arena, or what works in its place."""
+    """The report of a training under a budget: a share of its arena, or a budget that works in its place."""
     asked = f"{share:.2f}%"
     step, limit = within(made.step, asked)
     found = guarded.guarded_report(*guarded.of_step(step, made.batch), closed=True)

@@ -1,1 +1,1 @@
-"""Audits of what other libraries' programs become here, and ours there."""
+"""Audits of imports from other libraries and exports to them."""

@@ -1,4 +1,4 @@
-"""`wholestep audit onnxfiles`: whatever an ONNX file holds, reading and running it ends in a documented error."""
+"""`wholestep audit onnxfiles`: reading and running any damaged ONNX file ends in a documented error."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def whole() -> list[tuple[bytes, tuple[Any, ...]]]:
 
 
 def problem(data: bytes, given: tuple[Any, ...]) -> tuple[str, str]:
-    """The fate of a file, "refused", "failed to run" or "ran", and what is wrong with it."""
+    """The outcome for a file, "refused", "failed to run" or "ran", and the fault of the library, if any."""
     before, fate = time.perf_counter(), "refused"
     try:
         f, params = ws.from_onnx(data)

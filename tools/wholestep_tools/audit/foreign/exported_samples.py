@@ -160,7 +160,7 @@ if importlib.util.find_spec("coremltools") is not None:  # its wheels need a Pyt
 
 
 def check_sample(name: str, sample: Sample, runners: dict[str, Runner], seen: Seen) -> None:
-    """Count what becomes of one sample in each library."""
+    """Count the outcome of one sample in each library."""
     graph, args = graph_of(REGISTRY[name], sample), [np.asarray(x) for x in sample.inputs]
     expected = interpret(graph, args)
     for target, run in runners.items():

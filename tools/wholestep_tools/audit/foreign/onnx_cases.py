@@ -32,7 +32,7 @@ class Outcome(NamedTuple):
 
 
 SLOW = frozenset(("averagepool", "lppool", "maxpool"))
-"""Modules of the onnx package that take seconds each to compute what they expect."""
+"""Modules of the onnx package that take seconds each to compute their expected results."""
 
 
 def cases(without: frozenset[str] = frozenset()) -> list[Any]:

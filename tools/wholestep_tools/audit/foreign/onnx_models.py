@@ -21,7 +21,7 @@ CLAIM = "A network that PyTorch exports gives ONNX Runtime's numbers here within
 NEAR = 1e-5
 STEPS = 20
 EXPORTERS = {"torch.export": True, "TorchScript": False}
-"""The two exporters of PyTorch, and what `dynamo=` says."""
+"""The two exporters of PyTorch, and their values of `dynamo=`."""
 
 
 def exported(name: str, dynamo: bool, folder: Path) -> tuple[Path, tuple[Any, ...]]:

@@ -45,7 +45,7 @@ def audit(count: int, seed: int) -> dict[str, Any]:
 
 
 def compiled(seen: Seen, found: Any) -> None:
-    """Count what became of a case under `ws.jit`."""
+    """Count the outcome of a case under `ws.jit`."""
     if found.compiled == "no floating input":
         return
     seen.count("passing cases under jit")

@@ -47,7 +47,7 @@ NARROW = (("narrow", True),)
 
 
 class Target(NamedTuple):
-    """A target of exports: the suffix of its file, what runs it, and options of the export."""
+    """A target of exports: the suffix of its file, the program that runs it, and options of the export."""
 
     suffix: str
     needs: str = ""
@@ -55,7 +55,7 @@ class Target(NamedTuple):
 
     @property
     def runs(self) -> bool:
-        """Test whether what runs the files is here."""
+        """Test whether the program that runs the files is installed."""
         program = {"c compiler": COMPILER, "node": shutil.which("node")}
         return bool(program[self.needs]) if self.needs in program else importlib.util.find_spec(self.needs) is not None
 
@@ -167,7 +167,7 @@ class Distances(NamedTuple):
 
 
 def check(name: str, target: str, own: OwnStep, seen: Seen) -> Distances:
-    """Count what becomes of a step in a target, and compare it."""
+    """Count the outcome of a step in a target, and compare its numbers."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             theirs = own.trained_in(target, Path(folder))
@@ -195,7 +195,8 @@ def check_bits(what: str, own: OwnStep, theirs: Trained, seen: Seen) -> Distance
 
 
 def check_numbers(what: str, own: OwnStep, theirs: Trained, seen: Seen, near: float) -> Distances:
-    """Compare a training with ours to rounding, and a state further off with what a rounding does to ours."""
+    """Compare a training with Wholestep's to rounding, and a state further off with the effect of a rounding on
+    Wholestep's."""
     ours = own.trained
     state = {path: apart(x, ours.state[path]) for path, x in theirs.state.items()}
     worst = max(state, key=state.__getitem__)

@@ -176,7 +176,7 @@ def recurrent(torch: Any) -> tuple[Any, tuple[Any, ...]]:
 
 
 def perceptron(torch: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Three layers, which is what is quantized."""
+    """Three linear layers, the network that is quantized."""
     nn = torch.nn
     layers = [nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 5)]
     return nn.Sequential(*layers), (torch.randn(16, 12),)

@@ -31,7 +31,7 @@ def softmaxed(params: Any, batch: Any) -> Any:
 
 
 def largest(params: Any, batch: Any) -> Any:
-    """The largest of what a mask lets through."""
+    """A loss of the largest unmasked scores."""
     scores = np.where(batch["mask"], batch["x"] @ params["w"] @ batch["x"].T, -np.inf)
     return np.mean(np.max(scores, axis=-1) ** 2) + np.sum(params["v"] ** 2)
 

@@ -56,7 +56,7 @@ LAYERS = (
 
 
 class Case(NamedTuple):
-    """A step, its loss, what each line may do, and the number of that line in the file."""
+    """A step, the fault that each line of its loss may have, and the numbers of these lines in the file."""
 
     step: Any
     faults: list[Fault]

@@ -40,7 +40,7 @@ def expected(scale: float, streak: int, interval: int, finite: bool) -> tuple[fl
 
 
 def problem(seed: int, i: int) -> tuple[int, str]:
-    """The number of steps of a training that overflow, and what is wrong with it."""
+    """The number of steps of a training that overflow, and the error in their handling."""
     rng = np.random.default_rng([seed, i])
     interval, scale = int(rng.integers(1, 6)), float(2.0 ** rng.integers(-4, 17))
     params = {"w": rng.normal(size=(4, 3)).astype(np.float32), "b": np.zeros(3, np.float32)}

@@ -1,4 +1,4 @@
-"""Data files that are damaged or hostile: the loader reads what NumPy reads, or refuses with its own errors."""
+"""Damaged and hostile data files: the loader reads the arrays that NumPy reads, or refuses with its own errors."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def npz(members: Mapping[str, bytes], method: int) -> bytes:
 
 @cache
 def bases() -> dict[str, tuple[str, bytes]]:
-    """Whole files: the ending of each, and what is in it."""
+    """Intact files by kind: the suffix and the content of each."""
     x = np.arange(12.0).reshape(4, 3)
     parts = {"x.npy": npy(x), "y.npy": npy(np.arange(4)), "e.npy": npy(np.zeros((4, 0), np.float32))}
     text = "a,b,weight\n1,2.5,nan\n2,-1e3,0\n3,4,5\n"
@@ -174,7 +174,7 @@ def drawn(rng: Rng) -> tuple[str, str, bytes]:
 
 
 def judged(path: Path, limits: AbstractContextManager[None]) -> tuple[bool, str]:
-    """Test whether a file was read, and what is wrong with how; nothing where it is as it should be."""
+    """Test whether a file was read, with the fault of the loader; empty where there is none."""
     before = time.process_time()
     try:
         with limits:
@@ -196,14 +196,14 @@ def as_numpy(path: Path, source: Any) -> bool:
             warnings.simplefilter("ignore")
             data = np.load(io.BytesIO(path.read_bytes()), allow_pickle=False)
             found = [data] if isinstance(data, np.ndarray) else list(data.values())
-    except Exception:  # of any kind: what NumPy refuses, it cannot read otherwise
+    except Exception:  # of any kind: a file that NumPy refuses cannot be read differently
         return True
     theirs = {x.tobytes() for x in found if isinstance(x, np.ndarray)}
     return {x.tobytes() for x in source.arrays} <= theirs
 
 
 def audit(count: int, rng: Rng, limits: Callable[[], AbstractContextManager[None]]) -> tuple[dict[str, int], list[str]]:
-    """Damage and read so many data files; how many of each kind there were, and what went wrong."""
+    """Damage and read so many data files; the number of each kind, and the failures."""
     tried, failures = Counter[str](), list[str]()
     with tempfile.TemporaryDirectory() as folder:
         for i in range(count):

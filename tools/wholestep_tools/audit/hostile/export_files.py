@@ -1,7 +1,7 @@
-"""`wholestep audit exportfiles`: whatever lies beside or in an exported program, reading it ends in one refusal.
+"""`wholestep audit exportfiles`: reading any damaged file of an exported program ends in one refusal.
 
-A program of C, compiled with the checks of addresses and of undefined behaviour, and a module in node are given damaged
-files of their state; the evaluator of Core ML is given damaged packages.
+A C program, compiled with the sanitizers of addresses and of undefined behaviour, and a module in node read damaged
+files of their state; the evaluator of Core ML reads damaged packages.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def in_node(folder: Path, step: Any) -> Callable[[list[bytes]], list[tuple[int, 
 
 
 def packages(folder: Path, step: Any, batch: Any) -> Iterator[tuple[dict[str, bytes], dict[str, Any]]]:
-    """Packages that are right, with what they are given: a step, one whose state lies inside, and a loop."""
+    """Intact packages with their inputs: a step, a step whose state is inside the package, and a loop."""
     values = {**state_values(step._engine), **{f"batch.{name}": x for name, x in batch.items()}}
     table = np.random.default_rng(1).normal(size=(16, 4)).astype("f4")
 
@@ -251,7 +251,7 @@ def other_scalar(value: Any, rng: Rng) -> Any:
 
 
 def package_fate(files: Mapping[str, bytes], values: Mapping[str, Any]) -> tuple[str, str]:
-    """The fate of a package, "refused" or "ran", and what is wrong with it."""
+    """The outcome for a package, "refused", "failed" or "ran", and the fault of the evaluator, if any."""
     try:
         package = MilPackage(files)
         package.most, package.left = MOST_ELEMENTS, MOST_OPERATIONS

@@ -38,7 +38,7 @@ CLAIM = (
 SECONDS = 1.0
 """The most seconds of the processor, which other programs add nothing to."""
 MEMORY = 96 << 20
-"""Bytes that loading may take beyond what the process has."""
+"""Bytes that loading may add to the process."""
 MANIFESTS = 0.2
 """The part of the files that are manifests."""
 OWN = 0.7
@@ -84,7 +84,7 @@ class Target:
         return f"{kind}, {name}", self.file, mutation(data, rng)
 
     def restore(self) -> None:
-        """Put back what was damaged of the checkpoint in parts."""
+        """Restore the manifest of the checkpoint in parts."""
         self.manifest.unlink()
         self.manifest.write_bytes(self.manifest_text)
 

@@ -1,4 +1,4 @@
-"""`wholestep audit headers`: whatever the header of a file holds, parsing it ends in one error."""
+"""`wholestep audit headers`: parsing any damaged header of a file ends in one error."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def whole() -> list[tuple[bytes, int]]:
 
 
 def problem(text: bytes, room: int) -> tuple[bool, str]:
-    """Test whether a header is accepted, and what is wrong with that."""
+    """Test whether a header is accepted, with the fault of the parser; empty where there is none."""
     before = time.process_time()
     try:
         found = decoded(text, room)

@@ -47,7 +47,7 @@ class Skeleton(HTMLParser):
 
 
 def shown(names: list[str], folder: Path) -> Iterator[tuple[str, str, str]]:
-    """Everything that is shown of a training with these names: what it is, as a page, and as text."""
+    """All displays of a training with these names: the object, its HTML, and its text."""
 
     def loss(params: dict[str, Any], batch: dict[str, Any]) -> Any:
         h = next(iter(batch.values()))

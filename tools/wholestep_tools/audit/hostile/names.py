@@ -1,4 +1,4 @@
-"""`wholestep audit names`: whatever users call their functions, values and parameters, the code is the same."""
+"""`wholestep audit names`: the code does not depend on the names of functions, values and parameters."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ def traced(names: Names, odd: bool) -> Graph:
 
 
 def labelled(graph: Graph, names: Names) -> Graph:
-    """The graph itself called by a name, and its inputs, whatever tracing made of them."""
+    """The graph with given names for itself and its inputs, in place of those from tracing."""
     return Graph(graph.inputs, graph.nodes, graph.outputs, names(0), tuple(map(names, range(len(graph.inputs)))))
 
 
 def code(graph: Graph) -> tuple[str, str]:
-    """The LLVM text of a graph, and what its entry in the cache is found by."""
+    """The LLVM text of a graph, and its cache key."""
     plan = lower_program(graph, machine_model(host_target()), ())
     return llvm_source(plan, host_target()).text, graph_fingerprint(without_labels(graph))
 
 
 def without_labels(graph: Graph) -> Graph:
-    """The graph with all values that it captures under one label: the label is what a result is found by."""
+    """The graph with one label for all captured values, since the label is the key of a result."""
     env = {v: Value(v.type, None, None) for v in graph.inputs}
     nodes = []
     for node in graph.nodes:

@@ -1,4 +1,4 @@
-"""`wholestep audit texts`: whatever the text of a graph holds, parsing it ends in one error."""
+"""`wholestep audit texts`: parsing any text of a graph gives a valid graph or one error."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def mutated(source: str, other: str, rng: np.random.Generator) -> str:
 
 
 def problem(source: str, objects: dict[str, Any]) -> tuple[bool, str]:
-    """Test whether a text is accepted, and what is wrong with that."""
+    """Test whether a text is accepted, with the fault of the parser; empty where there is none."""
     before = time.process_time()
     try:
         graph = parse(source, objects)

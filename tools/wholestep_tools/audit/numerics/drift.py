@@ -1,11 +1,11 @@
-"""`wholestep audit drift`: losses of compiled float32 stay beside those of float64, step by step.
+"""`wholestep audit drift`: losses of compiled float32 stay close to those of float64, step by step.
 
 A training is followed for so many steps three times on the same batches from the same weights: compiled in float32; by
-the reference interpreter in float64, which is the curve to be near to; and by it in float32, which is NumPy. Ten more
-trainings in NumPy's float32 have seeds of their own, for weights and batches. The band at a step reaches from the
-float64 loss as far, up and down, as the largest and the smallest of those ten losses lie apart at that step: what
-another seed would have changed. No loss of the compiled training may be outside of it; where NumPy's with the same
-seed is, the step is counted.
+the reference interpreter in float64, which is the reference curve; and by the interpreter in float32, which is NumPy.
+Ten more trainings in NumPy's float32 have seeds of their own, for weights and batches. The band at a step is the
+float64 loss plus and minus the difference between the largest and the smallest of those ten losses at that step, the
+effect of another seed. No loss of the compiled training may be outside of the band; steps at which NumPy's loss with
+the same seed is outside are counted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`wholestep audit hostnumbers`: what a page's script computes on the host, against the interpreter, to the bit."""
+"""`wholestep audit hostnumbers`: the host computations of a page's script against the interpreter, to the bit."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def program(i: int, seed: int) -> HostProgram:
 
 
 def words(x: NDArray) -> list[str]:
-    """Numbers by their bits; a NaN is one, whatever its bits."""
+    """Numbers by their bits; all NaNs are equal."""
     return ["nan" if y != y else word for y, word in zip(x, words_of_given(x), strict=True)]
 
 

@@ -1,4 +1,4 @@
-"""`wholestep audit modes`: the control word of the processor's arithmetic is what it was, after each load and call."""
+"""`wholestep audit modes`: loads and calls do not change the control word of the processor's arithmetic."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wholestep_tools.audit.trainings.programs import training
 
 CLAIM = "Compiling, loading and calling leave rounding, flushing and traps of the processor's arithmetic as they were"
 FLAGS = 0x3F
-"""Bits of the register that only say what has happened."""
+"""Bits of the register that only record past exceptions."""
 ENVIRONMENT = 32
 """Bytes of fenv_t on x86-64, the last four of which are MXCSR."""
 MODES = {"as Python has it": 0x1F80, "flushing": 0x9FC0, "towards zero": 0x7F80}

@@ -30,7 +30,7 @@ def audit(count: int, seed: int, source: Corpus | None = None, width: int = 128,
 
 
 def trained(source: Corpus, count: int, options: dict[str, Any]) -> dict[str, float]:
-    """Bits per character of one training: at its beginning, at its end, and of what was held out."""
+    """Bits per character of one training: in its first tenth, in its last tenth, and on held-out text."""
     run = TextRun(source, argparse.Namespace(**options))
     run.step.set(steps=max(count, 2))
     history = fit(run.step, run.loader, steps=count, progress=None)

@@ -42,7 +42,7 @@ Make = Callable[[int], Step]
 
 
 class Case(NamedTuple):
-    """One training in all its modes, and what its calls are given: by the first step's number and their count."""
+    """One training in all its modes, and the batches of its calls: by the first step's number and their count."""
 
     modes: Mapping[str, Make]
     batch: Callable[[int, int], Any]
@@ -89,7 +89,7 @@ def block(width: int, *, key: Any) -> Any:
 
 
 class Deep(nn.Module):
-    """A stack, and what reads its result."""
+    """A stack, and a linear layer on its result."""
 
     def __init__(self, blocks: Any, width: int) -> None:
         self.blocks = blocks

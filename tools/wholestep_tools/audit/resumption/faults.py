@@ -42,7 +42,8 @@ class Crash(BaseException):
 
 
 class Faulty(Disk):
-    """A file system in which one call, by its number, goes wrong; it keeps in memory what a power cut would leave."""
+    """A file system in which one call, by its number, fails; it keeps the state that a power cut would leave in
+    memory."""
 
     def __init__(self, folder: Path, at: int = -1, fault: str = "", links: bool = True) -> None:
         self.folder, self.at, self.fault, self.links = folder, at, fault, links
@@ -52,7 +53,7 @@ class Faulty(Disk):
         self.last: Callable[[], Any] = lambda: None
 
     def listed(self) -> dict[Path, bytes]:
-        """Every file and what is in it."""
+        """The content of every file."""
         return {path: path.read_bytes() for path in self.folder.rglob("*") if path.is_file()}
 
     def call(self, writing: bool = False) -> bool:
@@ -73,7 +74,7 @@ class Faulty(Disk):
         return False
 
     def end(self) -> None:
-        """Die, and leave what would be left."""
+        """Crash, and leave the files that a power cut would leave."""
         self.dead = True
         if self.fault.startswith("power cut"):
             for path in self.listed():
@@ -156,7 +157,7 @@ class Case(NamedTuple):
 
 
 def tries(befores: Sequence[int] = BEFORE) -> Iterator[tuple[Case, list[str]]]:
-    """Each fault at each call, and what went wrong."""
+    """Each fault at each call, with its failures."""
     step = tiny()
     for most, links, before, fault in product(PARTS, (True, False), befores, FAULTS):
         for at in count():
@@ -169,7 +170,7 @@ def tries(befores: Sequence[int] = BEFORE) -> Iterator[tuple[Case, list[str]]]:
 
 
 def faults(befores: Sequence[int] = BEFORE) -> tuple[dict[str, int], list[str]]:
-    """Try them all; how many there were of each kind, and what went wrong."""
+    """Try all faults; the number of trials of each kind, and the failures."""
     tried, wrong = Counter[str](), list[str]()
     for case, found in tries(befores):
         tried[f"saves with: {case.fault}"] += 1

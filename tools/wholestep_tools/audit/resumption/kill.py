@@ -1,4 +1,5 @@
-"""`wholestep audit kill`: a process is killed while it saves; what it saved is there, and training goes on."""
+"""`wholestep audit kill`: a process is killed while it saves; its last complete save is readable, and training goes
+on."""
 
 from __future__ import annotations
 
@@ -106,7 +107,7 @@ class Campaign:
         return saved
 
     def judge(self, path: Path, saved: int, begun: int) -> None:
-        """Test whether what is there is a state that was saved, and not an older one than the last."""
+        """Test whether the file holds a saved state that is not older than the last one."""
         try:
             self.step.load(path)
         except CheckpointError as error:
@@ -121,7 +122,7 @@ class Campaign:
             self.failures.append(f"step {saved} was saved, and step {number} is there, or something else")
 
     def tidy(self, path: Path, most: int | None) -> None:
-        """Test whether the next save removes what those left that were killed."""
+        """Test whether the next save removes the debris of killed ones."""
         self.step.save(path, max_shard_bytes=most)
         if left := debris(path):
             self.failures.append(f"{len(left)} files that killed saves left are still there after the next one")

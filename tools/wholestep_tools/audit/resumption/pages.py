@@ -66,7 +66,7 @@ class PageAtWork:
         self.tab, self.folder = tab, folder
 
     def said(self, words: str) -> None:
-        """Wait until the page says what begins so; what it says else is the error."""
+        """Wait for a status of the page that begins with these words; raises RuntimeError with any other."""
         self.tab.wait(f"one('status').textContent.startsWith('{words}') || one('status').className === 'bad'")
         found = self.tab.evaluate("one('status').textContent")
         if not found.startswith(words):
@@ -172,7 +172,7 @@ def opened(browser: Chromium, trainee: Trainee) -> Iterator[PageAtWork]:
 
 
 def check(what: str, make: Callable[[], Trainee], browser: Chromium, counts: Sequence[int], seen: Seen) -> Distances:
-    """Count what becomes of a step in a page, and compare it."""
+    """Count the outcome of a step in a page, and compare it."""
     seen.count("training steps")
     try:
         trainee = make()

@@ -77,7 +77,7 @@ def ran(order: Mapping[str, Any]) -> None:
             program.seconds = NOTICEABLE_SECONDS  # runs that were short are not listened to, and these would be
         wait = order["stop"] * seconds * 0.8**again
         number = signal.Signals[order["signal"]]
-        # What is suppressed is raised where the run is over already; the outer order catches a late SIGTERM.
+        # These are raised where the run is over already; the outer order catches a late SIGTERM.
         with suppress(KeyboardInterrupt, SystemExit), terminating_in_order(), Timer(wait, number):
             own.run(over.data, EPOCHS, over.size)
         if own._engine.unfinished is not None:
@@ -121,5 +121,5 @@ def obeyed(line: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs in the background is born deaf to it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background inherits an ignored SIGINT
     serve(obeyed, sys.stdin, replies())

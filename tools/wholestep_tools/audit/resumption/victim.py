@@ -32,7 +32,7 @@ def trained(job: Job, step: Step, path: Path, most: int | None, answers: TextIO)
 
 
 def serve(orders: TextIO, answers: TextIO) -> None:
-    """For each order a child that trains, and a word when it has ended; what is compiled is there already."""
+    """Fork a child that trains for each order, and answer when it has ended; compiled code is inherited."""
     job = perceptron(WIDE)
     step = job.step(1)
     for batch in job.loader(1):

@@ -33,7 +33,7 @@ def workload(name: str) -> Made:
 
 
 def gradients_of_samples() -> Made:
-    """W1 with what W6 computes, the gradient of each sample, in its loss: their lengths are a penalty."""
+    """W1 with the per-sample gradients of W6 in its loss: their squared norms are a penalty."""
     params, batch = spec.WORKLOADS["W6"].data()
     batch = {name: x[:SAMPLES] for name, x in batch.items()}
 
@@ -134,11 +134,11 @@ def branches() -> Made:
 
 
 def square() -> Made:
-    """Square weights under dropout, by SOAP, which turns gradients into eigenvectors of their products.
+    """Square weights under dropout, by SOAP, which rotates gradients into eigenvectors of their products.
 
-    Eigenvectors are other ones in each library where eigenvalues are equal, as those of a gradient of lower rank are,
-    and what rounding leaves along one that the gradient has no part in is divided by its own size. So all gradients
-    have full rank, and none is the one that its eigenvectors were found from, as the first one would be twice without
+    Eigenvectors differ between libraries where eigenvalues are equal, as those of a gradient of lower rank are, and a
+    rounding error along an eigenvector orthogonal to the gradient is divided by its own size. So all gradients have
+    full rank, and no gradient equals the one that its eigenvectors were computed from, as the first one would without
     dropout.
     """
     rng = np.random.default_rng(0)

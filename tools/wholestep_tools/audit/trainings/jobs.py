@@ -40,7 +40,7 @@ class Job(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """The batches of an epoch, the last one of what is left over."""
+        """The number of batches of an epoch; the last one has the remaining rows."""
         return -(-self.rows // self.size)
 
     def step(self, count: int) -> Step:

@@ -192,7 +192,7 @@ class Training(NamedTuple):
         return made
 
     def estimate(self, **more: Any) -> Any:
-        """The estimate of what the step would take of memory."""
+        """The estimate of the step's memory."""
         return self.asked(ws.estimate, more)
 
     def asked(self, call: Callable[..., Any], more: dict[str, Any]) -> Any:

@@ -52,7 +52,7 @@ class Stack(NamedTuple):
     threads: int
 
     def loss(self, params: Any, x: Any) -> Any:
-        """The mean square of what the layers make of x."""
+        """The mean square of the layers' result for x."""
         layer = LAYERS[self.kind]
         return np.mean(ws.scan(layer if self.kept else ws.checkpoint(layer), x, params["layers"])[0] ** 2)
 

@@ -20,9 +20,9 @@ WAIT = 120.0
 
 
 class Threads:
-    """A communicator over threads of this process, one a rank, that counts what each rank sends.
+    """A communicator over threads of this process, one a rank, that counts the traffic of each rank.
 
-    With a link, a call takes the time that its messages would take over it, without any work of a processor.
+    With a link, a call sleeps for the time that its messages would take over the link.
     """
 
     def __init__(self, size: int, link: Link = AT_ONCE) -> None:
@@ -44,7 +44,7 @@ class Threads:
         self.exchange(send, [self.rank] * self.size, receive)
 
     def exchange(self, send: NDArray, parts: list[Any], receive: NDArray) -> None:
-        """Take a part of what each rank sends."""
+        """Receive a part of the array that each rank sends."""
         rank, before = self.rank, time.perf_counter()
         self.rows[rank] = send
         self.barrier.wait(WAIT)

@@ -110,7 +110,7 @@ def victim(seed: int, path: str) -> None:
 
 
 def main() -> None:
-    """Do what the words of the command say."""
+    """Run the command of the arguments."""
     if sys.argv[1] == "trainings":
         trainings(int(sys.argv[2]), int(sys.argv[3]))
     else:

@@ -17,7 +17,7 @@ MANY = 8
 
 
 def by_mpi(size: int, first: int, count: int) -> tuple[list[list[str]], str]:
-    """The hashes of each training on all ranks, in processes that MPI has started; and what these say of errors."""
+    """The hashes of each training on all ranks, in processes started by MPI, and their error output."""
     out, errors = start(size, "trainings", str(first), str(count)).communicate()
     lines = [line.split() for line in out.splitlines() if line]
     return [[line[1] for line in lines if line[0] == str(job)] for job in range(first, first + count)], errors

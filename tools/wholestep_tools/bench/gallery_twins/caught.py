@@ -1,4 +1,4 @@
-"""The first step of an example, which runs until there, so that its own program and data are what is timed."""
+"""The first step of an example, which runs until there, so that its own program and data are timed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import wholestep as ws
 
 
 class FirstCallError(Exception):
-    """The end of an example's run: the first call of what is watched, with its arguments."""
+    """The end of an example's run: the first call of the watched callable, with its arguments."""
 
     def __init__(self, called: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         super().__init__("the first call")
@@ -52,7 +52,7 @@ class Given(NamedTuple):
 
 
 def first_call(main: Callable[[], Any], place: Any, name: str, wrap: Callable[..., Any]) -> Given:
-    """The first call of what `wrap` makes, in the place of an attribute, while an example runs."""
+    """The first call of the result of `wrap`, which replaces an attribute while an example runs."""
     with replaced(place, name, wrap):
         try:
             main()

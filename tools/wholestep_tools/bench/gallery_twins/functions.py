@@ -22,7 +22,7 @@ def calling(f: Any, *given: Any) -> Call:
 
 
 def called(found: Given, theirs: Call) -> Twin:
-    """The twin of a function without random numbers: what it returns has to agree."""
+    """The twin of a function without random numbers: their results must agree."""
     ours = partial(found.called, *found.args, **found.kwargs)
     return Twin(ours, theirs, (ours(), theirs()))
 

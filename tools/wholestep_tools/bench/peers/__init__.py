@@ -14,13 +14,13 @@ class Job(Protocol):
     """A workload that is ready to be called: one step, or `at_once` steps, in a call."""
 
     def call(self) -> Any:
-        """Start the work and return what can be waited for."""
+        """Start the work and return a result for `wait`."""
 
     def wait(self, result: Any) -> None:
         """Return when the work is done."""
 
     def numbers(self, result: Any) -> list[list[float]]:
-        """The numbers compared between peers: for each step of the call its loss, or the digest of what it computed."""
+        """The numbers compared between peers: for each step of the call its loss, or the digest of its results."""
 
 
 class DeviceJob(Protocol):
@@ -51,8 +51,8 @@ def timed_calls(call: Callable[[], float], n: int) -> tuple[list[float], float]:
 
 
 class Peer(NamedTuple):
-    """A peer: its module, what it needs, the workloads that also run with many steps in one call, and the module that
-    trains on devices: `job(name, params, batch, device, k)` makes a DeviceJob."""
+    """A peer: its module, the library it needs, the workloads that also run with many steps in one call, and the module
+    that trains on devices: `job(name, params, batch, device, k)` makes a DeviceJob."""
 
     module: str
     needs: str

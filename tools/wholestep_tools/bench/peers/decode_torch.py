@@ -41,7 +41,7 @@ class Decoder:
         return torch.cat([p * cos - q * sin, q * cos + p * sin], -1)
 
     def scores(self, tokens: Any, cache: list[Any], at: int) -> Any:
-        """Scores of what follows the last of some tokens, which are at a place and after it."""
+        """The logits after the last of some tokens, whose positions begin at `at`."""
         (batch, time), w = tokens.shape, self.dense
         x = F.embedding(tokens, self.p["embedding.weight"])
         for i, (keys, values) in enumerate(cache):

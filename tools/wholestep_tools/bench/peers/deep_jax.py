@@ -23,6 +23,6 @@ def job(mode: str, layers: int, params: Arrays, batch: Arrays) -> Training:
 
 
 def warm() -> None:
-    """Do a little of everything, so that what the library takes for itself is there."""
+    """Run a small gradient, so that the library's own memory is allocated."""
     x = jnp.ones((64, 64))
     jax.block_until_ready(jax.jit(jax.grad(lambda x: jnp.tanh(x @ x).sum()))(x))

@@ -30,6 +30,6 @@ def job(mode: str, layers: int, params: Arrays, batch: Arrays) -> Training:
 
 
 def warm() -> None:
-    """Do a little of everything, so that what the library takes for itself is there."""
+    """Run a small gradient, so that the library's own memory is allocated."""
     x = torch.ones(64, 64, requires_grad=True)
     torch.tanh(x @ x).sum().backward()

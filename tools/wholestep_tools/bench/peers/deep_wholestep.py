@@ -60,7 +60,7 @@ WAYS = {**dict.fromkeys(MODES["wholestep"], plain), "checkpoint": remade}
 
 
 def model(mode: str, params: Arrays, layers: int) -> dict[str, Any]:
-    """The arrays as a tree, each once; the layers in a list, or in a stack that keeps what the mode says."""
+    """The arrays as a tree, each once; the layers in a list, or in a stack with the `keep` of the mode."""
     own = {f"{name}{i}" for name in NAMES for i in range(layers)}
     rest = {name: x for name, x in params.items() if name not in own}
     found = [Layer(params, i) for i in range(layers)]
@@ -83,6 +83,6 @@ def job(mode: str, layers: int, params: Arrays, batch: Arrays) -> Training:
 
 
 def warm() -> None:
-    """Do a little of everything, so that what the library takes for itself is there."""
+    """Run a small step, so that the library's own memory is allocated."""
     x: NDArray = np.ones((64, 64), np.float32)
     ws.compile(lambda w, x: np.mean(np.tanh(x @ w)), x, optimizer=ws.optim.adam(RATE), batch=x)(x)

@@ -195,7 +195,7 @@ class Function:
 
 
 def answered(real: Real) -> Callable[..., Any]:
-    """A model that is run forward, without what a gradient needs."""
+    """A model that is run forward, without gradients."""
     answer = real.answer(ON)
 
     def run(p: Any, batch: Any) -> Any:

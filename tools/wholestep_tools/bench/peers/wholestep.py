@@ -1,4 +1,4 @@
-"""The workloads in Wholestep: `compile` for what is trained, `jit` for what is computed."""
+"""The workloads in Wholestep: `compile` for trainings, `jit` for other computations."""
 
 from __future__ import annotations
 

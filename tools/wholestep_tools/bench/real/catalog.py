@@ -16,7 +16,7 @@ from wholestep_tools.bench.real.transformers import LanguageModel, LongBlock, Vi
 
 
 class Model(Protocol):
-    """A model: what it is drawn with, and its computation in any library's operations."""
+    """A model: its random parameters and batch, and its computation in any library's operations."""
 
     def parameters(self, rng: np.random.Generator) -> Arrays:
         """The parameters by name."""

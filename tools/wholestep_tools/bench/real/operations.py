@@ -1,7 +1,7 @@
 """The operations that a model of real size is written in; each library has a module with its own.
 
 Arrays are the library's. Images have the axes that `image` gives: channels first or last, as the library is quickest;
-kernels are drawn as [out, in, height, width], and `prepared` turns parameters and batch into what the library takes.
+kernels are drawn as [out, in, height, width], and `prepared` converts parameters and batch for the library.
 """
 
 from __future__ import annotations

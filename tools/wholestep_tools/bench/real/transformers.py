@@ -68,7 +68,7 @@ class LanguageModel(Classifier):
         return params
 
     def batch(self, rng: np.random.Generator) -> Arrays:
-        """Sequences of tokens, and what follows each."""
+        """Random sequences of tokens, and the target tokens."""
         shape = self.rows, self.time
         return {"x": labels(rng, self.vocabulary, shape), "y": labels(rng, self.vocabulary, shape)}
 

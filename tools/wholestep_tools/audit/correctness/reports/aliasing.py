@@ -19,7 +19,7 @@ def read_before_write(x: Any) -> Any:
 
 
 def shifted_onto_itself(x: Any) -> Any:
-    """An indexed write, then a sum with what lies at other positions."""
+    """An indexed write, then a sum with the reversed array."""
     y = x.copy()
     y[np.arange(4)] = y * 2.0
     y += y[::-1]
@@ -75,7 +75,7 @@ def pushed_along(x: Any) -> Any:
 
 
 def inserted(found: Any, point: Any) -> Any:
-    """A list kept in order in an array: what comes after a place moves on by one."""
+    """An insertion into an ordered array: the elements after a position move on by one."""
     kept = found.copy()
     kept[2:] = kept[1:-1]
     kept[1] = point
@@ -91,7 +91,7 @@ def interleaved(x: Any) -> Any:
 
 
 def backwards(x: Any) -> Any:
-    """Into a reversed view, what is computed from another."""
+    """An in-place sum of a reversed view with a multiple of another reversed view."""
     y = x * 0.0
     y[::-1] += 2.0 * x[::-1]
     return y

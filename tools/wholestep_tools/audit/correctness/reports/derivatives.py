@@ -16,7 +16,7 @@ def nested_slopes(x: Any) -> Any:
 
 
 def directional(x: Any, v: Any) -> Any:
-    """The derivative, forwards, of what is a constant in one branch."""
+    """The forward-mode derivative of a `where` with a constant branch."""
     return ws.jvp(lambda t: np.where(t > 100.0, np.nan, t * t), (x,), (v,))[1]
 
 

@@ -12,7 +12,7 @@ from wholestep_tools.audit.correctness.reports.report import Report
 
 
 def one_more_each(x: Any) -> Any:
-    """Repeated indices that take one more than what each of them has read."""
+    """An assignment at repeated indices, each one more than the element that was read there."""
     y = x.copy()
     places = np.arange(4) % 2
     y[places] = y[places] + 1.0

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 
 class Report(NamedTuple):
-    """A public report, what went wrong in it, a program of its kind, where it is taken, and the right answer.
+    """A public bug report: its reference, the error, a program of its kind, the arguments of the program, and the right
+    answer.
 
-    A program that compiles a step of its own trains by itself, and is not traced once more.
+    A program with `trains` compiles a step of its own, and is not traced again.
     """
 
     reference: str

@@ -34,7 +34,7 @@ def between_itself(x: Any) -> Any:
 
 
 def clipped_mean(x: Any) -> Any:
-    """A mean, so that what flows back is not one."""
+    """A weighted mean, so that the incoming cotangents are not one."""
     return np.mean(np.clip(x, -1.0, 1.0) * np.array([-1.0, 2.0, 4.0, 8.0]))
 
 

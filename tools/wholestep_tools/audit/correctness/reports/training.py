@@ -21,7 +21,7 @@ def trained(loss: Any, params: Any, optimizer: Any, batches: Any, **options: Any
 
 
 def tokens(w: Any, batch: Any) -> Any:
-    """Squares of what is left of each token, summed over rows, the weights of tokens being their part of all."""
+    """The squared errors of tokens, weighted by each token's share of the total and summed over rows."""
     return np.mean(np.sum((batch["x"] * w - batch["y"]) ** 2 * batch["part"], axis=1))
 
 
