@@ -193,8 +193,8 @@ class Fit:
     def rounded(self, dtype: Any) -> tuple[list[float], Any]:
         """Coefficients rounded to the dtype, and the remaining error.
 
-        Each coefficient is rounded in turn, and the higher ones are refitted by least squares to compensate the rounding
-        error.
+        Each coefficient is rounded in turn, and the higher ones are refitted by least squares to compensate the
+        rounding error.
         """
         columns = range(self.degree + 1)
         gram = [
