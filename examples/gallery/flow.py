@@ -1,4 +1,4 @@
-"""A normalising flow of coupling layers that learns a bent density, compared with the density's exact entropy.
+"""A normalising flow of coupling layers that learns a bent density, held against the density's exact entropy.
 
 Each layer scales and shifts one coordinate by functions of the other, so that the way back and the determinant are
 both known; the loss is the exact negative log-likelihood.

@@ -1,7 +1,7 @@
 """Gaussian process regression: hyper-parameters by the gradient of the marginal likelihood.
 
-The kernel, its Cholesky factor and the likelihood are plain NumPy; SciPy's `minimize` calls
-`ws.jit(ws.value_and_grad(...))`.
+The kernel, its Cholesky factor and the likelihood are plain NumPy; `ws.jit(ws.value_and_grad(...))` is what
+SciPy's `minimize` calls.
 """
 
 import numpy as np

@@ -49,9 +49,9 @@ class ScheduleFree(Leafwise):
 class ScheduleFreeSgd(ScheduleFree):
     """Schedule-free SGD: gradients at momentum * x + (1 - momentum) * z, where z takes the steps and x is its mean.
 
-    x is the result: `average(state)` reads it, and `with step.averaged():` evaluates with it. The rate does not fall;
-    it may rise at first, `warmup(1.0, 1000)` say, and the weight of each step in the mean is the square of the largest
-    rate until then. `weight_decay * p` is added to the gradients of the parameters p that `decay` selects.
+    x is the result: `average(state)` reads it, and `with step.averaged():` evaluates with it. The rate `lr` does not
+    fall; it may rise at first, `warmup(1.0, 1000)` say, and the weight of each step in the mean is the square of the
+    largest rate until then. `weight_decay * p` is added to the gradients of the parameters p that `decay` selects.
 
     Shapes: trees of floating or complex arrays; the state has two arrays like each.
     Raises: as `sgd` does.
@@ -81,8 +81,8 @@ class ScheduleFreeAdamw(ScheduleFree):
     """Schedule-free AdamW: the steps of AdamW without its momentum, and in its place the mean of the iterates.
 
     Gradients are those at `b1 * x + (1 - b1) * z`, where z takes the steps and x, the result, is its mean:
-    `average(state)` reads it, and `with step.averaged():` evaluates with it. The rate does not fall; it may rise at
-    first, `warmup(2e-3, 1000)` say, and the weight of each step in the mean is the square of the largest rate until
+    `average(state)` reads it, and `with step.averaged():` evaluates with it. The rate `lr` does not fall; it may rise
+    at first, `warmup(2e-3, 1000)` say, and the weight of each step in the mean is the square of the largest rate until
     then. `weight_decay * p` is added to the direction of the step for the parameters p that `decay` selects. `b2` and
     `eps` are those of `adam`.
 
