@@ -67,7 +67,7 @@ PRICED = (
     "train/calibrate.py",
     "train/inspect/perfetto.py",
 )
-"""What predicts and measures, which no result depends on."""
+"""Predictions and measurements, on which no result depends."""
 
 
 SHORT_PASSES = ("tests/passes/test_rules.py", "tests/passes/test_passes.py", "tests/passes/test_optional.py")
@@ -86,7 +86,7 @@ TRAINED = {
     "nn/windows.py": "tests/nn/test_layers_pooling.py",
     "nn/resampling.py": "tests/nn/test_layers_pooling.py",
 }
-"""What the laws of the language do not look at, and the tests that do."""
+"""Files that the laws of the language do not cover, and the tests that do."""
 OWN = {
     "lower/buffers/allocate.py": ["tests/lower/test_offsets.py", "tests/train/test_symbolic.py"],
     "lower/buffers/task_order.py": [BUDGET, "-k", "not random"],
@@ -125,7 +125,7 @@ def problems() -> list[str]:
 
 
 def stages(mutant: Mutant) -> list[list[str]]:
-    """What to run, the likeliest to notice first: the laws of what the broken file makes."""
+    """The tests to run, those likeliest to notice the fault first: the laws of the broken file's results."""
     if mutant.tests:
         return [[test] for test in mutant.tests]
     package, _, stem = mutant.file.removesuffix(".py").partition("/")
@@ -171,7 +171,7 @@ def survives(mutant: Mutant, whole: Path) -> bool:
 
 
 def timed_fate(mutant: Mutant, whole: Path) -> tuple[bool, float]:
-    """Whether a fault survives, and the seconds that it took to tell."""
+    """True if a fault survives, and the seconds that the tests took."""
     begun = time.perf_counter()
     return survives(mutant, whole), time.perf_counter() - begun
 

@@ -86,7 +86,17 @@ def described(tree: ast.Module) -> Iterator[str]:
                 yield str(line.value.value)
 
 
+def first_words(file: Path) -> list[str]:
+    """The first word of each docstring of a file."""
+    return [(text.split() or [""])[0].rstrip(",:") for text in described(parsed(file))]
+
+
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
 def test_a_docstring_opens_with_a_noun_or_a_verb(file: Path) -> None:
-    opened = [(text.split() or [""])[0].rstrip(",:") for text in described(parsed(file))]
-    assert not QUESTIONS.intersection(opened)
+    assert not QUESTIONS.intersection(first_words(file))
+
+
+def test_so_does_that_of_a_test_or_an_example() -> None:
+    files = [path for folder in ("tests", "examples") for path in (ROOT / folder).rglob("*.py")]
+    assert len(files) > 400
+    assert [str(file) for file in files if QUESTIONS.intersection(first_words(file))] == []

@@ -17,7 +17,7 @@ class Broken(nn.Module):
         self.error = error
 
     def __call__(self, x, *, key=None):
-        """What it says of itself."""
+        """Raise the error of the layer."""
         raise self.error
 
 
@@ -60,4 +60,4 @@ def test_a_part_by_itself_has_no_path():
 
 def test_a_call_looks_as_it_was_written():
     assert str(inspect.signature(Broken.__call__)) == "(self, x, *, key=None)"
-    assert Broken.__call__.__doc__ == "What it says of itself."
+    assert Broken.__call__.__doc__ == "Raise the error of the layer."
