@@ -218,11 +218,17 @@ def direct_answer(f: Any) -> DirectAnswer | None:
     implementation = FUNCTIONS.get(f)
     if implementation is None:
         return None
-    parameters = inspect.signature(f).parameters.values()
-    needed = [p for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
-    unnamed = [p for p in parameters if p.kind is p.VAR_POSITIONAL]
     answer = functools.partial(with_documented_errors, implementation)
-    return DirectAnswer(1, lambda f, args: answer(f, args, {})) if len(needed) == 1 and not unnamed else None
+    return DirectAnswer(1, lambda f, args: answer(f, args, {})) if needs_one_argument(f) else None
+
+
+def needs_one_argument(f: Any) -> bool:
+    """Test whether a function written in Python has one parameter without a default, and takes no `*args`."""
+    written = inspect.unwrap(f)
+    code = getattr(written, "__code__", None)  # read in a twentieth of the time that a signature takes
+    if code is None or code.co_flags & inspect.CO_VARARGS:
+        return False
+    return bool(code.co_argcount - code.co_posonlyargcount - len(written.__defaults__ or ()) == 1)
 
 
 def ufunc_answer(f: Any, args: tuple[Any, ...]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import itertools
 import json
 import os
 import stat
@@ -30,6 +31,10 @@ class FolderUnusable(Exception):
     """The reason why a folder cannot be used."""
 
 
+class FolderMissing(FolderUnusable):
+    """The folder, or one that holds it, is not there."""
+
+
 @dataclass(frozen=True)
 class CacheEntry:
     """A cached entry: pieces of code, and metadata in JSON."""
@@ -48,11 +53,12 @@ class PrivateFolder:
 
     def get(self, name: str) -> CacheEntry | None:
         """The verified entry of this name; None where there is none."""
-        if not self._exists():
+        try:
+            with self._opened() as folder:
+                data = _read_file(folder, name + SUFFIX)
+        except FolderMissing:
             return None
-        with self._opened() as folder:
-            data = _read_file(folder, name + SUFFIX)
-            return None if data is None else decode_entry(name, data)
+        return None if data is None else decode_entry(name, data)
 
     def put(self, name: str, entry: CacheEntry) -> None:
         """Store an entry: written whole under a temporary name, then renamed."""
@@ -83,22 +89,20 @@ class PrivateFolder:
 
     def state(self) -> str:
         """A few words on whether the folder can be used."""
-        if not self._exists():
+        try:
+            with self._opened():
+                return "private to this user"
+        except FolderMissing:
             return "not made yet"
-        with self._opened():
-            return "private to this user"
 
     def usage(self) -> tuple[int, int]:
         """Return the number of entries and their bytes."""
-        if not self._exists():
+        try:
+            with self._opened() as folder:
+                sizes = [info.st_size for name, info in _plain_files(folder) if name.endswith(SUFFIX)]
+        except FolderMissing:
             return 0, 0
-        with self._opened() as folder:
-            sizes = [info.st_size for name, info in _plain_files(folder) if name.endswith(SUFFIX)]
         return len(sizes), sum(sizes)
-
-    def _exists(self) -> bool:
-        with self._refused():
-            return self.place.exists()
 
     @contextmanager
     def _refused(self) -> Iterator[None]:
@@ -106,7 +110,8 @@ class PrivateFolder:
         try:
             yield
         except OSError as error:
-            raise FolderUnusable(f"{self.place}: {error.strerror}") from None
+            kind = FolderMissing if isinstance(error, FileNotFoundError) else FolderUnusable
+            raise kind(f"{self.place}: {error.strerror}") from None
 
     @contextmanager
     def _opened(self) -> Iterator[int]:
@@ -172,7 +177,7 @@ def decode_entry(name: str, data: bytes) -> CacheEntry | None:
     head, body = json.loads(data[HASH_BYTES:line]), memoryview(data)[line + 1 :]
     if head["name"] != name:
         return None
-    ends = [sum(head["sizes"][: k + 1]) for k in range(len(head["sizes"]))]
+    ends = itertools.accumulate(head["sizes"])
     pieces = tuple(body[end - size : end] for size, end in zip(head["sizes"], ends, strict=True))
     return CacheEntry(pieces, head["facts"])
 
@@ -190,7 +195,7 @@ def _read_file(folder: int, name: str) -> bytes | None:
     if not mine or info.st_size > MAX_ENTRY_BYTES:
         os.close(file)
         return None
-    with os.fdopen(file, "rb") as stream:
+    with os.fdopen(file, "rb", buffering=0) as stream:
         with suppress(OSError):  # noted as used where the system lets one
             os.utime(file)
         return stream.read(info.st_size)  # and not the most that it may be, for which room would be made
