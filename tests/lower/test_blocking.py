@@ -81,13 +81,13 @@ def drawn_sizes(draw: random.Random) -> Callable[[int], BlockSizes]:
     panels, together, strip = draw.random() < 0.5, draw.choice((1, 1, 2, 3)), draw.choice((0, 0, 1, 3, 8))
     group, scratch = draw.choice((1, 3, 96)), draw.choice((0, 384, 1 << 20))
     gathered, ahead = strip > 0 and draw.random() < 0.5, draw.choice((0, 1, 2))
-    near = draw.choice((0, 0, 16, 4096))
+    near, shares = draw.choice((0, 0, 16, 4096)), draw.choice((0, 1, 2, 8))
 
     def sizes(lanes: int) -> BlockSizes:
         wide = strip * lanes * vectors
         across = columns * lanes * 2
         found = BlockSizes(lanes, rows, vectors, terms, across, most, unroll, panels, group, scratch, together=together)
-        return found._replace(strip=wide, gathered=gathered, ahead=ahead, near=near)
+        return found._replace(strip=wide, gathered=gathered, ahead=ahead, near=near, shares=shares)
 
     return sizes
 

@@ -11,7 +11,7 @@ from wholestep.kernel.accesses import memory_accesses
 from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.dependence import ValueRanges
 from wholestep.kernel.lang import Axis, Buffer, Index, Kernel, Var
-from wholestep.lower.blocking.block_sizes import BlockSizes, PanelRun, TermSteps, panels_together
+from wholestep.lower.blocking.block_sizes import BlockSizes, PanelRun, TermSteps, even_shares, panels_together, rows_of_tile
 from wholestep.lower.blocking.contraction_nest import COLUMNS, RESULTS, ROWS, ContractionNest, runs_along
 from wholestep.lower.blocking.element_copy import ElementCopy
 
@@ -43,6 +43,8 @@ class BlockWriter:
     """The outer axes of the terms that lie apart in a row operand that is read in place."""
     columns_in_place = False
     """True where the columns already have the packed layout in memory."""
+    reuse = Index()
+    """The distance, in panels, from a panel to the place where it is packed."""
 
     def __init__(
         self, name: str, nest: ContractionNest, sizes: BlockSizes, extents: BlockExtents, first_term: int = 0
@@ -104,10 +106,10 @@ class BlockWriter:
         return self.operands[key]
 
     @contextmanager
-    def loop(self, name: str, extent: int, lanes: int = 1, tile: int = 1) -> Iterator[Index]:
+    def loop(self, name: str, extent: int, lanes: int = 1, tile: int = 1, ahead: int = 0) -> Iterator[Index]:
         """Open an independent loop; yields its index."""
         self.axes += 1
-        axis = Axis(f"{name}{self.axes}", extent, lanes=lanes, tile=tile)
+        axis = Axis(f"{name}{self.axes}", extent, lanes=lanes, tile=tile, ahead=ahead)
         with self.builder.loop(axis):
             yield Index(0, {axis: 1})
 
@@ -135,7 +137,7 @@ class BlockWriter:
 
     def packed_column(self, number: Index, term: Index, column: Index) -> Index:
         """The place of an element in the packed columns: panel by panel, term by term."""
-        return (number * self.extents.terms + term) * self.sizes.panel + column
+        return ((number + self.reuse) * self.extents.terms + term) * self.sizes.panel + column
 
     def packed_row(self, number: Index, term: Index) -> Index:
         """The place of an element in the packed rows: row by row."""
@@ -164,7 +166,7 @@ class BlockWriter:
         vectors = -(-run.width // lanes)
         alone = run.together == 1
         loops = [
-            ("s", terms, 1, 4 if alone else 1),
+            ("s", terms, 1, 4 if alone else 1, self.sizes.ahead),
             ("p", run.together, 1, run.together),
             ("t", run.width, lanes, vectors),
         ]
@@ -228,12 +230,30 @@ class BlockWriter:
         """Panels of one width; a thread packs some of them at a time, and then computes the tiles over these."""
         with ExitStack() as loops:
             columns = self.outer_loops(loops, "h", self.nest.columns)
-            first_panel = loops.enter_context(self.loop("g", run.panels // run.together)) * run.together
+            first_panel = loops.enter_context(self.panel_groups(run))
             self.pack_panels(run, columns, first_panel)
             panel = first_panel + loops.enter_context(self.loop("p", run.together))
             outer = self.outer_loops(loops, "b", self.nest.rows)
             row = loops.enter_context(self.row_loop())
             self.tile({**outer, **columns, self.nest.rows[-1]: row}, run, panel, packed, first, last)
+
+    @contextmanager
+    def panel_groups(self, run: PanelRun) -> Iterator[Index]:
+        """Loops over the panels that are packed at once; yields the first one.
+
+        Threads share the outer loop; the groups of a share take turns in one place of the scratch memory.
+        """
+        groups = run.panels // run.together
+        shares = even_shares(groups, self.sizes.shares if len(self.nest.columns) == 1 else 0)
+        with self.loop("g", shares) as share:
+            if shares == groups:
+                yield share * run.together
+                return
+            axis = Axis(f"q{self.axes}", groups // shares)
+            with self.builder.loop(axis, ordered=True):
+                first = (share * axis.extent + Index(0, {axis: 1})) * run.together
+                self.reuse = share * run.together + first * -1
+                yield first
 
     def strips_by_columns(self, run: PanelRun, packed: bool) -> None:
         """Strips of one width, whose sums stay in the first cache while the columns are read, a few terms at a time."""
@@ -313,9 +333,8 @@ class BlockWriter:
             return loop.fold("fma", *[x if v is nest.row_operand else y for v in nest.fold.values], init=so_far)
 
     def row_loop(self) -> AbstractContextManager[Index]:
-        """The loop over tiles of rows, as even as can be."""
-        tiles = -(-self.extents.rows // self.sizes.tile_rows)
-        return self.loop("i", self.extents.rows, 1, -(-self.extents.rows // tiles))
+        """The loop over tiles of rows."""
+        return self.loop("i", self.extents.rows, 1, rows_of_tile(self.extents.rows, self.sizes))
 
     def tile(
         self, places: dict[Axis, Index], run: PanelRun, panel: Index, packed: bool, first: bool, last: bool

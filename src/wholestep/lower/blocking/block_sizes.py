@@ -10,6 +10,10 @@ PARTIAL_SUM_BYTES = 64
 """The bytes of the partial sums of one sum where vectors run along its terms, the same on every processor."""
 
 
+FEWEST_SUMS = 8
+"""The sums that a core adds to at the same time: two multiply-adds begin in a cycle, and each takes four."""
+
+
 class BlockSizes(NamedTuple):
     """The block sizes that a target chooses for one contraction; only `partial_sums` changes the bits of results.
 
@@ -35,12 +39,17 @@ class BlockSizes(NamedTuple):
     together: int = 1
     """The number of panels packed at once where threads share them, so that more of each row is read."""
 
+    shares: int = 0
+    """The least number of shares of the panels, where threads share them: the panels of a share are packed one after
+    the other into the same scratch memory, which stays in the second cache; 0 where each has its own.
+    """
+
     strip: int = 0
     """The columns of a strip, where rows are too few for packing; 0 for contractions in panels."""
     gathered: bool = False
     """True where the rows of a strip and its sums are copied to adjacent scratch memory while columns are read."""
     ahead: int = 0
-    """The prefetch distance, in steps, of the columns of a strip."""
+    """The prefetch distance of columns, in steps of a strip, or in terms of panels that threads share."""
     partial_sums: int = 0
     """The number n of partial sums of a sum, each of every n-th term; 0 where the sum is one chain."""
     abreast: int = 1
@@ -99,6 +108,36 @@ def panels_together(panels: int, most: int) -> int:
         return 16 * sum(times) // max(2 * panels, 1)
 
     return min(range(-(-most // 2), most + 1), key=lambda n: (waited(n), -n))
+
+
+def rows_of_tile(rows: int, sizes: BlockSizes) -> int:
+    """The rows of a tile, such that the tiles of all rows take the least time; the last one may have fewer rows.
+
+    A multiply-add takes as long as `FEWEST_SUMS` of them that do not wait for each other.
+
+    >>> sizes = BlockSizes(8, 6, 2, 256, 0, 0)
+    >>> [rows_of_tile(rows, sizes) for rows in (16, 20, 32, 64)]
+    [6, 5, 4, 6]
+    """
+
+    def time(tile: int) -> int:
+        full, rest = divmod(rows, tile)
+        tiles = [tile] * full + ([rest] if rest else [])
+        return sum([max(n * sizes.tile_vectors, FEWEST_SUMS) + 1 for n in tiles])
+
+    even = -(-rows // -(-rows // sizes.tile_rows))
+    return min((even, *range(sizes.tile_rows, sizes.tile_rows // 2, -1)), key=time)
+
+
+def even_shares(groups: int, least: int) -> int:
+    """The number of equal shares of groups of panels: a divisor from `least` to twice that, an even one where there is
+    one; all groups where there is none, or `least` is 0.
+
+    >>> even_shares(32, 8), even_shares(18, 8), even_shares(27, 8), even_shares(31, 8)
+    (8, 9, 9, 31)
+    """
+    found = [n for n in range(max(least, 1), 2 * least + 1) if groups % n == 0]
+    return min(found, key=lambda n: (n % 2, n), default=groups)
 
 
 def split_axis(extent: int, most: int, multiple: int) -> list[AxisPart]:
