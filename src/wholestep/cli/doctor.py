@@ -123,7 +123,7 @@ def thread_facts() -> tuple[str, str]:
 def memory() -> tuple[str, str]:
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     facts = Path("/proc/meminfo")
-    lines = facts.read_text(encoding="ascii").splitlines() if facts.exists() else []
+    lines = facts.read_text(encoding="utf-8").splitlines() if facts.exists() else []
     free = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")]
     available = f", {free[0] / 2**30:.1f} GiB of it available" if free else ""
     return f"{total / 2**30:.1f} GiB{available}", "the memory of a program is planned before it runs"

@@ -58,7 +58,7 @@ def physical_cores(mask: set[int], topology: Path = TOPOLOGY) -> int:
     cores = set()
     for number in mask:
         try:
-            cores.add((topology / f"cpu{number}/topology/thread_siblings_list").read_text(encoding="ascii").strip())
+            cores.add((topology / f"cpu{number}/topology/thread_siblings_list").read_text(encoding="utf-8").strip())
         except OSError:
             cores.add(str(number))
     return len(cores)
@@ -68,7 +68,7 @@ def cgroup_cpu_quota(file: Path = QUOTA) -> int | None:
     """Return the processor time that a Linux control group grants, in processors, rounded up; None where it sets no
     limit."""
     try:
-        most, period = file.read_text(encoding="ascii").split()
+        most, period = file.read_text(encoding="utf-8").split()
         return None if most == "max" else max(1, math.ceil(int(most) / int(period)))
     except (OSError, ValueError):
         return None

@@ -50,7 +50,7 @@ def gone(text: str) -> bool:
 def machine_identity() -> str:
     """A digest of the host name, the machine's boot and the process namespace."""
     try:
-        known = [BOOT.read_text(encoding="ascii"), os.readlink(SPACE)]
+        known = [BOOT.read_text(encoding="utf-8"), os.readlink(SPACE)]
     except OSError:
         known = []
     return hashlib.sha256("\n".join([socket.gethostname(), *known]).encode()).hexdigest()[:12]
