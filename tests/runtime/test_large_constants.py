@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 import wholestep as ws
-from wholestep import contents
+from wholestep import config, contents
 from wholestep.contents import pieces, same_bits, sha256
 from wholestep.errors import MutationError
-from wholestep.runtime.cache import code_cache
 
 SIZE = 4 << 20
 
@@ -41,9 +40,7 @@ def in_a_gradient(c: Any) -> Any:
 def test_two_copies_are_made_and_no_more(
     made: Callable[[Any], Any], order: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        code_cache, "cache_folder", lambda: None
-    )  # an entry that is found is in memory until it is loaded
+    monkeypatch.setattr(config, "cache_place", lambda: "off")  # an entry that is found is in memory until it is loaded
     made(constant()[:8])(2.0)  # the modules that a first compilation loads do not count
     c = np.array(constant(), order=order)
     tracemalloc.start()
