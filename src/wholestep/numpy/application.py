@@ -10,6 +10,7 @@ from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers, is_traced, unsupported
 from wholestep.frontend.promotion import broadcast_shapes, lift
+from wholestep.frontend.source.entrance import followed
 from wholestep.frontend.source.fresh import live
 from wholestep.ir.build import current
 from wholestep.numpy.movement import axis_of, broadcast_to, expand_dims, moveaxis, reshape, stack, traced_array
@@ -91,12 +92,13 @@ class vectorize:
         places = [i for i in range(len(args)) if i not in self.excluded]
         given = [args[i] for i in places] + [kwargs[n] for n in names]
         arrays = [lift(x) if is_traced(x) else np.asarray(x) for x in given]
+        pyfunc = followed(self.pyfunc)
 
         def one(*items: Any) -> Any:
             given = list(args)
             for i, item in zip(places, items, strict=False):
                 given[i] = item
-            return self.pyfunc(*given, **{**kwargs, **dict(zip(names, items[len(places) :], strict=True))})
+            return pyfunc(*given, **{**kwargs, **dict(zip(names, items[len(places) :], strict=True))})
 
         return self._over(one, arrays)
 

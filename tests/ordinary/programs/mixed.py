@@ -5,6 +5,7 @@ import functools
 import itertools
 import math
 import operator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -87,6 +88,59 @@ def matched(x):
             case _:
                 total[0] += value
     return total[0]
+
+
+def matched_by_class(x):
+    def weight(value):
+        match value:
+            case bool() | str():
+                return 100.0
+            case float() | int() as number:
+                return np.array([number, 2.0]).sum()
+            case np.ndarray(shape=(n,)):
+                return n * math.sin(value[0])
+            case {"inner": np.floating(), **rest}:
+                return math.cos(value["inner"]) * len(rest)
+            case [float(first), *_]:
+                return math.exp(first)
+            case _:
+                return 1000.0
+
+    return sum(weight(v) for v in (x, x[0], 3, "text", {"inner": x[1], "more": 1}, [x[0], 2], None))
+
+
+@dataclass(slots=True, kw_only=True)
+class Slotted:
+    low: float
+    high: float = 2.0
+    ends: object = None
+
+    def __post_init__(self):
+        assert type(self) is Slotted
+        self.ends = np.array([self.low, math.exp(self.high)])
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenSlots:
+    low: float
+
+    def __post_init__(self):
+        object.__setattr__(self, "low", math.sin(self.low))
+
+
+def slots_of_a_dataclass(x):
+    pair, sine = Slotted(low=x[0], high=x[1]), FrozenSlots(x[0])
+    assert type(pair) is Slotted and type(sine) is FrozenSlots
+    return pair.ends.sum() * sine.low
+
+
+@np.vectorize
+def vectorized_outside(t, scale=2.0):
+    return math.sin(t) * scale
+
+
+def calls_what_is_vectorized_outside(x):
+    return np.sum(vectorized_outside(x)) + vectorized_outside(x[0], 3.0)
 
 
 def walrus(x):
@@ -276,6 +330,7 @@ def bisection(x):
 PROGRAMS = [
     (permuted_by_constants, 5), (branch_on_a_constant_table, 4), (generator_of_terms, 3), (recursive_sum, 5),
     (counter_in_a_closure, 3), (default_arguments, 3), (tried, 2), (matched, 2), (walrus, 1), (with_error_state, 2),
+    (matched_by_class, 2), (slots_of_a_dataclass, 2), (calls_what_is_vectorized_outside, 3),
     (sorted_by_constants, 3), (operators_as_functions, 3), (dictionary_of_arrays, 2), (rows_of_a_list, 3),
     (tuple_assignment, 2), (sliced_assignment, 4), (weighted_statistics, 4), (complex_root, 2),
     (price_of_an_option, 2), (great_circle, 2), (kinetic_chain, 3), (spectral_radius, 1), (polynomial_product, 3),

@@ -25,6 +25,8 @@ from wholestep.frontend.dispatch import (
     with_documented_errors,
 )
 from wholestep.frontend.source import answers
+from wholestep.frontend.source.class_patterns import matched
+from wholestep.frontend.source.constructors import completed, constructed, is_completed
 from wholestep.frontend.source.fresh import FreshArray, FreshMethod, live
 from wholestep.frontend.source.members import MARKED, Operand, Owner, function_of, member_of, names_in
 from wholestep.frontend.source.python_calls import PYTHON, is_instance
@@ -82,6 +84,7 @@ class CallHook:
         return Owner(lambda: remembered(("property", id(x), name), read, x))
 
     result = staticmethod(answers.result)
+    matched = staticmethod(matched)
 
 
 HOOK = CallHook()
@@ -327,7 +330,7 @@ def of_type(kind: type) -> Any:
         if code is not None:
             return functools.partial(constructed, kind, with_code(construct, code))
         after = getattr(kind, "__post_init__", None)
-        if usual and is_dataclass(kind) and type(after) is FunctionType and kind.__dictoffset__:
+        if usual and is_dataclass(kind) and type(after) is FunctionType and is_completed(kind):
             code = rewritten_code(after, HOOK)
             return kind if code is None else functools.partial(completed, kind, with_code(after, code))
     return kind
@@ -335,27 +338,6 @@ def of_type(kind: type) -> Any:
 
 OBJECT_NEW: Any = object.__new__
 TYPE_CALL: Any = type.__call__
-
-
-def constructed(kind: type, construct: Answer, /, *args: Any, **kwargs: Any) -> Any:
-    """An object of a class whose constructor is rewritten."""
-    made: Any = object.__new__(kind)
-    if construct(made, *args, **kwargs) is not None:
-        raise TypeError("__init__() should return None")
-    return made
-
-
-def completed(kind: Any, after: Answer, /, *args: Any, **kwargs: Any) -> Any:
-    """An object of a dataclass, whose constructor Python has written, with a rewritten `__post_init__`."""
-    made: Any = object.__new__(kind)
-
-    def completing(*own: Any, **named: Any) -> Any:
-        del vars(made)["__post_init__"]
-        return after(made, *own, **named)
-
-    vars(made)["__post_init__"] = completing  # the constructor finds it before the class's
-    kind.__init__(made, *args, **kwargs)
-    return made
 
 
 def of_method(f: MethodType) -> Any:

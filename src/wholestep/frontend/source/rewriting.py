@@ -213,6 +213,14 @@ class Rewriter:
         self.waiting.append(node)
         return asked("operand", node)
 
+    def choice(self, node: ast.Match) -> None:
+        """Before each case, a case that asks the hook for the classes of its pattern, and is never chosen."""
+        for case in list(node.cases):
+            patterns = [one for one in ast.walk(case.pattern) if type(one) is ast.MatchClass]
+            if patterns:
+                node.cases.insert(node.cases.index(case), asking_case(patterns))
+                self.changed = True
+
     def assignment(self, node: ast.Assign) -> None:
         self.assigned.append(node)
 
@@ -234,6 +242,7 @@ KINDS: dict[type, Callable[[Rewriter, Any], bool | None]] = {
     ast.Assign: Rewriter.assignment,
     ast.AugAssign: Rewriter.augmented,
     ast.Attribute: Rewriter.attribute,
+    ast.Match: Rewriter.choice,
 }
 """The rewriting methods by kind of node; a method returns true where the walk need not go on inside the node."""
 OF_OPERATORS: dict[type, Callable[[Rewriter, Any], bool | None]] = {
@@ -257,7 +266,24 @@ def asked(question: str, node: ast.expr, *words: str) -> ast.expr:
     return ast.Call(hook, [node, *[ast.Constant(word, **at) for word in words]], [], **at)
 
 
-LOAD = ast.Load()
+LOAD, STORE = ast.Load(), ast.Store()
+
+
+def asking_case(patterns: list[ast.MatchClass]) -> ast.match_case:
+    """`case _ if not ((class := hook.matched(class)), ...)`: a pattern takes names, so variables hold the answers.
+
+    Their names are none that a text can have.
+    """
+    answers: list[ast.expr] = []
+    for i, pattern in enumerate(patterns):
+        asking, name = asked("matched", pattern.cls), f".class{i}"
+        variable = ast.copy_location(ast.Name(name, STORE), asking)
+        answers.append(ast.copy_location(ast.NamedExpr(variable, asking), asking))
+        pattern.cls = ast.copy_location(ast.Name(name, LOAD), asking)
+    at = answers[0]
+    never = ast.UnaryOp(ast.Not(), ast.copy_location(ast.Tuple(answers, LOAD), at))
+    anything = ast.copy_location(ast.MatchAs(None, None), at)
+    return ast.match_case(anything, ast.copy_location(never, at), [ast.copy_location(ast.Pass(), at)])
 
 
 def reads_openly(node: ast.Subscript) -> bool:
@@ -280,6 +306,7 @@ FIELDS: dict[type, tuple[str, ...]] = {
     ast.Attribute: ("value",),
     ast.FunctionDef: ("body", "decorator_list", "args"),
     ast.arguments: ("defaults", "kw_defaults"),
+    ast.match_case: ("guard", "body"),  # a pattern holds no calls
 }
 """The kinds of nodes -> the fields to look into."""
 
