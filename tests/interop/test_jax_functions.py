@@ -239,7 +239,10 @@ CASES = {
         f(5),
     ),
     "orders": (
-        lambda a, x: (jnp.searchsorted(a, x), jnp.searchsorted(a, x, side="right")),
+        lambda a, x: (
+            *(jnp.searchsorted(a, x), jnp.searchsorted(a, x, side="right")),
+            *(lax.lt_to_p.bind(a, x), lax.le_to_p.bind(x, a), jnp.nonzero(x, size=3)[0]),
+        ),
         np.arange(4, dtype=np.float32),
         np.array([-0.0, 0, 2.5, np.nan], np.float32),
     ),

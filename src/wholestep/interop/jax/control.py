@@ -71,9 +71,11 @@ def loop(
 
 
 @entry("scan")
-def scanned(
-    *xs: Any, jaxpr: Callable[..., Any], length: int, reverse: bool, num_consts: int, num_carry: int, **params: Any
-) -> list[Any]:
+def scanned(*xs: Any, jaxpr: Callable[..., Any], length: int, reverse: bool, **params: Any) -> list[Any]:
+    if "ft_in" in params:  # since JAX 0.12
+        num_consts, num_carry, _ = map(len, params["ft_in"].unpack())
+    else:
+        num_consts, num_carry = params["num_consts"], params["num_carry"]
     consts, begin = xs[:num_consts], tuple(xs[num_consts : num_consts + num_carry])
     rows = tuple(xs[num_consts + num_carry :])
 

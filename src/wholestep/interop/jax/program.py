@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -17,6 +18,8 @@ MANY = 12
 """The most primitives that an error lists."""
 DRAWN = ("random_bits", "random_seed", "random_split", "random_fold_in")
 """Primitives on keys, which JAX itself states in terms of words."""
+EXPANDED = "call_hi_primitive"
+"""The name, since JAX 0.12, of all primitives that state themselves in terms of others."""
 RULED = {"custom_jvp_call": "tangent", "custom_vjp_call": "pullback"}
 
 
@@ -137,7 +140,10 @@ class JaxprReader:
             handler, params, several = self.drawn(eqn), {}, True
         elif name in RULED:
             handler, params = self.ruled(eqn), {}
+        elif name == EXPANDED and not any(map(inexact, eqn.outvars)):  # others have derivatives of their own
+            handler, params = self.parameter(expansion(eqn)), {}
         elif handler is None:
+            name = type(eqn.params["_prim"]).__name__ if name == EXPANDED else name
             self.missing.setdefault(name, line)
             handler = PRIMITIVES["copy"]
         args = tuple(self.argument(v) for v in eqn.invars)
@@ -196,6 +202,13 @@ class JaxprReader:
         other = custom_vjp(f)
         other.defvjp(*pullback_of(eqn))
         return other
+
+
+def expansion(eqn: Any) -> Any:
+    """The jaxpr that a primitive states for itself."""
+    import jax
+
+    return jax.make_jaxpr(functools.partial(eqn.primitive.to_lojax, **eqn.params))(*structs(eqn.invars))
 
 
 def holds_jaxpr(x: Any) -> bool:
