@@ -25,7 +25,7 @@ from wholestep.frontend.dispatch import (
     with_documented_errors,
 )
 from wholestep.frontend.source import answers
-from wholestep.frontend.source.class_patterns import matched
+from wholestep.frontend.source.class_patterns import pattern_class
 from wholestep.frontend.source.constructors import completed, constructed, is_completed
 from wholestep.frontend.source.fresh import FreshArray, FreshMethod, live
 from wholestep.frontend.source.members import MARKED, Operand, Owner, function_of, member_of, names_in
@@ -84,7 +84,7 @@ class CallHook:
         return Owner(lambda: remembered(("property", id(x), name), read, x))
 
     result = staticmethod(answers.result)
-    matched = staticmethod(matched)
+    pattern_class = staticmethod(pattern_class)
 
 
 HOOK = CallHook()

@@ -15,7 +15,7 @@ NOT_DERIVED = {bool: int, np.bool: np.generic}
 """Classes that no class can be derived from -> one that patterns treat alike."""
 
 
-class Matched(ABCMeta):
+class StandIn(ABCMeta):
     """The class of stand-ins: `kind` is the class that the pattern names."""
 
     kind: type
@@ -24,9 +24,9 @@ class Matched(ABCMeta):
         return is_instance(x, cls.kind)
 
 
-def stand_in(kind: type) -> type:
+def stand_in_class(kind: type) -> type:
     """A class for a pattern in place of another; it is derived from that, since the form of a pattern hangs on it."""
-    made = Matched(kind.__name__, (NOT_DERIVED.get(kind, kind),), {})
+    made = StandIn(kind.__name__, (NOT_DERIVED.get(kind, kind),), {})
     made.kind = kind
     return made
 
@@ -41,9 +41,9 @@ ABSTRACT = [numbers.Number, numbers.Complex, numbers.Real, numbers.Rational, num
 def stand_ins() -> dict[type, type]:
     """Each class that a plain value may be an instance of, beside `object`, and its stand-in."""
     kinds = {base for plain in PLAIN for base in plain.__mro__} - {object}
-    return {kind: stand_in(kind) for kind in (*kinds, *ABSTRACT)}
+    return {kind: stand_in_class(kind) for kind in (*kinds, *ABSTRACT)}
 
 
-def matched(kind: Any) -> Any:
+def pattern_class(kind: Any) -> Any:
     """The class that a pattern tests for in place of the one that it names."""
     return stand_ins().get(kind, kind) if isinstance(kind, type) else kind

@@ -8,7 +8,7 @@ from typing import Any, Generic
 from wholestep.frontend.source.members import member_of
 
 PLAIN_DERIVATIONS = [vars(kind)["__init_subclass__"] for kind in (object, Generic)]
-"""What Python runs as it derives a class, where that is none of the user's own."""
+"""The functions that Python calls as it derives a class, where the user has stated none."""
 
 
 def constructed(kind: type, construct: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
@@ -39,12 +39,12 @@ def completed(kind: Any, after: Callable[..., Any], /, *args: Any, **kwargs: Any
 
         vars(made)["__post_init__"] = completing  # the constructor finds it before the class's
     else:
-        made = object.__new__(derived(kind, after))
+        made = object.__new__(class_until_completed(kind, after))
     kind.__init__(made, *args, **kwargs)
     return made
 
 
-def derived(kind: type, after: Callable[..., Any]) -> Any:
+def class_until_completed(kind: type, after: Callable[..., Any]) -> Any:
     """The class that an object with slots has until its constructor calls `__post_init__`."""
 
     def completing(made: Any, *own: Any, **named: Any) -> Any:

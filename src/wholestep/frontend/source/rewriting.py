@@ -270,13 +270,13 @@ LOAD, STORE = ast.Load(), ast.Store()
 
 
 def asking_case(patterns: list[ast.MatchClass]) -> ast.match_case:
-    """`case _ if not ((class := hook.matched(class)), ...)`: a pattern takes names, so variables hold the answers.
+    """`case _ if not ((c := hook.pattern_class(c)), ...)`: a pattern takes names, so variables hold the answers.
 
     Their names are none that a text can have.
     """
     answers: list[ast.expr] = []
     for i, pattern in enumerate(patterns):
-        asking, name = asked("matched", pattern.cls), f".class{i}"
+        asking, name = asked("pattern_class", pattern.cls), f".class{i}"
         variable = ast.copy_location(ast.Name(name, STORE), asking)
         answers.append(ast.copy_location(ast.NamedExpr(variable, asking), asking))
         pattern.cls = ast.copy_location(ast.Name(name, LOAD), asking)
