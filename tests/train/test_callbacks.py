@@ -14,7 +14,15 @@ import pytest
 from tests.train.test_fit import Model, Stop, data, equal, fit, loader, made, pressed, raised
 
 import wholestep as ws
-from wholestep.errors import CheckpointError, DtypeError, LogWarning, MissingExtraError, ParameterError, ShapeError
+from wholestep.errors import (
+    CheckpointError,
+    DtypeError,
+    LogWarning,
+    MissingExtraError,
+    ParameterError,
+    ShapeError,
+    WholestepWarning,
+)
 from wholestep.train.loop.callbacks import Best, BestCheckpoint, Checkpoint, EarlyStopping, LossLog
 from wholestep.train.loop.loggers import ConsoleLogger, JsonLogger, TensorBoardLogger
 from wholestep.train.loop.run import Callback
@@ -194,6 +202,31 @@ def test_patience_outlives_an_interruption(tmp_path):
     callbacks = [Measured(values[3:]), EarlyStopping(patience=3)]
     history = fit(made(), loader(), callbacks=callbacks, resume=True, **options)
     assert [row["steps"] for row in history.epochs] == [5, 10, 15, 20, 25]
+
+
+def test_a_run_that_stopped_early_and_is_resumed_stops_at_once_and_has_the_best_parameters(tmp_path):
+    file, values = tmp_path / "run.safetensors", [3, 1, 2, 2]
+
+    def part(step, values, patience, **options):
+        callbacks = [Measured(values), EarlyStopping(patience=patience, restore_best=True)]
+        return fit(step, loader(), epochs=8, callbacks=callbacks, checkpoint=file, progress=None, **options)
+
+    first, again, longer = made(), made(), made()
+    assert part(first, values, 2).stopped is not None
+    history = part(again, [], 2, resume=True)
+    assert len(history.losses) == 0
+    assert history.stopped is not None
+    equal(again, first)
+    assert len(part(longer, [2, 2, 2], 5, resume=True).losses) == 15
+    np.testing.assert_array_equal(longer.params["w"], first.params["w"])
+
+
+def test_best_parameters_of_before_an_interruption_are_missed_aloud(tmp_path):
+    file, stopping = tmp_path / "run.safetensors", EarlyStopping(patience=3, restore_best=True)
+    options = {"epochs": 4, "checkpoint": file, "progress": None}
+    fit(made(), loader(), callbacks=[Measured([3, 1, 2]), stopping, Stop(12, pressed)], **options)
+    with pytest.warns(WholestepWarning, match=r"best value, 1, before the run was resumed(.|\n)*BestCheckpoint"):
+        fit(made(), loader(), callbacks=[Measured([2, 2]), stopping], resume=True, **options)
 
 
 def test_a_metric_of_training_needs_no_evaluation():

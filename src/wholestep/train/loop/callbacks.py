@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from wholestep.boundary.counts import whole_number
-from wholestep.errors import CheckpointError, ParameterError
+from wholestep.errors import CheckpointError, ParameterError, WholestepWarning, warn
 from wholestep.train.checkpoint.filesystem import previous
 from wholestep.train.loop.evaluation import Evaluate
 from wholestep.train.loop.history import Row
@@ -75,8 +75,9 @@ class EarlyStopping(Best):
     """Stop where a metric has not become better, by more than `min_delta`, `patience` times in a row.
 
     `metric` is the name of a value of `Evaluate` or of a column of the history, and `mode` says whether "min" or "max"
-    is better. `restore_best` puts back the parameters and buffers that had the best value when the run ends, if that
-    value was reached in this run.
+    is better. `restore_best` puts back the parameters and buffers that had the best value when the run ends, and the
+    checkpoint of the run then holds them. After a resumption they are known if the best value was reached since, or if
+    the earlier part had put them back; else a warning says so.
 
     Shapes: no arrays.
     Raises: ParameterError for a `mode`, `patience` or `min_delta` that cannot be.
@@ -101,6 +102,9 @@ class EarlyStopping(Best):
     def on_start(self, run: TrainingRun) -> None:
         self.kept = None
         super().on_start(run)
+        if run.restored:
+            self.improved(run)
+        self.stop_late(run)
 
     def improved(self, run: TrainingRun) -> None:
         if self.restore_best:
@@ -109,12 +113,26 @@ class EarlyStopping(Best):
 
     def seen(self, run: TrainingRun, value: float) -> None:
         super().seen(run, value)
+        self.stop_late(run)
+
+    def stop_late(self, run: TrainingRun) -> None:
+        """End a run that has waited for a better value as often as it may."""
         if self.waited >= self.patience:
             run.stop(f"{self.metric} has not become better than {self.best:.4g} in {self.patience} times")
 
     def on_end(self, run: TrainingRun) -> None:
-        if self.kept is not None and run.error is None and not run.history.interrupted:
+        if not self.restore_best or run.error is not None or run.history.interrupted or run.restored:
+            return
+        if self.kept is not None:
             run.step.set(**self.kept)
+            run.restored = True
+        elif not math.isnan(self.best):
+            warn(
+                f"EarlyStopping: {self.metric} had its best value, {self.best:.4g}, before the run was resumed, and"
+                " those parameters cannot be put back: the step has the last ones",
+                WholestepWarning,
+                hint="BestCheckpoint(path) keeps the best of all parts of a run in a file",
+            )
 
 
 class Checkpoint(Callback):
@@ -152,7 +170,7 @@ class Checkpoint(Callback):
             self.save(run)
 
     def on_end(self, run: TrainingRun) -> None:
-        if run.error is None and self.saved != run.steps:
+        if run.error is None and (self.saved != run.steps or run.restored):
             self.save(run)
 
     def save(self, run: TrainingRun) -> None:
@@ -182,7 +200,7 @@ def run_metadata(run: TrainingRun) -> dict[str, Any]:
     """The facts of a run that are not in the state of its step."""
     loss = run.epoch_loss
     rows = {name: [json_row(row) for row in getattr(run.history, name)] for name in ROWS}
-    return {**run.first, **rows, "loss": [loss.total, loss.count]}
+    return {**run.first, **rows, "loss": [loss.total, loss.count], "restored": run.restored}
 
 
 def recalled(run: TrainingRun, kept: Any) -> dict[str, int]:
@@ -194,6 +212,7 @@ def recalled(run: TrainingRun, kept: Any) -> dict[str, int]:
     }
     total, count = kept["loss"]
     run.epoch_loss.total, run.epoch_loss.count = float(total), operator.index(count)
+    run.restored = bool(kept.get("restored", False))
     for name in ROWS:
         setattr(run.history, name, rows[name])
     return first

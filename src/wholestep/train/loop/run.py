@@ -66,6 +66,8 @@ class TrainingRun:
         self.metrics: dict[str, float] = {}
         self.row: Row = {}
         self.error: BaseException | None = None
+        self.restored = False
+        """True after a callback has put the best parameters back, until the next call of the step."""
         self.epoch_loss, self.window_loss, self.window_norm = RunningMean(), RunningMean(), RunningMean()
         self.norm: dict[str, float] = {}
         """The last norm of the gradients, under its name, where the step gives it."""
@@ -104,7 +106,7 @@ class TrainingRun:
 
     def took(self, result: Result) -> None:
         """Record the result of a call; its losses are read later, so that the next call need not wait for them."""
-        self.result = result
+        self.result, self.restored = result, False
         self.steps += result.steps
         last = result.skipped_last
         self.skipped_last = last if last < result.steps else self.skipped_last + last
