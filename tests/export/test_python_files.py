@@ -1,5 +1,6 @@
 """Exported Python files: they train as the step does, and their trained state is loaded back."""
 
+import ast
 import importlib.util
 import sys
 from pathlib import Path
@@ -68,6 +69,15 @@ def test_a_file_trains_as_the_step_and_is_loaded_back(target: str, name: str, tm
     if target == "jax":
         request.getfixturevalue("jax")
     check_trains_alike(target, *STEPS[name](), tmp_path)
+
+
+@pytest.mark.parametrize("target", ["numpy", "torch", "tensorflow", "jax"])
+def test_a_file_has_the_functions_that_it_uses_and_no_others(target: str, tmp_path: Path) -> None:
+    source = STEPS["line"]()[0].export(tmp_path / "step.py", to=target)[0].read_text()
+    nodes = list(ast.walk(ast.parse(source)))
+    made = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+    read = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    assert made - read == {"load", "save", "step"}
 
 
 @pytest.mark.parametrize("target", ["numpy", "torch", "tensorflow"])

@@ -253,6 +253,13 @@ def fields_below(x: Any) -> list[tuple[Path, Any, Any]]:
     return found
 
 
+def parts_of(x: Any) -> list[Any]:
+    """An object and the objects with fields below it, such as the links of a chain."""
+    held = [value if isinstance(value, tuple) else (value,) for _, _, value in fields_below(x)]
+    items = [item[1] if isinstance(item, tuple) and len(item) == 2 else item for part in held for item in part]
+    return [part for part in (x, *items) if has_hyperparameters(part)]
+
+
 def hyperparameters_of(optimizer: Any) -> dict[str, Number]:
     """The hyper-parameters of an optimizer by name: the floats in its fields and in the fields of its parts.
 

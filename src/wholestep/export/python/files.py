@@ -6,7 +6,6 @@ import ast
 import base64
 import builtins
 import keyword
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -99,7 +98,8 @@ def python_source(target: PythonTarget, programs: Sequence[ExportedProgram], pat
         [functions, *[function_of_dictionaries(n, p, target, alone) for n, p in zip(names, programs, strict=True)]]
     )
     held = constants_text(constants)
-    support = support_text(target.support, f"{held}{body}{'' if alone else ' load save'}")
+    called = names_in(body) | ({"held_array"} if constants else set()) | (set() if alone else {"load", "save"})
+    support = support_text(target.support, called)
     given = ascii(", ".join([programs[0].inputs[i] for i in programs[0].given]))[1:-1]
     if alone:
         usage = FUNCTION_USAGE.format(given=given, name=names[0])
@@ -182,15 +182,21 @@ def support_functions(file: str) -> dict[str, str]:
     return found
 
 
-def support_text(file: str, body: str) -> str:
-    """The functions of a support file that a text uses, and those that they use, in their order."""
+def names_in(text: str) -> frozenset[str]:
+    """The names that Python source reads or binds, apart from those of attributes and the words of strings."""
+    return frozenset([node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)])
+
+
+def support_text(file: str, called: Iterable[str]) -> str:
+    """The functions of a support file among these names, and those that they use, in their order."""
     known = support_functions(file)
     used: set[str] = set()
-    texts = [body]
-    while texts:
-        words = set(re.findall(r"\b[A-Za-z_]\w*\b", texts.pop())) & known.keys() - used
-        used |= words
-        texts += [known[word] for word in words]
+    waiting = list(called)
+    while waiting:
+        name = waiting.pop()
+        if name in known and name not in used:
+            used.add(name)
+            waiting += names_in(known[name])
     return "\n\n\n".join([text for name, text in known.items() if name in used])
 
 

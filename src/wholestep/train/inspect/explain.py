@@ -12,8 +12,11 @@ from wholestep import tree
 from wholestep.dims import Size, spelled_out
 from wholestep.errors import show
 from wholestep.ir.graph import Graph
+from wholestep.optim.conditioning import ZeroNans
+from wholestep.optim.hyper import parts_of
 from wholestep.runtime.memory.mapped_arrays import is_file_backed
 from wholestep.train.program.engine import Engine
+from wholestep.train.program.step_function import StepFunction
 from wholestep.train.state.precision import WORKING
 from wholestep.train.state.state import STATE_PARTS
 
@@ -47,7 +50,7 @@ def lines(engine: Engine) -> Iterator[str]:
         yield f"table       {table}"
     yield f"precision   {step_function.precision or 'as given'}{said_of_the_scale(engine)}"
     yield from said_of_dtypes(engine)
-    yield f"guard       {step_function.guard or 'none'}"
+    yield f"guard       {step_function.guard or 'none'}{said_of_idle_transforms(step_function)}"
     for watch in engine.watches:
         yield f"captured    {', '.join([str(watch), *filter(None, [show(watch.where)])])}"
     yield f"compiled    {pluralize(len(engine.log.reasons), 'program')}, {engine.log.seconds:.2f} s"
@@ -82,6 +85,14 @@ def said_of_the_scale(engine: Engine) -> str:
         return ""
     kind = "" if scaling.interval is None else ", dynamic"
     return f", loss scaled by {float(engine.state.counter('scale')):g}{kind}"
+
+
+def said_of_idle_transforms(step_function: StepFunction) -> str:
+    """The transform that never acts, where the guard skips the steps that it is for."""
+    idle = step_function.guard == "gradients" and any(
+        isinstance(part, ZeroNans) for part in parts_of(step_function.optimizer)
+    )
+    return '; zero_nans never acts, since a step with nan is skipped before it: guard="loss" lets it' * idle
 
 
 def pluralize(n: int, what: str) -> str:
