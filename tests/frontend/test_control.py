@@ -179,3 +179,24 @@ def test_the_index_of_fori_loop_is_a_number_as_range_gives_it(dtype):
     assert made.dtype == plain.dtype and np.array_equal(made, plain)
     with pytest.raises(ws.errors.DtypeError, match=r"^fori_loop: the carry begins as"):
         ws.fori_loop(0, 3, lambda i, x: x.astype(np.complex64), x)
+
+
+@pytest.mark.parametrize(
+    ("carry", "step", "words"),
+    [
+        ((1.0, 2.0), lambda c: (*c, 3.0), "carry: 2 items, then 3 items"),
+        ({"a": (1.0,)}, lambda c: {"a": [1.0]}, "carry.a: a tuple, then a list"),
+        ({"a": 1.0}, lambda c: {"b": 1.0}, "carry: the keys ['a'], then the keys ['b']"),
+        ([1.0], lambda c: [None], "carry[0]: a leaf, then None"),
+    ],
+)
+def test_a_carry_of_another_structure_is_told_by_its_first_difference(carry, step, words):
+    loops = {
+        "scan": lambda: ws.scan(lambda c, _: (step(c), None), carry, None, length=2),
+        "fori_loop": lambda: ws.fori_loop(0, 2, lambda i, c: step(c), carry),
+        "while_loop": lambda: ws.while_loop(lambda c: True, step, carry),
+    }
+    for name, loop in loops.items():
+        with pytest.raises(ws.errors.TreeError) as refused:
+            loop()
+        assert str(refused.value).startswith(f"{name}: the step changes the structure of the carry: {words}")

@@ -7,7 +7,7 @@ import pytest
 
 import wholestep as ws
 from wholestep import nn
-from wholestep.errors import ShapeError
+from wholestep.errors import ShapeError, TreeError
 
 X = np.ones((2, 3), np.float32)
 
@@ -61,3 +61,24 @@ def test_a_part_by_itself_has_no_path():
 def test_a_call_looks_as_it_was_written():
     assert str(inspect.signature(Broken.__call__)) == "(self, x, *, key=None)"
     assert Broken.__call__.__doc__ == "Raise the error of the layer."
+
+
+def test_what_changed_in_a_model_is_named_by_a_jit_and_a_loop():
+    model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm(3), nn.Dropout(0.1), key=0)
+    moved = nn.join(model, buffers={name: x + 1 for name, x in nn.buffers(model).items()})
+    other = nn.Sequential(*model.layers[:2], nn.Dropout(0.2))
+    changes = {
+        "layers[1].mean: another buffer array": moved,
+        "layers: list of 0, 1, 2, then list of 0, 1": nn.Sequential(*model.layers[:2]),
+        "layers[2].p: 0.1, then 0.2": other,
+        "Sequential of layers, then Sequential of layers, training": model.eval(),
+    }
+    for words, changed in changes.items():
+        run = ws.jit(lambda part: part["m"].layers[0].bias)
+        run({"m": model}), run({"m": changed})
+        assert words in run.reasons[1] and run.reasons[1].startswith("the structure of the arguments changed: argument 0")
+        with pytest.raises(TreeError) as refused:
+            ws.scan(lambda carry, _: ({"m": changed}, None), {"m": model}, None, length=2)
+        assert "scan: the step changes the structure of the carry: carry.m" in str(refused.value)
+        assert words in str(refused.value)
+        assert ("hint: " in str(refused.value)) is (changed is moved)

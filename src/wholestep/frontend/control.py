@@ -14,6 +14,7 @@ from wholestep.frontend.printing import Printed, take_prints, without_said
 from wholestep.frontend.promotion import cast_to
 from wholestep.frontend.pure import pure
 from wholestep.frontend.source.entrance import ordinary
+from wholestep.frontend.structures import first_difference
 from wholestep.frontend.tracing import Arguments, Traced, as_array, scope, trace_flat, type_of
 from wholestep.ir.analysis import reordered
 from wholestep.ir.graph import Graph, Value
@@ -147,7 +148,7 @@ def run_scan(what: str, f: Callable[..., Any], init: Any, xs: Any, length: int |
 
         def step(*items: Array) -> Any:
             carry, y = pair_of(ordinary(f)(begin.around(items[:k])[0], rows.around(items[k:])[0]))
-            check_carry(carry, begin.structure)
+            check_carry(what, carry, begin)
             said = take_prints()
             return carry, Printed((y, said)) if said else y
 
@@ -184,11 +185,11 @@ def pair_of(out: Any) -> Any:
     return out
 
 
-def check_carry(carry: Any, structure: Any) -> None:
-    """The carry keeps its structure."""
-    found = tree.structure((carry,))
-    if found != structure:
-        raise TreeError(f"loop: the carry has the structure {structure} and the step returns {found}")
+def check_carry(what: str, carry: Any, begin: Arguments) -> None:
+    """Raise TreeError where the structure of the carry is not the one that it began with."""
+    if tree.structure((carry,)) != begin.structure:
+        found = first_difference(tree.unflatten(begin.structure, begin.leaves)[0], carry, "carry")
+        raise TreeError(f"{what}: the step changes the structure of the carry: {found}", hint=found and found.hint)
 
 
 def steps(rows: Sequence[Array], length: int | None) -> Any:
@@ -246,7 +247,7 @@ def while_loop(cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], init: T
 
         def body(*items: Array) -> Any:
             out = ordinary(body_fun)(begin.around(items)[0])
-            check_carry(out, begin.structure)
+            check_carry("while_loop", out, begin)
             return out
 
         traced, start = settled(body, begin.arrays, [], "while_loop")

@@ -40,6 +40,7 @@ from wholestep.frontend.recompilation import Sizes
 from wholestep.frontend.repeated_call import UNLIKE, RepeatedCall, repeated_call
 from wholestep.frontend.shapes import ShapeDtype
 from wholestep.frontend.source.entrance import as_asked, ordinary
+from wholestep.frontend.structures import structure_change
 from wholestep.frontend.traced_function import Captured, TracedFunction
 from wholestep.frontend.tracing import as_array, check_function, guarded, parameter_names
 from wholestep.ir.analysis import cut
@@ -312,7 +313,7 @@ class jit(Generic[P, R]):
                 changed = [kind_change(a, b) for a, b in zip(old, new, strict=True) if a != b]
                 parts.append(f"types changed: {', '.join(changed)}")
             elif label == "the structure of the arguments":
-                parts.append(f"{label} changed: {old} -> {new}")
+                parts.append(f"{label} changed: {structure_change(old, new)}")
             else:
                 parts.append(f"{label} changed")
         return "; ".join(parts)
