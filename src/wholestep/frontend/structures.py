@@ -50,13 +50,13 @@ def first_difference(before: Any, after: Any, path: str) -> Difference | None:
     one, other = tree.one_level(before), tree.one_level(after)
     if one is None or other is None or type(before) is not type(after):
         alike = one is None and other is None and (before is None) == (after is None)
-        return None if alike else Difference(path, f"{kind_of(before, one)}, then {kind_of(after, other)}")
+        return None if alike else Difference(path, f"{node_text(before, one)}, then {node_text(after, other)}")
     told = _TOLD.get(type(one.metadata))
     if told is not None:
         found = told(one.metadata, other.metadata)
         return None if found is None else found._replace(path=tree.access(path, tree.Path(found.path)) if found.path else path)
     if one.keys != other.keys:
-        return Difference(path, f"{described(one.keys)}, then {described(other.keys)}")
+        return Difference(path, f"{keys_text(one.keys)}, then {keys_text(other.keys)}")
     for key, x, y in zip(one.keys, one.children, other.children, strict=True):
         below = first_difference(x, y, below_root(path, access_to(key)))
         if below is not None:
@@ -64,12 +64,12 @@ def first_difference(before: Any, after: Any, path: str) -> Difference | None:
     return None if one.metadata == other.metadata else Difference(path, f"another {type(before).__name__}")
 
 
-def kind_of(node: Any, level: tree.Level | None) -> str:
+def node_text(node: Any, level: tree.Level | None) -> str:
     """A node in a few words."""
     return "None" if node is None else "a leaf" if level is None else f"a {type(node).__name__}"
 
 
-def described(keys: Sequence[Any]) -> str:
+def keys_text(keys: Sequence[Any]) -> str:
     """The keys of a container, or its length."""
     return f"{len(keys)} items" if all(isinstance(key, int) for key in keys) else f"the keys {list(keys)}"
 

@@ -21,7 +21,7 @@ from wholestep.frontend.structures import tell_by
 from wholestep.ir.build import current
 from wholestep.nn.annotations import BUFFER, FROZEN, TIED, Mark, frozen
 from wholestep.nn.call_sites import noted
-from wholestep.nn.structure_differences import difference
+from wholestep.nn.structure_differences import model_difference
 from wholestep.nn.trained import note_of
 from wholestep.nn.traversal import SEGMENT, ModelWalk, ModuleBody, Rebuilt, lies_in_part, refuse_hidden, refuse_inexact
 from wholestep.nn.waiting import (
@@ -241,7 +241,7 @@ def put_together(structure: Any, leaves: Iterable[Any]) -> Any:
 
 
 tree.register(Module, taken_apart, put_together)
-tell_by(ModuleBody, difference)
+tell_by(ModuleBody, model_difference)
 
 
 def copy_of(module: M) -> M:

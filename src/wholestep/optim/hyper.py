@@ -253,7 +253,7 @@ def fields_below(x: Any) -> list[tuple[Path, Any, Any]]:
     return found
 
 
-def parts_of(x: Any) -> list[Any]:
+def objects_below(x: Any) -> list[Any]:
     """An object and the objects with fields below it, such as the links of a chain."""
     held = [value if isinstance(value, tuple) else (value,) for _, _, value in fields_below(x)]
     items = [item[1] if isinstance(item, tuple) and len(item) == 2 else item for part in held for item in part]

@@ -98,7 +98,7 @@ def python_source(target: PythonTarget, programs: Sequence[ExportedProgram], pat
         [functions, *[function_of_dictionaries(n, p, target, alone) for n, p in zip(names, programs, strict=True)]]
     )
     held = constants_text(constants)
-    called = names_in(body) | ({"held_array"} if constants else set()) | (set() if alone else {"load", "save"})
+    called = called_names(body) | ({"held_array"} if constants else set()) | (set() if alone else {"load", "save"})
     support = support_text(target.support, called)
     given = ascii(", ".join([programs[0].inputs[i] for i in programs[0].given]))[1:-1]
     if alone:
@@ -182,7 +182,7 @@ def support_functions(file: str) -> dict[str, str]:
     return found
 
 
-def names_in(text: str) -> frozenset[str]:
+def called_names(text: str) -> frozenset[str]:
     """The names that Python source reads or binds, apart from those of attributes and the words of strings."""
     return frozenset([node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)])
 
@@ -196,7 +196,7 @@ def support_text(file: str, called: Iterable[str]) -> str:
         name = waiting.pop()
         if name in known and name not in used:
             used.add(name)
-            waiting += names_in(known[name])
+            waiting += called_names(known[name])
     return "\n\n\n".join([text for name, text in known.items() if name in used])
 
 

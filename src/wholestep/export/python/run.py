@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from wholestep.export.python.files import imports_text, names_in, support_text
+from wholestep.export.python.files import imports_text, called_names, support_text
 from wholestep.export.python.printer import printed_functions
 from wholestep.export.python.vocabulary import PythonTarget
 from wholestep.ir.graph import Graph, NDArray
@@ -34,6 +34,6 @@ def executed(graph: Graph, target: PythonTarget) -> Callable[..., tuple[Any, ...
 def function_source(graph: Graph, target: PythonTarget) -> tuple[str, Sequence[NDArray]]:
     """The text of a graph, and the arrays that it holds."""
     functions, constants = printed_functions(target, [(PROGRAM, graph, ())])
-    support = support_text(target.support, names_in(functions))
+    support = support_text(target.support, called_names(functions))
     head = imports_text(target, f"{support}{functions}", setup=False)
     return "\n\n\n".join([head, support, functions]), constants

@@ -13,7 +13,7 @@ from wholestep.dims import Size, spelled_out
 from wholestep.errors import show
 from wholestep.ir.graph import Graph
 from wholestep.optim.conditioning import ZeroNans
-from wholestep.optim.hyper import parts_of
+from wholestep.optim.hyper import objects_below
 from wholestep.runtime.memory.mapped_arrays import is_file_backed
 from wholestep.train.program.engine import Engine
 from wholestep.train.program.step_function import StepFunction
@@ -90,7 +90,7 @@ def said_of_the_scale(engine: Engine) -> str:
 def said_of_idle_transforms(step_function: StepFunction) -> str:
     """The transform that never acts, where the guard skips the steps that it is for."""
     idle = step_function.guard == "gradients" and any(
-        isinstance(part, ZeroNans) for part in parts_of(step_function.optimizer)
+        isinstance(part, ZeroNans) for part in objects_below(step_function.optimizer)
     )
     return '; zero_nans never acts, since a step with nan is skipped before it: guard="loss" lets it' * idle
 
