@@ -234,6 +234,71 @@ def test_what_numpy_cannot_be_told(f, what):
         ws.trace(f)(shape(B, 2))
 
 
+@pytest.mark.parametrize(
+    ("f", "hint"),
+    [
+        (lambda x: x * (1 / x.shape[0]), r"float\(x.shape\[0\]\) is a number"),
+        (lambda x: x * x.shape[0] ** -0.5, r"float\(x.shape\[0\]\) is a number"),
+        (lambda x: x if x.shape[0] > 4 else -x, "np.where or ws.cond"),
+        (lambda x: sum(x[i] for i in range(x.shape[0])), "ws.scan goes along an axis, ws.fori_loop"),
+    ],
+)
+def test_what_a_size_cannot_be_told_is_refused_at_the_line_with_a_way_out(f, hint):
+    for run in (lambda: ws.trace(f)(shape(B, 2)), lambda: ws.jit(f).any_size(shape(B, 2))):
+        with pytest.raises((TypeError, ValueError), match=rf"(.|\n)*\n  at .*test_symbolic.py:\d+:.*\n  hint: .*{hint}"):
+            run()
+
+
+TABLE = np.arange(1.0, 4.0)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: x / np.sqrt(x.shape[0]),
+        lambda x: x * np.log(x.shape[0]) / np.maximum(x.shape[0] - 1, 1),
+        lambda x: x * (1 / float(x.shape[0])),
+        lambda x: np.where(float(x.shape[0]) > 4, x, -x),
+        lambda x: x * np.ones(2) * x.shape[0],
+        lambda x: x * np.sum(TABLE / x.shape[0]) + np.sum(x.shape[0] % TABLE),
+        lambda x: x * np.sum(TABLE < x.shape[0]) + np.sum(x.shape[0] <= TABLE),
+        lambda x: ws.fori_loop(0, x.shape[0], lambda i, total: total + i * x[i], np.zeros(2)),
+        lambda x: ws.fori_loop(x.shape[0] - 2, x.shape[0], lambda i, total: total * i + x[i], np.zeros(2)),
+    ],
+)
+def test_a_size_is_a_number_for_numpy_and_for_loops(f):
+    def loss(x):
+        return np.sum(np.sin(f(x)))
+
+    program = ws.jit(ws.value_and_grad(loss))
+    program.any_size(shape(B, 2, dtype="float64"))
+    for n in (2, 3, 7):
+        x = np.random.default_rng(n).normal(size=(n, 2))
+        value, slope = program(x)
+        wanted, wanted_slope = ws.value_and_grad(loss)(x)
+        np.testing.assert_allclose(value, wanted, rtol=1e-12)
+        np.testing.assert_allclose(slope, wanted_slope, rtol=1e-12)
+    assert program.traces == 1
+
+
+@pytest.mark.parametrize(
+    ("f", "need", "enough"),
+    [
+        (lambda x: np.ones(x.shape[0] - 4).sum() + x.sum(), "B - 4 >= 0", 4),
+        (lambda x: np.sum(x[: x.shape[0] - 4]), "B - 4 >= 0", 4),
+        (lambda x: ws.random.normal(ws.random.key(0), (x.shape[0] - 4,)).sum() + x.sum(), "B - 4 >= 0", 4),
+        (lambda x: ws.scan(lambda c, _: (c + 1.0, None), x.sum(), None, length=x.shape[0] - 4)[0], "B - 4 > 0", 5),
+        (lambda x: ws.scan(lambda c, row: (c + row.sum(), None), 0.0, x[4:])[0], "B - 4 > 0", 5),
+    ],
+)
+def test_a_batch_for_which_an_axis_or_a_loop_would_have_a_negative_size_is_refused(f, need, enough):
+    program = ws.jit(f)
+    program.any_size(shape(B, 2, dtype="float64"))
+    np.testing.assert_allclose(program(np.ones((enough, 2))), f(np.ones((enough, 2))))
+    with pytest.raises(ShapeError, match=rf"the program needs {need}, and B is {enough - 1}\n  at .*test_symbolic.py"):
+        program(np.ones((enough - 1, 2)))
+
+
 def test_alignments_of_any_number_of_times():
     labels, lengths = np.array([[1, 2, 1], [3, 3, 0]]), np.array([3, 2])
 

@@ -10,6 +10,7 @@ import re
 from types import TracebackType
 
 from wholestep import config
+from wholestep.dims import SymbolicError
 from wholestep.errors import PlanError, WholestepError, is_internal, is_own
 
 
@@ -35,7 +36,8 @@ def cut_frames(error: BaseException) -> None:
 
 def deliberate(error: BaseException) -> bool:
     """Test whether an error reports a fault of the caller's program, and not of the library."""
-    return isinstance(error, WholestepError) and not isinstance(error, PlanError)
+    told = isinstance(error, SymbolicError) and error.told
+    return told or (isinstance(error, WholestepError) and not isinstance(error, PlanError))
 
 
 def mistaken(error: BaseException) -> bool:

@@ -68,7 +68,7 @@ class SymbolicProgram(Executable):
                 raise ShapeError(
                     f"call: the program needs {need.what}, and {given}",
                     where=need.where,
-                    hint="give a larger batch, or write the slice so that it fits every size",
+                    hint="give a larger batch, or write it so that it fits every size",
                 )
         return found
 

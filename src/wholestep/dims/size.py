@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from keyword import iskeyword
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from wholestep.dims.bounds import is_positive
 from wholestep.dims.polynomials import (
     add_terms,
@@ -26,20 +28,59 @@ from wholestep.dims.polynomials import (
 from wholestep.dims.spelling import Atom, Least, Quotient, Terms, sum_text, terms_of
 
 
+NUMBER = "float(x.shape[0]) is a number that the program computes with, or divide an array by the size, or use //"
+CHOICE = "float(x.shape[0]) > 8 in np.where or ws.cond chooses when the program runs; or compile for numbers"
+PLAIN = "ws.scan goes along an axis, ws.fori_loop(0, x.shape[0], ...) counts; or compile for numbers"
+
+
 class SymbolicError(TypeError, ValueError):
     """A number was asked of a size that has none yet."""
 
     told = False
-    """The message names the function that asked, and the user's line."""
+    """The message names the user's line, and the function that asked."""
+
+    def __init__(self, message: str, hint: str = "write it without that size, or compile for numbers") -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
-def _operators(operation: Callable[[Any, Any], Any]) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+Operator: TypeAlias = Callable[[Any, Any], Any]
+
+
+def _operators(name: str, operation: Operator) -> tuple[Operator, Operator]:
     """The methods of an operator for the operand on its left and for the one on its right."""
-    return lambda x, y: _arithmetic(operation, x, y), lambda x, y: _arithmetic(operation, y, x)
+
+    def apply(left: Any, right: Any) -> Any:
+        found = _with_array(name, left, right)
+        return _arithmetic(operation, left, right) if found is NotImplemented else found
+
+    return apply, lambda x, y: apply(y, x)
 
 
-def _comparison(sign: str) -> Callable[[Any, Any], Any]:
-    return lambda x, y: _compared(x, sign, y)
+def _comparison(name: str, sign: str) -> Operator:
+    def compare(left: Any, right: Any) -> Any:
+        found = _with_array(name, left, right)
+        return _compared(left, sign, right) if found is NotImplemented else found
+
+    return compare
+
+
+def _with_array(name: str, left: Any, right: Any) -> Any:
+    """The result of a ufunc of which one operand is an array; NotImplemented for others, and where nothing is traced.
+
+    A traced array has operators of its own, and one of NumPy leaves those with a size to the size.
+    """
+    arrays = isinstance(left, np.ndarray) or isinstance(right, np.ndarray)
+    return _array_calls[-1](getattr(np, name), left, right) if arrays and _array_calls else NotImplemented
+
+
+_array_calls: list[Callable[..., Any]] = []
+"""The function that calls a ufunc with sizes among the operands."""
+
+
+def call_for_arrays(call: Callable[..., Any]) -> None:
+    """Set the function that calls a ufunc of which one operand is a size and the other one an array."""
+    _array_calls[:] = [call]
 
 
 class Dim:
@@ -62,22 +103,19 @@ class Dim:
             raise ValueError(f"a size is named by an identifier, not {name!r}")
         self.terms = {((name, 1),): 1}
 
-    __add__, __radd__ = _operators(lambda x, y: _plus(x, y))
-    __sub__, __rsub__ = _operators(lambda x, y: _subtract(x, y))
-    __mul__, __rmul__ = _operators(lambda x, y: _multiply(x, y))
-    __floordiv__, __rfloordiv__ = _operators(lambda x, y: _floor_divide(x, y))
-    __mod__, __rmod__ = _operators(lambda x, y: _modulo(x, y))
-    __lt__, __le__ = _comparison("<"), _comparison("<=")
-    __gt__, __ge__ = _comparison(">"), _comparison(">=")
-
-    def __truediv__(self, other: Any) -> Any:
-        raise SymbolicError(f"{self} / {other}: a symbolic size has no fractions; divide an array by it, or use //")
-
-    def __rtruediv__(self, other: Any) -> Any:
-        raise SymbolicError(f"{other} / {self}: a symbolic size has no fractions; divide an array by it, or use //")
+    __add__, __radd__ = _operators("add", lambda x, y: _plus(x, y))
+    __sub__, __rsub__ = _operators("subtract", lambda x, y: _subtract(x, y))
+    __mul__, __rmul__ = _operators("multiply", lambda x, y: _multiply(x, y))
+    __floordiv__, __rfloordiv__ = _operators("floor_divide", lambda x, y: _floor_divide(x, y))
+    __mod__, __rmod__ = _operators("remainder", lambda x, y: _modulo(x, y))
+    __truediv__, __rtruediv__ = _operators("true_divide", lambda x, y: _divide(x, y))
+    __lt__, __le__ = _comparison("less", "<"), _comparison("less_equal", "<=")
+    __gt__, __ge__ = _comparison("greater", ">"), _comparison("greater_equal", ">=")
 
     def __pow__(self, exponent: int) -> Any:
-        return math.prod([self] * exponent) if exponent >= 0 else NotImplemented
+        if not isinstance(exponent, int) or exponent < 0:
+            raise SymbolicError(f"{self}**{exponent}: a symbolic size has powers by whole numbers", NUMBER)
+        return math.prod([self] * exponent)
 
     def __neg__(self) -> Dim:
         return _dim({monomial: -factor for monomial, factor in self.terms.items()})
@@ -96,10 +134,10 @@ class Dim:
             return True
         if _supposed.values:
             return most(self) != 0
-        raise SymbolicError(f"cannot decide whether {self} is 0: sizes are symbolic")
+        raise SymbolicError(f"cannot decide whether {self} is 0: sizes are symbolic", CHOICE)
 
     def __index__(self) -> int:
-        raise SymbolicError(f"the size {self} is symbolic: it has no value here")
+        raise SymbolicError(f"the size {self} is symbolic: it has no value here", PLAIN)
 
     __int__ = __float__ = __index__
 
@@ -238,9 +276,13 @@ def _size(terms: Terms) -> Size:
     return _dim(terms) if any(terms) else terms.get((), 0)
 
 
+def _divide(left: Size, right: Size) -> Size:
+    raise SymbolicError(f"{left} / {right}: a symbolic size has no fractions", NUMBER)
+
+
 def _arithmetic(operation: Any, left: Any, right: Any) -> Any:
-    if isinstance(left, float) or isinstance(right, float):
-        raise SymbolicError(f"{left} and {right}: a symbolic size is put together with whole numbers; arrays take both")
+    if isinstance(left, float | np.floating) or isinstance(right, float | np.floating):
+        raise SymbolicError(f"{left} and {right}: a symbolic size is put together with whole numbers", NUMBER)
     try:
         left = left if isinstance(left, Dim) else operator.index(left)
         right = right if isinstance(right, Dim) else operator.index(right)
@@ -291,7 +333,7 @@ def _compared(left: Dim, sign: str, right: Any) -> Any:
         return False
     if _supposed.values:
         return most(difference) > 0 if margin == 0 else most(difference) >= 0
-    raise SymbolicError(f"cannot decide whether {left} {sign} {right}: sizes are symbolic")
+    raise SymbolicError(f"cannot decide whether {left} {sign} {right}: sizes are symbolic", CHOICE)
 
 
 # ----- floor division -----

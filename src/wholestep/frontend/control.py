@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from wholestep import dtypes, tree
+from wholestep.dims import Dim
 from wholestep.errors import DtypeError, ParameterError, ShapeError, TreeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.printing import Printed, take_prints, without_said
-from wholestep.frontend.promotion import cast_to
+from wholestep.frontend.promotion import cast_to, lift
 from wholestep.frontend.pure import pure
 from wholestep.frontend.source.entrance import ordinary
 from wholestep.frontend.structures import first_difference
@@ -285,8 +286,8 @@ def scalar_bool(x: Any) -> Any:
 def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, T], T], init: T) -> T:
     """`for i in range(lower, upper): x = body_fun(i, x)`, as part of the program.
 
-    With bounds that are plain integers it differentiates both ways; with traced ones it is a while_loop. i promotes
-    weakly, like the numbers that range gives.
+    With bounds that are plain integers or symbolic sizes it differentiates both ways; with traced ones it is a
+    while_loop. i promotes weakly, like the numbers that range gives.
 
     Shapes: bounds integer scalars; `init` a tree of any arrays, of which `body_fun` keeps structure, shapes and dtypes.
     Raises: as `scan` does, and DtypeError for bounds that are no integers.
@@ -299,6 +300,12 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, T], T], init: T) 
     def indexed_body(i: Any, x: Any) -> Any:
         return ordinary(body_fun)(Array(i.value, True, True), x)  # a number of Python's, as range gives
 
+    if isinstance(lower, Dim) or isinstance(upper, Dim):
+
+        def counted(state: Any, _: Any) -> Any:
+            return (state[0] + 1, indexed_body(state[0], state[1])), None
+
+        return run_scan("fori_loop", counted, (lift(lower), init), None, upper - lower, False)[0][1]
     for bound in (lower, upper):
         if not dtypes.is_integer(type_of(bound).dtype):
             raise DtypeError(f"fori_loop: a bound is {type_of(bound)}, not an integer")

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from wholestep.boundary.answers import located
 from wholestep.dims import Dim, SymbolicError
-from wholestep.errors import ArgumentError, ParameterError, UnsupportedError, here, in_full, is_internal
+from wholestep.errors import ArgumentError, ParameterError, UnsupportedError, here, is_internal
 from wholestep.frontend.options import check_options, options_among
 from wholestep.ir.build import current
 
@@ -122,9 +123,6 @@ def covers(function: Any, name: str | None = None, *, creates: bool = False) -> 
     return register
 
 
-SYMBOLIC = "write it without that size, or compile for numbers: ws.jit(f) has a program for each shape"
-
-
 def with_documented_errors(implementation: Callable[..., Any], function: Any, args: Any, kwargs: Any) -> Any:
     """The result of a call; an error that Python or NumPy raises in it becomes one that names the function.
 
@@ -135,9 +133,7 @@ def with_documented_errors(implementation: Callable[..., Any], function: Any, ar
     except SymbolicError as error:
         if error.told:
             raise
-        told = SymbolicError(in_full(f"{public_name(function)}: {error}", here(), SYMBOLIC))
-        told.told = True
-        raise told from None
+        raise located(error, here(), f"{public_name(function)}: ") from None
     except (TypeError, ValueError) as error:
         if type(error) not in (TypeError, ValueError) or not raised_inside(error):
             raise

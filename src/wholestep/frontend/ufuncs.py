@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes
-from wholestep.dims import Dim
+from wholestep.dims import Dim, call_for_arrays
 from wholestep.errors import DtypeError, ShapeError, UnsupportedError
 from wholestep.frontend.array import KNOWN, Array
 from wholestep.frontend.conversions import into_plain
@@ -18,7 +18,7 @@ from wholestep.frontend.memory import in_order_of, may_be_transposed
 from wholestep.frontend.options import OPTIONS, check_options
 from wholestep.frontend.promotion import WEAK, broadcast_shapes, broadcast_to, cast_to, checked, full_of, lift, wrap
 from wholestep.frontend.ufunc_rules import COMPARISONS, LOGICAL, Rule, rule_for
-from wholestep.ir.build import emit_typed
+from wholestep.ir.build import current, emit_typed
 from wholestep.ir.graph import Value
 from wholestep.ir.types import Type
 from wholestep.primitives import logic as lo
@@ -319,6 +319,12 @@ def astype(x: Array, dtype: Any, casting: Any = "unsafe", copy: bool = True) -> 
     return in_order_of(made, [x]) if may_be_transposed(x) else made
 
 
+def call_with_size(ufunc: np.ufunc, left: Any, right: Any) -> Any:
+    """The call of a ufunc on an array of NumPy's and a symbolic size, which has a value inside a trace alone."""
+    return NotImplemented if current() is None else call(ufunc, left, right)
+
+
+call_for_arrays(call_with_size)
 HOOKS.ufunc = call
 HOOKS.astype = astype
 HOOKS.assign_out = assign_out

@@ -13,6 +13,7 @@ from wholestep.ir.graph import Graph, Node
 from wholestep.ir.types import Type, array_type
 from wholestep.lower.program.program import LoweredProgram
 from wholestep.lower.program.steps import ForLoop, Launch, MemRef, RoutineCall, RoutineEffects, Step, map_nested
+from wholestep.primitives.loops import Scan
 from wholestep.primitives.movement import Slice
 
 SYMBOLIC_SIZE_HINT = "write it without that axis, or give numbers for the sizes"
@@ -55,15 +56,26 @@ class SizeConstraint(NamedTuple):
 
 
 def size_constraints(graph: Graph) -> list[SizeConstraint]:
-    """The constraints of a graph on its symbolic sizes: slices with constant ends stay inside their axes."""
+    """The constraints of a graph on its symbolic sizes: no axis has a negative size, slices with constant ends stay
+    inside their axes, and loops have a step to run."""
     found: dict[tuple[Dim, str], SizeConstraint] = {}
     for part in graph.family():
         for node in part.nodes:
-            if isinstance(node.op, Slice):
-                for size, what in slice_margins(node):
-                    if isinstance(size, Dim) and not surely_above(size, -1):
-                        found.setdefault((size, what), SizeConstraint(size, what, node.where))
+            for size, what in size_margins(node):
+                if isinstance(size, Dim) and not surely_above(size, -1):
+                    found.setdefault((size, what), SizeConstraint(size, what, node.where))
     return list(found.values())
+
+
+def size_margins(node: Node) -> Iterator[tuple[Size, str]]:
+    """Sizes that must not be negative for an operation to be valid, each with the requirement in words."""
+    for n in [n for v in node.outputs for n in v.type.shape]:
+        yield n, f"{n} >= 0"
+    if isinstance(node.op, Slice):
+        yield from slice_margins(node)
+    elif isinstance(node.op, Scan):
+        length = node.params["length"]
+        yield length - 1, f"{length} > 0"
 
 
 def slice_margins(node: Node) -> Iterator[tuple[Size, str]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from wholestep.dims import Dim
 from wholestep.frontend.closure_reads import reads_traced
 from wholestep.frontend.dispatch import (
     EVALUATED,
@@ -53,9 +54,9 @@ def is_reading_function(x: Any) -> bool:
 def implementation(f: Any) -> Callable[..., Any]:
     """The function that answers a call with traced arguments."""
     if isinstance(getattr(f, "__self__", None), np.ufunc) and f.__name__ == "at":
-        return lambda a, index, *args: f(a, index, *map(stacked_list, args))  # a tuple is an index for several axes
+        return lambda a, index, *args: f(a, index, *map(one_operand, args))  # a tuple is an index for several axes
     if isinstance(f, np.ufunc) or isinstance(getattr(f, "__self__", None), np.ufunc):
-        return lambda *args, **kwargs: f(*map(stacked_list, args), **kwargs)
+        return lambda *args, **kwargs: f(*map(one_operand, args), **kwargs)
     if f not in FUNCTIONS and f not in REPLACED:
         cover_scipy(getattr(f, "__module__", None) or "")
     owner = getattr(f, "__self__", None)
@@ -77,9 +78,9 @@ def cover_scipy(module: str) -> None:
 SCIPY_PARTS = frozenset("fft integrate interpolate linalg ndimage optimize signal sparse spatial special stats".split())
 
 
-def stacked_list(x: Any) -> Any:
-    """A list that holds traced arrays as one array; anything else as it is."""
-    return lift(x) if isinstance(x, list | tuple) and is_traced(x) else x
+def one_operand(x: Any) -> Any:
+    """A list that holds traced arrays as one array, and a symbolic size as a number; anything else as it is."""
+    return lift(x) if type(x) is Dim or (isinstance(x, list | tuple) and is_traced(x)) else x
 
 
 def target(x: Any) -> None:
