@@ -494,6 +494,22 @@ def test_options_that_do_not_go_together_are_refused(options, says):
     assert step.steps == 0
 
 
+@pytest.mark.parametrize("metric", [ws.nn.metrics.accuracy, ws.nn.metrics.Accuracy(), ws.nn.mse, 3])
+def test_a_metric_of_predictions_is_wrapped_as_the_hint_says(metric):
+    with pytest.raises(DtypeError, match=r"Evaluate: .*(.|\n)*hint: metrics=.*nn.metrics.accuracy") as refused:
+        Evaluate(data(), {"a": metric})
+    given = eval(str(refused.value).partition("hint: metrics=")[2], {"nn": ws.nn})
+
+    def objective(model, batch):
+        return ws.nn.cross_entropy(model(batch["x"]), batch["y"])
+
+    rows = {"x": data()["x"], "y": (data()["y"] > 0).astype(int)}
+    step = ws.compile(objective, ws.nn.Linear(3, 2, key=0, dtype=np.float64), optimizer=ws.optim.sgd(0.1), batch=rows)
+    history = fit(step, rows, validation=rows, metrics=given, progress=None)
+    wanted = np.mean(np.argmax(step.predict(rows["x"]), axis=1) == rows["y"])
+    assert history["val_accuracy"] == pytest.approx([wanted])
+
+
 def test_a_metric_is_one_number():
     with pytest.raises(DtypeError, match="metric a gave"):
         fit(made(), data(), validation=data(), metrics={"a": lambda params, batch: batch["y"]}, progress=None)

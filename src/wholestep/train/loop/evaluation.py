@@ -26,6 +26,9 @@ Metric = Callable[..., Any]
 """The type of a metric: `f(params, batch)`, or other arguments of an attached function, to the batch's mean or (sum,
 count)."""
 
+METRIC = 'metrics={"accuracy": lambda model, batch: nn.metrics.accuracy(model(batch["x"]), batch["y"])}'
+"""The way out: a function of the model and a batch, which calls a function of predictions and targets."""
+
 
 class Evaluate(Callback):
     """Measure the loss and `metrics` on `data`, at the end of each epoch or `every` so many steps, and at the end.
@@ -53,8 +56,15 @@ class Evaluate(Callback):
         if not isinstance(metrics, Mapping | None) or not all(map(callable, (metrics or {}).values())):
             raise DtypeError(
                 "Evaluate: metrics is no dictionary of functions of the model and the batch",
-                hint='metrics={"accuracy": nn.accuracy}, or a function of your own by its name',
+                hint=METRIC,
             )
+        for name, metric in (metrics or {}).items():
+            if str(getattr(metric, "__module__", "")).startswith("wholestep.nn."):
+                called = getattr(metric, "__name__", type(metric).__name__)
+                raise DtypeError(
+                    f"Evaluate: metrics[{name!r}] is {called}, and a metric is called with the model and a batch",
+                    hint=METRIC,
+                )
         self.data, self.metrics, self.prefix = data, dict(metrics or {}), prefix
         if not all(isinstance(name, str) and name and name != "loss" for name in self.metrics):
             raise ParameterError(f"Evaluate: metrics have names of their own, not {list(self.metrics)}")
