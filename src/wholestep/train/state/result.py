@@ -66,12 +66,12 @@ class Result:
 
     @property
     def aux(self) -> Any:
-        """The auxiliary values of the loss, with a first axis of steps where there were several."""
+        """The auxiliary values of the loss, with a first axis of steps where there were several; None after `run`."""
         return self._more.aux
 
     @property
     def captures(self) -> Mapping[str, Any]:
-        """The captured values by name, with a first axis of steps where there were several."""
+        """The captured values by name, with a first axis of steps where there were several; none after `run`."""
         return self._more.captures
 
     @property
