@@ -240,6 +240,11 @@ def test_what_numpy_cannot_be_told(f, what):
         (lambda x: x * (1 / x.shape[0]), r"float\(x.shape\[0\]\) is a number"),
         (lambda x: x * x.shape[0] ** -0.5, r"float\(x.shape\[0\]\) is a number"),
         (lambda x: x if x.shape[0] > 4 else -x, "np.where or ws.cond"),
+        (lambda x: x if x.shape[0] == 4 else -x, "np.where or ws.cond"),
+        (lambda x: x if x.shape[0] != 4 else -x, "np.where or ws.cond"),
+        (lambda x: x if x.shape[0] in (1, 4) else -x, "np.where or ws.cond"),
+        (lambda x: x if x.shape[0] % 2 == 0 else -x, "np.where or ws.cond"),
+        (lambda x: x if x.shape == (4, 2) else -x, "np.where or ws.cond"),
         (lambda x: sum(x[i] for i in range(x.shape[0])), "ws.scan goes along an axis, ws.fori_loop"),
     ],
 )
@@ -247,6 +252,16 @@ def test_what_a_size_cannot_be_told_is_refused_at_the_line_with_a_way_out(f, hin
     for run in (lambda: ws.trace(f)(shape(B, 2)), lambda: ws.jit(f).any_size(shape(B, 2))):
         with pytest.raises((TypeError, ValueError), match=rf"(.|\n)*\n  at .*test_symbolic.py:\d+:.*\n  hint: .*{hint}"):
             run()
+
+
+def test_sizes_that_are_equal_or_different_for_every_batch_may_be_compared():
+    def f(x, y):
+        same = x.shape[0] == y.shape[0] and x.shape == y.shape and x.shape[0] in (x.shape[0], 3)
+        different = x.shape[0] != 0 and x.shape != (0, 2) and x.shape[0] + 1 != x.shape[0] and x.shape[0] != "B"
+        return x + y if same and different else x
+
+    assert len(ws.trace(f)(shape(B, 2), shape(B, 2)).nodes) == 1
+    assert B != 3 and B * 2 != B + 1  # as expressions, outside of a trace
 
 
 TABLE = np.arange(1.0, 4.0)

@@ -8,8 +8,6 @@ from wholestep.dims.layout import BLOCK, SAMPLE, blocks, dim_product, per_block,
 from wholestep.dims.size import (
     Dim,
     Size,
-    SymbolicError,
-    call_for_arrays,
     greatest,
     least,
     most,
@@ -18,7 +16,9 @@ from wholestep.dims.size import (
     supposing,
     surely_above,
 )
+from wholestep.dims.symbolic_error import SymbolicError
 from wholestep.dims.text import OPERATIONS, parse_dim, spelled, spelled_out
+from wholestep.dims.traces import answer_in_traces
 
 __all__ = [
     "BLOCK",
@@ -27,9 +27,9 @@ __all__ = [
     "Dim",
     "Size",
     "SymbolicError",
+    "answer_in_traces",
     "bind",
     "blocks",
-    "call_for_arrays",
     "dim_product",
     "greatest",
     "least",

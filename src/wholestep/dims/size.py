@@ -26,22 +26,8 @@ from wholestep.dims.polynomials import (
     nonzero_terms,
 )
 from wholestep.dims.spelling import Atom, Least, Quotient, Terms, sum_text, terms_of
-
-
-NUMBER = "float(x.shape[0]) is a number that the program computes with, or divide an array by the size, or use //"
-CHOICE = "float(x.shape[0]) > 8 in np.where or ws.cond chooses when the program runs; or compile for numbers"
-PLAIN = "ws.scan goes along an axis, ws.fori_loop(0, x.shape[0], ...) counts; or compile for numbers"
-
-
-class SymbolicError(TypeError, ValueError):
-    """A number was asked of a size that has none yet."""
-
-    told = False
-    """The message names the user's line, and the function that asked."""
-
-    def __init__(self, message: str, hint: str = "write it without that size, or compile for numbers") -> None:
-        super().__init__(message)
-        self.hint = hint
+from wholestep.dims.symbolic_error import CHOICE, NUMBER, PLAIN, SymbolicError
+from wholestep.dims.traces import asked_by_user, traces
 
 
 Operator: TypeAlias = Callable[[Any, Any], Any]
@@ -70,17 +56,9 @@ def _with_array(name: str, left: Any, right: Any) -> Any:
 
     A traced array has operators of its own, and one of NumPy leaves those with a size to the size.
     """
-    arrays = isinstance(left, np.ndarray) or isinstance(right, np.ndarray)
-    return _array_calls[-1](getattr(np, name), left, right) if arrays and _array_calls else NotImplemented
-
-
-_array_calls: list[Callable[..., Any]] = []
-"""The function that calls a ufunc with sizes among the operands."""
-
-
-def call_for_arrays(call: Callable[..., Any]) -> None:
-    """Set the function that calls a ufunc of which one operand is a size and the other one an array."""
-    _array_calls[:] = [call]
+    if not (isinstance(left, np.ndarray) or isinstance(right, np.ndarray)) or not traces.running():
+        return NotImplemented
+    return traces.call(getattr(np, name), left, right)
 
 
 class Dim:
@@ -124,7 +102,15 @@ class Dim:
         return self
 
     def __eq__(self, other: object) -> bool:
-        return self.terms == other.terms if isinstance(other, Dim) else False
+        if isinstance(other, Dim):
+            if self.terms == other.terms:
+                return True
+        elif not isinstance(other, int | np.integer):
+            return False
+        # Our own code compares sizes as expressions; a branch of the user's would be that of some sizes alone.
+        if asked_by_user() and _may_be_equal(self, other):
+            raise SymbolicError(f"cannot decide whether {self} == {other}: sizes are symbolic", CHOICE)
+        return False
 
     def __hash__(self) -> int:
         return hash(frozenset(self.terms.items()))
@@ -237,6 +223,13 @@ def surely_above(size: Size, limit: Size) -> bool:
     if isinstance(size, int) and isinstance(limit, int):
         return size > limit
     return is_positive(terms_of(_subtract(size, limit)))
+
+
+def _may_be_equal(left: Size, right: Size) -> bool:
+    """Test whether two sizes may be equal for some values of the names."""
+    difference = _subtract(left, operator.index(right) if not isinstance(right, Dim) else right)
+    below = _subtract(0, difference)
+    return not (is_positive(terms_of(difference)) or is_positive(terms_of(below)))
 
 
 def least(one: Size, other: Size) -> Size:

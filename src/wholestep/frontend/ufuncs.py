@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes
-from wholestep.dims import Dim, call_for_arrays
+from wholestep.dims import Dim, answer_in_traces
 from wholestep.errors import DtypeError, ShapeError, UnsupportedError
 from wholestep.frontend.array import KNOWN, Array
 from wholestep.frontend.conversions import into_plain
@@ -319,12 +319,7 @@ def astype(x: Array, dtype: Any, casting: Any = "unsafe", copy: bool = True) -> 
     return in_order_of(made, [x]) if may_be_transposed(x) else made
 
 
-def call_with_size(ufunc: np.ufunc, left: Any, right: Any) -> Any:
-    """The call of a ufunc on an array of NumPy's and a symbolic size, which has a value inside a trace alone."""
-    return NotImplemented if current() is None else call(ufunc, left, right)
-
-
-call_for_arrays(call_with_size)
+answer_in_traces(lambda: current() is not None, call)
 HOOKS.ufunc = call
 HOOKS.astype = astype
 HOOKS.assign_out = assign_out
