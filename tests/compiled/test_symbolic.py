@@ -250,7 +250,9 @@ def test_what_numpy_cannot_be_told(f, what):
 )
 def test_what_a_size_cannot_be_told_is_refused_at_the_line_with_a_way_out(f, hint):
     for run in (lambda: ws.trace(f)(shape(B, 2)), lambda: ws.jit(f).any_size(shape(B, 2))):
-        with pytest.raises((TypeError, ValueError), match=rf"(.|\n)*\n  at .*test_symbolic.py:\d+:.*\n  hint: .*{hint}"):
+        with pytest.raises(
+            (TypeError, ValueError), match=rf"(.|\n)*\n  at .*test_symbolic.py:\d+:.*\n  hint: .*{hint}"
+        ):
             run()
 
 

@@ -76,9 +76,11 @@ def test_what_changed_in_a_model_is_named_by_a_jit_and_a_loop():
     for words, changed in changes.items():
         run = ws.jit(lambda part: part["m"].layers[0].bias)
         run({"m": model}), run({"m": changed})
-        assert words in run.reasons[1] and run.reasons[1].startswith("the structure of the arguments changed: argument 0")
+        assert words in run.reasons[1] and run.reasons[1].startswith(
+            "the structure of the arguments changed: argument 0"
+        )
         with pytest.raises(TreeError) as refused:
-            ws.scan(lambda carry, _: ({"m": changed}, None), {"m": model}, None, length=2)
+            ws.scan(lambda carry, _, changed=changed: ({"m": changed}, None), {"m": model}, None, length=2)
         assert "scan: the step changes the structure of the carry: carry.m" in str(refused.value)
         assert words in str(refused.value)
         assert ("hint: " in str(refused.value)) is (changed is moved)

@@ -72,11 +72,17 @@ def loss_with_a_slope_of_nan(w, x):
     return np.sum(w[0] * x) + np.sum(np.where(x > 0, w[1], np.sqrt(w[1] * x)))
 
 
-@pytest.mark.parametrize("wrap", [optim.accumulate, optim.ema, lambda optimizer, _: optim.groups({"[0]": optimizer}, None)])
+@pytest.mark.parametrize(
+    "wrap", [optim.accumulate, optim.ema, lambda optimizer, _: optim.groups({"[0]": optimizer}, None)]
+)
 def test_a_step_says_that_its_guard_leaves_nothing_to_zero_nans(wrap):
     x, w = np.array([1.0, 0.0]), [np.ones(2), np.ones(2)]
     optimizer = wrap(optim.chain(optim.zero_nans(), optim.sgd(0.5)), 1 if wrap is optim.accumulate else 0.5)
-    for guard, status, said in (("gradients", "skipped", True), ("loss", "completed", False), (None, "completed", False)):
+    for guard, status, said in (
+        ("gradients", "skipped", True),
+        ("loss", "completed", False),
+        (None, "completed", False),
+    ):
         step = ws.compile(loss_with_a_slope_of_nan, w, optimizer=optimizer, batch=x, guard=guard)
         assert step(x).status == status
         assert ("zero_nans never acts" in step.explain()) is said

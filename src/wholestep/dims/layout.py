@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from wholestep.dims.size import Dim, Size, SymbolicError, names, substitute
+from wholestep.dims.size import Dim, Size, names, substitute
 from wholestep.dims.spelling import Least, Monomial, Quotient, terms_of
+from wholestep.dims.symbolic_error import SymbolicError
 
 
 def dim_product(shape: Iterable[Size]) -> Size:

@@ -29,7 +29,6 @@ from wholestep.dims.spelling import Atom, Least, Quotient, Terms, sum_text, term
 from wholestep.dims.symbolic_error import CHOICE, NUMBER, PLAIN, SymbolicError
 from wholestep.dims.traces import asked_by_user, traces
 
-
 Operator: TypeAlias = Callable[[Any, Any], Any]
 
 
@@ -225,9 +224,9 @@ def surely_above(size: Size, limit: Size) -> bool:
     return is_positive(terms_of(_subtract(size, limit)))
 
 
-def _may_be_equal(left: Size, right: Size) -> bool:
+def _may_be_equal(left: Size, right: Size | np.integer[Any]) -> bool:
     """Test whether two sizes may be equal for some values of the names."""
-    difference = _subtract(left, operator.index(right) if not isinstance(right, Dim) else right)
+    difference = _subtract(left, right if isinstance(right, Dim) else operator.index(right))
     below = _subtract(0, difference)
     return not (is_positive(terms_of(difference)) or is_positive(terms_of(below)))
 

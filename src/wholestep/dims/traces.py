@@ -32,4 +32,3 @@ def asked_by_user() -> bool:
     """Test whether the comparison two frames above is written in the user's code, while that is traced."""
     name = sys._getframe(2).f_code.co_filename
     return traces.running() and name != GENERATED and not is_internal(name)
-

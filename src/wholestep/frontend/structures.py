@@ -54,7 +54,11 @@ def first_difference(before: Any, after: Any, path: str) -> Difference | None:
     told = _TOLD.get(type(one.metadata))
     if told is not None:
         found = told(one.metadata, other.metadata)
-        return None if found is None else found._replace(path=tree.access(path, tree.Path(found.path)) if found.path else path)
+        return (
+            None
+            if found is None
+            else found._replace(path=tree.access(path, tree.Path(found.path)) if found.path else path)
+        )
     if one.keys != other.keys:
         return Difference(path, f"{keys_text(one.keys)}, then {keys_text(other.keys)}")
     for key, x, y in zip(one.keys, one.children, other.children, strict=True):
@@ -90,4 +94,4 @@ def structure_change(before: tree.TreeDef, after: tree.TreeDef) -> str:
         found = first_difference(x, y, f"argument {i}")
         if found is not None:
             return str(found)
-    return str(first_difference(*kwargs, "the keywords"))
+    return str(first_difference(kwargs[0], kwargs[1], "the keywords"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from wholestep.export.python.files import imports_text, called_names, support_text
+from wholestep.export.python.files import called_names, imports_text, support_text
 from wholestep.export.python.printer import printed_functions
 from wholestep.export.python.vocabulary import PythonTarget
 from wholestep.ir.graph import Graph, NDArray
