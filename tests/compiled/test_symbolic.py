@@ -277,6 +277,10 @@ TABLE = np.arange(1.0, 4.0)
         lambda x: x * (1 / float(x.shape[0])),
         lambda x: np.where(float(x.shape[0]) > 4, x, -x),
         lambda x: x * np.ones(2) * x.shape[0],
+        lambda x: (
+            x * np.arange(1, 1 + x.shape[0])[:, None] + x * np.arange(x.shape[0] - 1, 2 * x.shape[0] - 1)[:, None]
+        ),
+        lambda x: x * np.arange(0, 3 * x.shape[0], 3)[:, None] + np.sum(np.arange(0, x.shape[0], 2, dtype=float)),
         lambda x: x * np.sum(TABLE / x.shape[0]) + np.sum(x.shape[0] % TABLE),
         lambda x: x * np.sum(TABLE < x.shape[0]) + np.sum(x.shape[0] <= TABLE),
         lambda x: ws.fori_loop(0, x.shape[0], lambda i, total: total + i * x[i], np.zeros(2)),

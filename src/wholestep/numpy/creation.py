@@ -327,12 +327,13 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, 
     start, stop, step = given.get("start_or_stop", given.get("start", 0)), given.get("stop"), given.get("step", 1)
     if stop is None:
         start, stop = 0, start
-    if isinstance(stop, Dim) and (start, step) == (0, 1):
-        made: Array = _places(stop)
+    whole = isinstance(start, Dim | int) and isinstance(stop, Dim | int) and isinstance(step, int) and step > 0
+    count = (stop - start + step - 1) // step if whole else None
+    if isinstance(count, Dim):
+        made: Array = _places(count) if (start, step) == (0, 1) else _places(count) * step + start
         return made if dtype is None else made.astype(dtype)
     plain = [x.known("arange")[()] if isinstance(x, Array) else x for x in (start, stop, step)]
-    count = len(np.arange(*plain))
-    made = traced_array(start) + np.arange(count) * step
+    made = traced_array(start) + np.arange(len(np.arange(*plain))) * step
     return made if dtype is None else made.astype(dtype)
 
 
