@@ -11,7 +11,14 @@ from wholestep.kernel.accesses import memory_accesses
 from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.dependence import ValueRanges
 from wholestep.kernel.lang import Axis, Buffer, Index, Kernel, Var
-from wholestep.lower.blocking.block_sizes import BlockSizes, PanelRun, TermSteps, even_shares, panels_together, rows_of_tile
+from wholestep.lower.blocking.block_sizes import (
+    BlockSizes,
+    PanelRun,
+    TermSteps,
+    even_shares,
+    panels_together,
+    rows_of_tile,
+)
 from wholestep.lower.blocking.contraction_nest import COLUMNS, RESULTS, ROWS, ContractionNest, runs_along
 from wholestep.lower.blocking.element_copy import ElementCopy
 
