@@ -12,6 +12,7 @@ from wholestep import dtypes
 from wholestep.dims import Dim
 from wholestep.errors import AxisError, DtypeError, ParameterError, ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
+from wholestep.frontend.chosen import least
 from wholestep.frontend.dispatch import binds, bound
 from wholestep.frontend.marks import stop_gradient
 from wholestep.frontend.promotion import broadcast_to, cast_to, checked, full_of, lift, value_of, wrap
@@ -76,15 +77,9 @@ def apply_reduction(
     if is_given(initial) and np.ndim(initial):
         raise ParameterError(f"{name}: initial= is one number, not an array of shape {np.shape(initial)}")
     if where is not True and where is not NO_VALUE:
-        if identity is None and not is_given(initial):
-            raise ShapeError(f"{name}: where= needs initial=, the value of an empty choice")
-        fill = initial if identity is None else identity
         mask = broadcast_to(cast_to(value_of(where), np.dtype(bool)), v.shape)
-        v = lo.select(mask, v, full_of(fill, v.shape, v.dtype))
-    if identity is None and is_given(initial) and math.prod(v.shape) == 0:
-        made = full_of(initial, re.reduced_shape(v.shape, axes), v.dtype)
-    else:
-        made = primitive(v, axes=axes)
+        v = lo.select(mask, v, full_of(identity, v.shape, v.dtype))
+    made = primitive(v, axes=axes)
     result = wrap(restore_axes(made, v.shape, axes, is_kept(name, keepdims)))
     if combine is None or not is_given(initial):
         return result
@@ -137,10 +132,21 @@ def chosen_of_complex(x: Any, axes: tuple[int, ...], real: Any) -> Any:
 
 
 def extremum(
-    name: str, primitive: Any, combine: Any, a: Any, axis: Any = None, initial: Any = NO_VALUE, **options: Any
+    name: str,
+    primitive: Any,
+    combine: Any,
+    last: float,
+    a: Any,
+    axis: Any = None,
+    initial: Any = NO_VALUE,
+    where: Any = NO_VALUE,
+    **options: Any,
 ) -> Any:
-    """A maximum or minimum; raises ShapeError for one of nothing."""
-    x = lift(a)
+    """A maximum or minimum; raises ShapeError for one of nothing.
+
+    The elements that `where` leaves out, and those of no element at all, are `last`, the number that never wins.
+    """
+    x, unit = lift(a), least(lift(a).dtype, last)
     axes = reduced_axes(name, axis, x.ndim)
     chosen = functools.partial(complex_extremum, real=primitive) if dtypes.is_complex(x.dtype) else primitive
     empty = [i for i in axes if isinstance(x.shape[i], int) and x.shape[i] == 0]
@@ -148,12 +154,21 @@ def extremum(
         raise ShapeError(
             f"{name}: no element to choose from in {x.type}", hint="give initial=, the value of an empty choice"
         )
-    return apply_reduction(name, chosen, a, None, combine, axis=axis, initial=initial, **options)
+    if not (where is True or where is NO_VALUE or is_given(initial)):
+        raise ShapeError(f"{name}: where= needs initial=, the value of an empty choice")
+    if empty:
+        chosen = functools.partial(full_of_nothing, unit=unit)
+    return apply_reduction(name, chosen, a, unit, combine, axis=axis, initial=initial, where=where, **options)
+
+
+def full_of_nothing(v: Value, axes: tuple[int, ...], unit: Any) -> Value:
+    """The reduction along axes without elements."""
+    return full_of(unit, re.reduced_shape(v.shape, axes), v.dtype)
 
 
 TIES = "elements that tie share the gradient evenly"
-max = bound(np.max, TIES, extremum, "max", re.max_, np.maximum, casting="unsafe")
-min = bound(np.min, TIES, extremum, "min", re.min_, np.minimum, casting="unsafe")
+max = bound(np.max, TIES, extremum, "max", re.max_, np.maximum, -math.inf, casting="unsafe")
+min = bound(np.min, TIES, extremum, "min", re.min_, np.minimum, math.inf, casting="unsafe")
 
 
 def _truth(name: str, primitive: Any, unit: bool, a: Any, **options: Any) -> Any:

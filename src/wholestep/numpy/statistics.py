@@ -25,8 +25,8 @@ from wholestep.numpy.outside import NO_VALUE, np
 from wholestep.numpy.selection import known_of
 from wholestep.primitives import reduction as re
 
-amax = bound(np.amax, reductions.TIES, reductions.extremum, "max", re.max_, np.maximum, casting="unsafe")
-amin = bound(np.amin, reductions.TIES, reductions.extremum, "min", re.min_, np.minimum, casting="unsafe")
+amax = bound(np.amax, reductions.TIES, reductions.extremum, "max", re.max_, np.maximum, -math.inf, casting="unsafe")
+amin = bound(np.amin, reductions.TIES, reductions.extremum, "min", re.min_, np.minimum, math.inf, casting="unsafe")
 
 
 @binds(np.ptp, casting="unsafe")

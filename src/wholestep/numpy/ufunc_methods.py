@@ -82,7 +82,7 @@ def _folded(ufunc: np.ufunc, rows: Array, initial: Any) -> Array:
         unit = ufunc.identity if initial is None else initial
         if unit is None:
             raise ShapeError(f"{ufunc.__name__}: zero-size array to a reduction without identity")
-        return lift(np.full(rows.shape[:-1], unit, rows.dtype))
+        return lift(broadcast_to(lift(unit).astype(rows.dtype), rows.shape[:-1]))
     if ufunc.__name__ in IN_TURN:
         made = rows[..., 0] if initial is None else ufunc(initial, rows[..., 0])
         for k in range(1, n):

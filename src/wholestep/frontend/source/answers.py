@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -56,7 +57,7 @@ def implementation(f: Any) -> Callable[..., Any]:
     if isinstance(getattr(f, "__self__", None), np.ufunc) and f.__name__ == "at":
         return lambda a, index, *args: f(a, index, *map(one_operand, args))  # a tuple is an index for several axes
     if isinstance(f, np.ufunc) or isinstance(getattr(f, "__self__", None), np.ufunc):
-        return lambda *args, **kwargs: f(*map(one_operand, args), **kwargs)
+        return functools.partial(dispatched, f)
     if f not in FUNCTIONS and f not in REPLACED:
         cover_scipy(getattr(f, "__module__", None) or "")
     owner = getattr(f, "__self__", None)
@@ -65,6 +66,14 @@ def implementation(f: Any) -> Callable[..., Any]:
     if type(owner) in EVALUATED:
         return getattr(EVALUATED[type(owner)](owner), f.__name__)
     return REPLACED.get(f) or FUNCTIONS.get(f) or f
+
+
+def dispatched(f: Any, *args: Any, **kwargs: Any) -> Any:
+    """A call of a ufunc or of one of its methods: NumPy looks for traced arrays among operands, and not in `initial=`."""
+    given = [one_operand(x) for x in args]
+    if given and is_traced(kwargs):
+        given[0] = lift(given[0])
+    return f(*given, **kwargs)
 
 
 def cover_scipy(module: str) -> None:
