@@ -616,6 +616,11 @@ def scipy_twin():
     ws.grad(lambda x: scipy.linalg.norm(x))(np.ones(3))
 
 
+@case
+def numpy_without_a_cover():
+    ws.grad(lambda x: np.lib.stride_tricks.as_strided(x, (2, 2), (8, 8)).sum())(np.ones(3))
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_message(name, golden):
     with pytest.raises(WholestepError) as caught:

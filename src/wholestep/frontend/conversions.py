@@ -35,6 +35,7 @@ COUNTED = {
 }
 """The hints where the values of an array decide the shape of a result."""
 
+COMPOSED = "compose it from calls that are covered, which docs/coverage.md lists"
 CREATORS = "array asarray asanyarray ascontiguousarray asfortranarray".split()
 MASKS = "a mask is an array of booleans: np.where(mask, x, 0), np.sum(x, where=mask), x[mask].mean()"
 PLAIN = {"float": "np.float64", "int": "np.int64", "complex": "np.complex128", "bool": "bool"}
@@ -68,9 +69,7 @@ def instead_of(frame: FrameType, call: ast.Call) -> str:
     name, module = str(getattr(function, "__name__", "")), str(getattr(function, "__module__", "")).partition(".")[0]
     if of_a_package(function):
         ours = numpy_twin(name)
-        instead = (
-            f"{ours} is covered" if ours else "compose it from calls that are covered, which docs/coverage.md lists"
-        )
+        instead = f"{ours} is covered" if ours else COMPOSED
         return f"{spelled} takes plain values alone: {instead}"
     if str(getattr(function, "__module__", "")).startswith("numpy.ma"):
         return f"masked arrays are not supported: {MASKS}"
@@ -82,6 +81,8 @@ def instead_of(frame: FrameType, call: ast.Call) -> str:
         return f"leave {name}() out; x.astype({PLAIN[name]}) changes the dtype"
     if module == "numpy" and name in CREATORS:
         return f"use ws.numpy.{name} instead of {spelled}: it takes lists of traced arrays"
+    if module == "numpy" and function not in FUNCTIONS:
+        return f"{spelled} takes plain values alone: {COMPOSED}"
     if module == "numpy" and call.args:
         return f"stack what is in the list: {spelled}(np.stack({ast.unparse(call.args[0])}))"
     return KEEP
