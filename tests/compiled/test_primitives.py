@@ -344,6 +344,14 @@ def test_a_matrix_that_cannot_be_dealt_with(function: Any, given: Any, message: 
     assert __file__.rsplit("/", 1)[-1] in place and place.endswith("# this line")
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c16"])
+def test_a_singular_matrix_leaves_those_after_it_alone(dtype: str) -> None:
+    a = np.stack([SINGULAR, np.eye(2) + SINGULAR, np.zeros((2, 2)), 3 * np.eye(2)]).astype(dtype)
+    for function in (np.linalg.det, np.linalg.slogdet):
+        for made, wanted in zip(ws.jit(lambda a, f=function: f(a))(a), function(a), strict=True):
+            np.testing.assert_allclose(made, wanted, rtol=1e-6)
+
+
 def test_a_root_that_is_not_real() -> None:
     error = raised(lambda a: ws.scipy.linalg.sqrtm(a), np.diag([1.0, -1.0, 2.0]))
     assert isinstance(error, DtypeError)

@@ -11,8 +11,11 @@ LapackArgument = tuple[str, int, int]
 one matrix to the next)."""
 
 
-def lapack_text(name: str, symbol: str, pointers: int, arguments: Sequence[LapackArgument]) -> str:
-    """Return `i32 name(pointers..., count)`, which gives the status of the first matrix that failed, or 0."""
+def lapack_text(name: str, symbol: str, pointers: int, arguments: Sequence[LapackArgument], checked: bool) -> str:
+    """Return `i32 name(pointers..., count)`, which gives the status of the first matrix that failed, or 0.
+
+    Where the status is not checked, since a singular matrix has factors too, the matrices after it are computed as well.
+    """
     f = FunctionBuilder("i32", name, [*[("ptr", f"p{i}") for i in range(pointers)], ("i64", "count")], exported=True)
     status = f.let("alloca i32, align 4")
     constants: dict[LapackArgument, str] = {}
@@ -37,6 +40,8 @@ def lapack_text(name: str, symbol: str, pointers: int, arguments: Sequence[Lapac
 
     def going(i: str, found: str) -> str:
         more = f.let(f"icmp slt i64 {i}, %count")
+        if not checked:
+            return more
         return f.let(f"and i1 {more}, {f.let(f'icmp eq i32 {found}, 0')}")
 
     _, found = f.loop(["i64", "i32"], ["0", "0"], going, one)
