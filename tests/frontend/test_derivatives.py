@@ -250,3 +250,11 @@ def test_gradcheck_knows_two_modes_and_names_them():
 
 def test_gradcheck_takes_ordinary_numpy():
     ws.gradcheck(lambda x: np.sum(np.array([x[0] ** 2, math.sin(x[1])])), np.array([0.3, -1.2]))
+
+
+@pytest.mark.parametrize("f", [np.fmax, np.fmin])
+def test_a_number_beside_a_nan_has_the_whole_derivative(f):
+    x, y = np.array([1.0, np.nan, 2.0, 3.0]), np.array([np.nan, 1.0, 2.0, np.nan])
+    for transform in (ws.grad, ws.jacfwd):
+        slopes = transform(lambda x, y: np.sum(f(x, y)), argnums=(0, 1))(x, y)
+        assert [s.tolist() for s in slopes] == [[1.0, 0.0, 0.5, 1.0], [0.0, 1.0, 0.5, 0.0]]

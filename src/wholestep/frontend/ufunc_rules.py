@@ -65,7 +65,7 @@ def _isinf(x: Value) -> Any:
 def _fmax(x: Value, y: Value, pick: Any = ar.maximum) -> Any:
     if x.dtype.kind in "biu":
         return pick(x, y)
-    return lo.select(lo.isnan(x), y, lo.select(lo.isnan(y), x, pick(x, y)))
+    return pick(lo.select(lo.isnan(x), y, x), lo.select(lo.isnan(y), x, y))  # no nan meets a slope of `pick`
 
 
 def _modf(x: Value) -> Any:
