@@ -171,6 +171,8 @@ CASES["numpy.logaddexp"] += [
     Case(lambda x: np.logaddexp.reduce(x, axis=1, where=M, initial=0.5), X),
     Case(lambda x: np.logaddexp.accumulate(x, axis=1), X),
 ]
+CASES["numpy.reciprocal"] += [Case(np.reciprocal, np.array([-5, -1, 1, 7], np.int8), grad=False)]
+CASES["numpy.ldexp"] += [Case(np.ldexp, np.array([0, 1e-300, 1e300]), np.array([2000, 1500, -1500]), grad=False)]
 CASES["numpy.logaddexp2"] += [Case(lambda x: np.logaddexp2.reduce(x, axis=0), X)]
 CASES["numpy.hypot"] += [Case(lambda x: np.hypot.reduce(x, axis=1), X)]
 CASES["numpy.fmax"] += [Case(lambda x: np.fmax.reduce(x, axis=1), X)]

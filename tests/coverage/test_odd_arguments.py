@@ -59,6 +59,8 @@ def test_what_numpy_takes_has_its_values_and_types(f: Any, operand: Any) -> None
         (lambda x: np.vander(x, -1), ParameterError, "vander: N=-1"),
         (lambda x: np.polyder(np.outer(x, x)), ShapeError, "polyder: coefficients are an array of one axis"),
         (lambda x: np.max(x, initial=(1, 2)), ParameterError, "max: initial= is one number"),
+        (lambda x: np.interp(x * 1j, X, X), DtypeError, r"interp: complex places have no order: x is c128\[4\]"),
+        (lambda x: np.maximum.accumulate(x * 1j), DtypeError, "cummax: not covered for complex numbers"),
         (lambda x: np.gradient(x, edge_order=0), ParameterError, "gradient: edge_order=0"),
         (lambda x: wnp.full((), x), ShapeError, "full: .* does not broadcast to shape"),
         (lambda x: np.cov(x, fweights=3), ShapeError, r"cov: fweights= of shape \(\) for 4 observations"),

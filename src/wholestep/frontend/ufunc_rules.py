@@ -68,6 +68,23 @@ def _fmax(x: Value, y: Value, pick: Any = ar.maximum) -> Any:
     return pick(lo.select(lo.isnan(x), y, x), lo.select(lo.isnan(y), x, y))  # no nan meets a slope of `pick`
 
 
+def _reciprocal(x: Value) -> Any:
+    if x.dtype.kind in "fc":
+        return 1 / x
+    whole = x.equals(1) if x.dtype.kind == "u" else x.equals(1) | x.equals(-1)
+    return lo.select(whole, x, zeros(x.type))  # cut off towards zero
+
+
+def _ldexp(x: Value, power: Value) -> Any:
+    """By four powers of two, none of which is 0 or infinite, however far the whole power reaches."""
+    limits = dtypes.limits(x.dtype)
+    reach = full_of(float(limits.maxexp - limits.minexp + 2 * limits.nmant), x.shape, x.dtype)
+    whole = ar.maximum(-reach, ar.minimum(reach, cast_to(power, x.dtype)))
+    part = lo.trunc(whole / 4)
+    scale = fn.exp2(part)
+    return x * scale * scale * scale * fn.exp2(whole - 3 * part)
+
+
 def _modf(x: Value) -> Any:
     # The remainder by 1 has the sign of x, also where it is 0.
     return lo.select(_isinf(x), ar.copysign(zeros(x.type), x), ar.fmod(x, zeros(x.type) + 1)), lo.trunc(x)
@@ -88,7 +105,7 @@ COMPOSED: dict[str, Rule] = {
     "fabs": ar.abs,
     "sign": _sign,
     "square": lambda x: x * x,
-    "reciprocal": lambda x: 1 / x if x.dtype.kind in "fc" else ar.floor_divide(zeros(x.type) + 1, x),
+    "reciprocal": _reciprocal,
     "positive": lambda x: x,
     "conjugate": lambda x: ar.conj(x) if x.dtype.kind == "c" else x,
     "deg2rad": lambda x: x * (math.pi / 180),
@@ -102,7 +119,7 @@ COMPOSED: dict[str, Rule] = {
     "divmod": lambda x, y: (ar.floor_divide(x, y), ar.remainder(x, y)),
     "modf": _modf,
     "frexp": _frexp,
-    "ldexp": lambda x, power: x * fn.exp2(cast_to(power, x.dtype)),
+    "ldexp": _ldexp,
     "float_power": fn.pow,
     "logical_and": lambda x, y: x & y,
     "logical_or": lambda x, y: x | y,

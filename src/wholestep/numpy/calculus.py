@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from wholestep import dtypes
-from wholestep.errors import ParameterError, ShapeError
+from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import bound, covers, is_traced
 from wholestep.frontend.promotion import lift, promoted
@@ -159,8 +159,10 @@ def _one_sided(f: list[Any], a: Any, b: Any) -> Any:
 @covers(np.interp)
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
     """numpy.interp, differentiable in x, xp and fp; at a knot the slope on its right is taken."""
-    at, knots = traced_array(x).astype(np.float64), traced_array(xp).astype(np.float64)
-    heights = traced_array(fp)
+    at, knots, heights = traced_array(x), traced_array(xp), traced_array(fp)
+    if dtypes.is_complex(at.dtype) or dtypes.is_complex(knots.dtype):
+        raise DtypeError(f"interp: complex places have no order: x is {at.type}, xp is {knots.type}")
+    at, knots = at.astype(np.float64), knots.astype(np.float64)
     heights = heights.astype(np.complex128 if dtypes.is_complex(heights.dtype) else np.float64)
     if knots.ndim != 1 or heights.shape != knots.shape:
         raise ValueError("fp and xp are not of the same length.")

@@ -106,6 +106,11 @@ class Cummax(Loops, Ordering):
     ufunc: Any = np.maximum
     better: Any = np.greater
 
+    def values(self, x: Type, **params: Any) -> Type:
+        if x.dtype.kind == "c":
+            raise DtypeError(f"{self.name}: not covered for complex numbers such as {x}")
+        return x
+
     def ref(self, x: NDArray, *, axis: int) -> tuple[NDArray, NDArray]:
         values = self.ufunc.accumulate(x, axis)
         moved, seen = np.moveaxis(x, axis, 0), np.moveaxis(values, axis, 0)
