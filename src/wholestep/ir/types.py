@@ -12,6 +12,7 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep.dims import Dim
+from wholestep.errors import ShapeError
 
 Size = int | Dim
 Shape = tuple[Any, ...]
@@ -54,9 +55,11 @@ RECENT = 1024
 
 @functools.lru_cache(RECENT)
 def array_type(shape: Shape, dtype: np.dtype[Any]) -> Type:
-    """The one Type of this shape and dtype, for as long as it is referenced."""
+    """The one Type of this shape and dtype, for as long as it is referenced; raises ShapeError for a negative size."""
     made = Type()
     made.shape = tuple(s if isinstance(s, Dim) else int(s) for s in shape)
+    if any([s < 0 for s in made.shape if not isinstance(s, Dim)]):
+        raise ShapeError(f"shape: a size of {made.shape} is negative")
     made.dtype = np.dtype(dtype)
     made.ndim = len(shape)
     made.inexact = dtypes.is_inexact(made.dtype)

@@ -161,9 +161,14 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Array:
         return lift(np.bincount(places, minlength=minlength))
     if places.size and places.min() < 0:
         raise ValueError("'list' argument must have no negative elements")
-    w = traced_array(weights).astype(np.float64)
+    w = traced_array(weights)
     if w.shape != places.shape:
         raise ValueError("The weights and list don't have the same length.")
+    if dtypes.is_complex(w.dtype):
+        raise DtypeError(
+            f"bincount: weights of {w.type} would lose their imaginary parts", hint="count w.real and w.imag apart"
+        )
+    w = w.astype(np.float64)
     made = Array(lift(np.zeros(size)).value)
     np.add.at(made, places.astype(np.int64), w)
     return made
