@@ -30,7 +30,10 @@ from wholestep.scipy.stats.shaped import (
     truncnorm as truncnorm, vonmises as vonmises, wrapcauchy as wrapcauchy,
 )
 from wholestep.scipy.stats.family import Family
+from wholestep.scipy.stats.frozen import FAMILIES
 # fmt: on
+
+FAMILIES.update({name: found for name, found in globals().items() if isinstance(found, Family)})
 
 REPLACED.update(
     {getattr(scipy.stats, name): found for name, found in globals().items() if isinstance(found, Family | Multivariate)}

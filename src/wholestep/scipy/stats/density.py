@@ -9,7 +9,7 @@ import scipy.stats
 
 from wholestep.dims import Dim
 from wholestep.errors import ParameterError, ShapeError, UnsupportedError
-from wholestep.frontend.dispatch import REPLACED
+from wholestep.frontend.dispatch import EVALUATED, REPLACED
 from wholestep.random.discrete import choice
 from wholestep.random.keys import split
 from wholestep.random.parametric import multivariate_normal
@@ -155,3 +155,4 @@ class gaussian_kde:
 
 
 REPLACED[scipy.stats.gaussian_kde] = gaussian_kde
+EVALUATED[scipy.stats.gaussian_kde] = lambda made: gaussian_kde(made.dataset, made.factor, made.weights)
