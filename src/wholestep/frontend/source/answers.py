@@ -69,7 +69,7 @@ def implementation(f: Any) -> Callable[..., Any]:
 
 
 def dispatched(f: Any, *args: Any, **kwargs: Any) -> Any:
-    """A call of a ufunc or of one of its methods: NumPy looks for traced arrays among operands, and not in `initial=`."""
+    """A call of a ufunc or a method of one: NumPy looks for traced arrays among operands, and not in `initial=`."""
     given = [one_operand(x) for x in args]
     if given and is_traced(kwargs):
         given[0] = lift(given[0])

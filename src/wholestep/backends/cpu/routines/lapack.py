@@ -14,7 +14,7 @@ one matrix to the next)."""
 def lapack_text(name: str, symbol: str, pointers: int, arguments: Sequence[LapackArgument], checked: bool) -> str:
     """Return `i32 name(pointers..., count)`, which gives the status of the first matrix that failed, or 0.
 
-    Where the status is not checked, since a singular matrix has factors too, the matrices after it are computed as well.
+    Where the status is not checked, since a singular matrix has factors too, those after it are computed as well.
     """
     f = FunctionBuilder("i32", name, [*[("ptr", f"p{i}") for i in range(pointers)], ("i64", "count")], exported=True)
     status = f.let("alloca i32, align 4")
