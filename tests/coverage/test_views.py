@@ -347,3 +347,25 @@ def test_a_size_that_is_left_beside_a_size_of_zero_is_refused_as_numpy_refuses_i
         x.reshape(shape)
     with pytest.raises(ShapeError, match="may be any size"):
         ws.trace(lambda x: x.reshape(shape))(x)
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        (None, np.array([0, 1]), ..., np.array([1, 2])),
+        (None, 1, ..., np.array([[3], [-3]])),
+        (None, np.array(-1), ..., np.array([True, False, True, True])),
+    ],
+)
+def test_an_ellipsis_of_no_axis_keeps_index_arrays_apart(index):
+    x = np.arange(8.0).reshape(2, 4)
+    value = np.arange(float(x[index].size)).reshape(x[index].shape)
+
+    def assigned(x):
+        made = x.copy()
+        made[index] = value
+        return made
+
+    for f in (lambda x: x[index], assigned):
+        np.testing.assert_array_equal(ws.jit(f)(x), f(x))
+        np.testing.assert_array_equal(ws.vmap(f)(x[None]), f(x)[None])

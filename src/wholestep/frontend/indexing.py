@@ -79,13 +79,13 @@ def parse_index(x: Array, index: Any) -> IndexExpression:
     """Split an index into slices and arrays; raises IndexError and its kin as NumPy does."""
     items = [plain_item(x, item) for item in (index if isinstance(index, tuple) else (index,))]
     dots = any([item is Ellipsis for item in items])
-    items = expanded(x, items)
+    items, gap = expanded(x, items)
     advanced = [isinstance(item, Value | Fresh) for item in items]
     integers = [isinstance(item, int) for item in items]
     if any(advanced):
         advanced = [a or i for a, i in zip(advanced, integers, strict=True)]
         spread = [i for i, a in enumerate(advanced) if a]
-        adjacent = spread[-1] - spread[0] + 1 == len(spread)
+        adjacent = spread[-1] - spread[0] + 1 == len(spread) and not spread[0] < gap <= spread[-1]
     start: list[Any] = []
     stop: list[Any] = []
     step: list[Any] = []
@@ -229,8 +229,11 @@ def traced_item(item: Array) -> Any:
     return np.broadcast_to(data_of(item.value), item.shape)
 
 
-def expanded(x: Array, items: list[Any]) -> list[Any]:
-    """The items of an index, one for each axis: masks as integers, the ellipsis and missing items as slices."""
+def expanded(x: Array, items: list[Any]) -> tuple[list[Any], int]:
+    """The items of an index, one for each axis, masks as integers and the ellipsis as slices; and the ellipsis's place.
+
+    The place counts where the ellipsis stands for no axis, too: it keeps the arrays on its two sides apart.
+    """
     flat: list[Any] = []
     for item in items:
         if isinstance(item, np.ndarray):
@@ -252,7 +255,7 @@ def expanded(x: Array, items: list[Any]) -> list[Any]:
     if len(dots) > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
     at = dots[0] if dots else len(flat)
-    return [*flat[:at], *[slice(None)] * (x.ndim - used), *flat[at + 1 :]]
+    return [*flat[:at], *[slice(None)] * (x.ndim - used), *flat[at + 1 :]], at
 
 
 def _axes_used(item: Any) -> int:
