@@ -174,11 +174,11 @@ class BlockWriter:
         alone = run.together == 1
         loops = [
             ("s", terms, 1, 4 if alone else 1, self.sizes.ahead),
-            ("p", run.together, 1, run.together),
-            ("t", run.width, lanes, vectors),
+            ("p", run.together, 1, run.together, 0),
+            ("t", run.width, lanes, vectors, 0),
         ]
         if turned:
-            loops = [("p", run.together, 1, 1), ("t", run.width, lanes, 1), ("s", terms, 1, lanes)]
+            loops = [("p", run.together, 1, 1, 0), ("t", run.width, lanes, 1, 0), ("s", terms, 1, lanes, 0)]
         with ExitStack() as stack:
             at = {facts[0]: stack.enter_context(self.loop(*facts)) for facts in loops}
             self.pack_column(run, outer, first + at["p"], at["s"], at["t"])

@@ -113,7 +113,7 @@ def panels_together(panels: int, most: int) -> int:
 def rows_of_tile(rows: int, sizes: BlockSizes) -> int:
     """The rows of a tile, such that the tiles of all rows take the least time; the last one may have fewer rows.
 
-    A multiply-add takes as long as `FEWEST_SUMS` of them that do not wait for each other.
+    A term of a tile takes as long as its multiply-adds, at least `FEWEST_SUMS` of them, and one more for its loads.
 
     >>> sizes = BlockSizes(8, 6, 2, 256, 0, 0)
     >>> [rows_of_tile(rows, sizes) for rows in (16, 20, 32, 64)]
@@ -126,7 +126,8 @@ def rows_of_tile(rows: int, sizes: BlockSizes) -> int:
         return sum([max(n * sizes.tile_vectors, FEWEST_SUMS) + 1 for n in tiles])
 
     even = -(-rows // -(-rows // sizes.tile_rows))
-    return min((even, *range(sizes.tile_rows, sizes.tile_rows // 2, -1)), key=time)
+    choices: list[int] = [even, *range(sizes.tile_rows, sizes.tile_rows // 2, -1)]
+    return min(choices, key=time)
 
 
 def even_shares(groups: int, least: int) -> int:
