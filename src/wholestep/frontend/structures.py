@@ -45,7 +45,7 @@ def first_difference(before: Any, after: Any, path: str) -> Difference | None:
     """The first place at which two trees have different structures; None where there is none.
 
     >>> str(first_difference(({"a": 1}, 2), ({"a": [1]}, 2), "carry"))
-    "carry[0].a: a leaf, then a list"
+    'carry[0].a: a leaf, then a list'
     """
     one, other = tree.one_level(before), tree.one_level(after)
     if one is None or other is None or type(before) is not type(after):
