@@ -352,6 +352,15 @@ def test_a_singular_matrix_leaves_those_after_it_alone(dtype: str) -> None:
             np.testing.assert_allclose(made, wanted, rtol=1e-6)
 
 
+@pytest.mark.parametrize("p", [1, -1, np.inf, -np.inf, "fro"])
+def test_the_condition_of_a_singular_matrix_is_infinite(p: Any) -> None:
+    a = np.stack([SINGULAR, np.eye(2) + SINGULAR, np.full((2, 2), np.nan)])
+    with np.errstate(all="ignore"):
+        expected = np.linalg.cond(a, p)
+    np.testing.assert_allclose(ws.jit(lambda a: np.linalg.cond(a, p))(a), expected, rtol=1e-12)
+    assert np.isfinite(ws.grad(lambda a: np.linalg.cond(a, p)[1])(a[:2])).all()
+
+
 def test_a_root_that_is_not_real() -> None:
     error = raised(lambda a: ws.scipy.linalg.sqrtm(a), np.diag([1.0, -1.0, 2.0]))
     assert isinstance(error, DtypeError)

@@ -90,6 +90,15 @@ def test_logarithms_of_stacks_and_those_that_are_not_real():
     assert np.isnan(ws.jit(lambda a: scipy.linalg.logm(a))(np.zeros((2, 2)))).all()
 
 
+def test_each_matrix_of_a_stack_takes_its_own_roots_to_its_logarithm():
+    middle = np.array([[2.0, 0.3], [0.1, 1.5]])
+    stack = np.stack([middle, 0 * middle, 1e-9 * middle, 1e9 * middle])
+    found = ws.jit(lambda a: scipy.linalg.logm(a))(stack)
+    assert np.isnan(found[1]).all()
+    for made, a in zip(found[[0, 2, 3]], stack[[0, 2, 3]], strict=True):
+        np.testing.assert_allclose(made, scipy.linalg.logm(a), rtol=1e-13, atol=1e-13)
+
+
 def test_a_power_is_differentiated_in_its_exponent():
     power = ws.grad(lambda t: np.sum(MIX * linalg.fractional_matrix_power(SPREAD, t)))(np.float64(0.4))
     found = scipy.linalg.logm(SPREAD) @ scipy.linalg.fractional_matrix_power(SPREAD, 0.4)

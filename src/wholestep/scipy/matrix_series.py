@@ -107,20 +107,30 @@ def logm(A: Any, disp: Any = True) -> Any:
 
 
 def logarithm(a: Any) -> Any:
-    """The principal logarithm of complex matrices: that of a root near 1, times the number of roots' power of 2."""
+    """The principal logarithm of complex matrices: that of a root near 1, times the number of roots' power of 2.
+
+    Each matrix of a stack takes its own number of roots: more of them would cancel digits, and one without a logarithm,
+    which no root brings near 1, is nan alone.
+    """
     one = np.eye(int(a.shape[-1]), dtype=a.dtype)
 
     def is_near(root: Any) -> Any:
-        return np.max(np.sum(np.abs(root - one), axis=-2), initial=0.0) <= NEAR_ONE
+        sums = np.sum(np.abs(stop_gradient(root) - one), axis=-2, keepdims=True)
+        return np.max(sums, axis=-1, keepdims=True, initial=0.0) <= NEAR_ONE
+
+    def rooted(root: Any, near: Any) -> Any:
+        return np.where(near, root, wrap(mf.sqrtm(root.value)))
 
     def halved(k: Any, held: Any) -> Any:
         root, power = held
-        near = is_near(stop_gradient(root))
-        root = cond(near, lambda root: root, lambda root: wrap(mf.sqrtm(root.value)), root)
+        near = is_near(root)
+        root = cond(np.all(near), lambda root, near: root, rooted, root, near)
         return root, np.where(near, power, 2 * power)
 
-    root, power = fori_loop(0, MOST_ROOTS, halved, (a, np.ones((), dtypes.real_of(a.dtype))))
-    return np.where(is_near(stop_gradient(root)), near_logarithm(root - one, one) * power, np.nan)
+    powers = np.ones((*a.shape[:-2], 1, 1), dtypes.real_of(a.dtype))
+    root, power = fori_loop(0, MOST_ROOTS, halved, (a, powers))
+    near = is_near(root)
+    return np.where(near, near_logarithm(np.where(near, root - one, 0), one) * power, np.nan)
 
 
 def near_logarithm(x: Any, one: Any) -> Any:

@@ -12,7 +12,7 @@ from wholestep.errors import ShapeError
 from wholestep.frontend.dispatch import covers
 from wholestep.frontend.marks import stop_gradient
 from wholestep.frontend.promotion import inexact_array, lift, wrap
-from wholestep.numpy.linalg.factors import check_matrix, inv, svdvals
+from wholestep.numpy.linalg.factors import check_matrix, inv, slogdet, svdvals
 from wholestep.numpy.movement import normalized_axes
 from wholestep.numpy.reductions import real_root
 
@@ -105,6 +105,8 @@ def cond(x: Any, p: Any = None) -> Any:
         s = svdvals(a)
         made = s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
     else:
-        made = norm(a, p, (-2, -1)) * norm(inv(a), p, (-2, -1))
+        singular = (slogdet(stop_gradient(a))[0] == 0)[..., None, None]
+        inverse = inv(np.where(singular, np.eye(int(a.shape[-1]), dtype=a.dtype), a))
+        made = norm(a, p, (-2, -1)) * norm(np.where(singular, math.inf, inverse), p, (-2, -1))
     unknown = np.isnan(made) & ~np.any(np.isnan(a), axis=(-2, -1))
     return wrap(lift(np.where(unknown, math.inf, made)).value)
