@@ -178,6 +178,25 @@ def test_truncated_normal_moves_with_its_bounds(low, high):
     assert np.allclose(ws.grad(total)(at), slopes, rtol=1e-6)
 
 
+@pytest.mark.parametrize(("low", "high", "near"), [(39.0, 40.0, 39.0), (39.0, np.inf, 39.0), (-np.inf, -50.0, -50.0)])
+def test_a_tail_beyond_the_distribution_function_is_its_nearer_bound(low, high, near):
+    def draws(bounds):
+        return random.truncated_normal(KEY, bounds[0], bounds[1], (3,), np.float64)
+
+    at = np.array([low, high])
+    assert draws(at).tolist() == ws.jit(draws)(at).tolist() == [near] * 3
+    assert np.array_equal(ws.grad(lambda bounds: draws(bounds).sum())(at), np.where(at == near, 3.0, 0.0))
+
+
+@pytest.mark.parametrize(("dtype", "end"), [("float16", 6e4), ("float32", 3e38), ("float64", 1.5e308)])
+def test_uniform_numbers_of_a_range_wider_than_the_largest_number(dtype, end):
+    drawn = random.uniform(KEY, (1000,), dtype, -end, end)
+    traced = ws.jit(lambda end: random.uniform(KEY, (1000,), dtype, -end, end))
+    assert np.array_equal(drawn, traced(drawn.dtype.type(end)))
+    share = drawn.astype(np.float64) / end
+    assert share.min() < -0.9 and share.max() > 0.9 and abs(share.mean()) < 0.1
+
+
 @pytest.mark.parametrize(
     ("draw", "at"),
     [

@@ -12,7 +12,7 @@ from wholestep.frontend.promotion import cast_to
 from wholestep.ir.graph import NDArray, Value
 from wholestep.primitives.arithmetic import make_complex, nextafter
 from wholestep.primitives.functions import log, log1p, ndtr, ndtri, tan
-from wholestep.primitives.logic import less_equal, select
+from wholestep.primitives.logic import isfinite, less_equal, select
 from wholestep.random.keys import (
     Tail,
     broadcast_parameters,
@@ -58,8 +58,9 @@ def uniform(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN, minval: Any = 
 
 
 def interpolate_below(u: Value, low: Value, high: Value) -> Value:
-    """low + u (high - low), which rounding may not lift to high itself."""
-    x = low + u * (high - low)
+    """low + u (high - low), which rounding may not lift to high itself; by halves where the difference is infinite."""
+    span, half = high - low, high * 0.5 - low * 0.5
+    x = select(isfinite(span), low + u * span, low + u * half + u * half)
     out: Value = select(x >= high, nextafter(high, low), x)
     return out
 
@@ -100,6 +101,7 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
     """Draw numbers from the standard normal distribution restricted to [lower, upper].
 
     Both tails are exact, as far as the distribution function has a value: bounds up to 37 in float64, 12 in float32.
+    Where both bounds lie beyond, the numbers are the bound nearer to 0.
 
     Shapes: key u32[2]; the bounds broadcast to `shape`, by default to each other, and are differentiable; floats of
     `dtype`.
@@ -119,8 +121,10 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
     t = tail_of(k, sizes, computed)
     below, above = ndtr(a), ndtr(b)
     gap = above - below
-    z = ndtri(t.pick(above - t.p * gap, below + t.p * gap))
+    reached = above > scalar_value(0, above)
+    z = ndtri(select(reached, t.pick(above - t.p * gap, below + t.p * gap), scalar_value(0.5, above)))
     z = select(less_equal(z, a), a, select(z >= b, b, z))
+    z = select(reached, z, b)
     return drawn_numbers(cast_to(select(mirrored, -z, z), wanted))
 
 
