@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 import pytest
+import scipy.special
 
 import wholestep as ws
 import wholestep.numpy as wnp
@@ -258,3 +259,9 @@ def test_a_number_beside_a_nan_has_the_whole_derivative(f):
     for transform in (ws.grad, ws.jacfwd):
         slopes = transform(lambda x, y: np.sum(f(x, y)), argnums=(0, 1))(x, y)
         assert [s.tolist() for s in slopes] == [[1.0, 0.0, 0.5, 1.0], [0.0, 1.0, 0.5, 0.0]]
+
+
+def test_the_slope_of_the_huber_loss_is_bounded_at_infinity_too():
+    x = np.array([np.inf, -np.inf, 5.0, 0.5])
+    for transform in (ws.grad, ws.jacfwd):
+        assert transform(lambda x: np.sum(scipy.special.huber(2.0, x)))(x).tolist() == [2.0, -2.0, 2.0, 0.5]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from wholestep import dtypes
 from wholestep.frontend.integrals import INTEGRALS
 from wholestep.frontend.promotion import cast_to
 from wholestep.ir.graph import Value
@@ -35,32 +36,39 @@ def _entr(x: Value) -> Any:
 def _rel_entr(x: Value, y: Value) -> Any:
     both = (x > 0) & (y > 0)
     one = zeros(x.type) + 1
-    main = x * fn.log(lo.select(both, x, one) / lo.select(both, y, one))
+    above, below = lo.select(both, x, one), lo.select(both, y, one)
+    ratio = above / below
+    normal = lo.isfinite(ratio) & (ratio >= dtypes.limits(x.dtype).tiny)
+    main = x * lo.select(normal, fn.log(lo.select(normal, ratio, one)), fn.log(above) - fn.log(below))
     edge = lo.select(x.equals(0) & (y >= 0), zeros(x.type), one * math.inf)
     unknown = lo.isnan(x) | lo.isnan(y)
     return lo.select(both, main, lo.select(unknown, x + y, edge))
 
 
 def _box(x: Value, power: Value, log: Any, origin: float) -> Any:
-    """(exp(power * log) - 1) / power, its limit where the power is 0 or x at the edge."""
+    """(exp(power * log) - 1) / power, its limit where the power is 0 or x at the edge or infinite."""
+    top = x.equals(math.inf) & ~lo.isnan(power)
     edge = x.equals(origin)
     one = zeros(x.type) + 1
-    logarithm = log(lo.select(edge, one, x))
-    rising = edge & (power > 0)
-    limit = lo.select(rising, -1 / lo.select(rising, power, one), one * -math.inf)
-    return lo.select(edge, limit, logarithm * sf.exprel(power * logarithm))
+    logarithm = log(lo.select(edge | top, one, x))
+    bounded = edge & (power > 0) | top & (power < 0)
+    unbounded = lo.select(top, one * math.inf, one * -math.inf)
+    limit = lo.select(bounded, -1 / lo.select(bounded, power, one), unbounded)
+    return lo.select(edge | top, limit, logarithm * sf.exprel(power * logarithm))
 
 
 def _inverse_box(y: Value, power: Value) -> Any:
-    """log(1 + power * y) / power, through a function of their product that is smooth at 0."""
+    """log(1 + power * y) / power, through a function of their product that is smooth at 0; nan beyond the domain."""
     one = zeros(y.type) + 1
-    return y * sf.hyp2f1(one, one, one + 1, -(power * y))
+    product = power * y
+    return lo.select(product < -1, one * math.nan, y * sf.hyp2f1(one, one, one + 1, -product))
 
 
 def _huber(delta: Value, r: Value) -> Any:
     size = ar.abs(r)
     inside = size <= delta
-    made = lo.select(inside, 0.5 * (r * r), delta * (size - 0.5 * delta))
+    near = lo.select(inside, r, zeros(r.type))  # no infinite r meets a cotangent of 0
+    made = lo.select(inside, 0.5 * (near * near), delta * (size - 0.5 * delta))
     return lo.select(delta < 0, zeros(r.type) + math.inf, made)
 
 
