@@ -106,7 +106,8 @@ def cond(x: Any, p: Any = None) -> Any:
         made = s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
     else:
         singular = (slogdet(stop_gradient(a))[0] == 0)[..., None, None]
-        inverse = inv(np.where(singular, np.eye(int(a.shape[-1]), dtype=a.dtype), a))
-        made = norm(a, p, (-2, -1)) * norm(np.where(singular, math.inf, inverse), p, (-2, -1))
+        regular = np.where(singular, np.eye(int(a.shape[-1]), dtype=a.dtype), a)
+        size = norm(regular, p, (-2, -1)) * norm(inv(regular), p, (-2, -1))
+        made = np.where(singular[..., 0, 0], math.nan, size)
     unknown = np.isnan(made) & ~np.any(np.isnan(a), axis=(-2, -1))
     return wrap(lift(np.where(unknown, math.inf, made)).value)
