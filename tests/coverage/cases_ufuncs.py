@@ -187,3 +187,18 @@ for n, f in (("bitwise_and", np.bitwise_and), ("bitwise_or", np.bitwise_or), ("b
     CASES[f"numpy.{n}"].append(Case(lambda x, f=f: f.reduce(x, axis=1), rng.integers(0, 9, (3, 5))))
 for n, f in (("logical_and", np.logical_and), ("logical_or", np.logical_or), ("logical_xor", np.logical_xor)):
     CASES[f"numpy.{n}"].append(Case(lambda x, f=f: f.reduce(x, axis=1), M))
+COUNTS = np.array([[3, 0, 1], [0, 2, 0]], np.uint16)
+CASES["numpy.logical_xor"] += [
+    Case(lambda x: np.logical_xor.reduce(x, axis=1), COUNTS),
+    Case(lambda x: np.logical_xor.reduce(x[:1]), COUNTS),
+    Case(lambda x: np.logical_xor.accumulate(x, axis=1), COUNTS * 0.5, grad=False),
+    Case(lambda x: np.logical_xor.reduceat(x, [0, 1], axis=1), COUNTS),
+]
+CASES["numpy.hypot"] += [
+    Case(lambda x: np.hypot.reduce(x[:1] > 0), COUNTS),
+    Case(lambda x: np.hypot.accumulate(x, axis=1), COUNTS, rtol=1e-6),
+]
+CASES["numpy.logaddexp"] += [Case(lambda x: np.logaddexp.reduce(x[:1]), COUNTS)]
+TRUTHS = np.array([True, False, True])
+CASES["numpy.subtract"] += [Case(written(lambda y, k: np.subtract.at(y, k, 1)), TRUTHS, np.array([0, 1]))]
+CASES["numpy.add"] += [Case(written(lambda y: np.add.at(y, [0, 1, 1], -1)), TRUTHS)]

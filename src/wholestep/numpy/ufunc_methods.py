@@ -39,10 +39,11 @@ TOTALS = frozenset(("add", "multiply"))
 
 
 def in_loop(ufunc: np.ufunc, x: Any, dtype: Any) -> Array:
-    """The operand of a method, cast to the loop that `dtype=` selects; unchanged for logical ufuncs."""
-    a, wanted = traced_array(x), checked(dtype)
-    loop = ufuncs.loop_dtypes(ufunc, (a.dtype,) * ufunc.nin, wanted, "unsafe")[0]
-    return a if ufunc.__name__ in LOGICAL else a.astype(loop)
+    """The operand of a method, cast to the loop that its dtype or `dtype=` selects; truth values for logical ufuncs."""
+    a, wanted = traced_array(x), None if dtype is None else checked(dtype)
+    if ufunc.__name__ in LOGICAL:
+        return a.astype(np.bool_)
+    return a.astype(ufuncs.loop_dtypes(ufunc, (a.dtype,) * ufunc.nin, wanted, "unsafe")[0])
 
 
 def reduce(
@@ -58,7 +59,7 @@ def reduce(
     if name not in ASSOCIATIVE | IN_TURN:
         raise unsupported(f"numpy.{name}.reduce")
     initial, where = options.pop("initial", None), options.pop("where", True)
-    a = traced_array(x) if dtype is None else in_loop(ufunc, x, dtype)
+    a = in_loop(ufunc, x, dtype)
     axes = normalized_axes(name, axis, a.ndim)
     if name in IN_TURN and len(axes) > 1:
         raise ValueError(f"reduction operation '{name}' is not reorderable, so at most one axis may be specified")
@@ -103,7 +104,7 @@ def accumulate(ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None, out: A
         return ufuncs.assign_out(name, out, ACCUMULATE[name](x, axis, dtype))
     if name not in ASSOCIATIVE | IN_TURN:
         raise unsupported(f"numpy.{name}.accumulate")
-    a = traced_array(x) if dtype is None else in_loop(ufunc, x, dtype)
+    a = in_loop(ufunc, x, dtype)
     place = axis_of(name, axis, a.ndim)
     head = (slice(None),) * place
     parts: list[Any] = [a[(*head, slice(0, 1))]]
@@ -141,7 +142,7 @@ def at(ufunc: np.ufunc, x: Any, index: Any, *operands: Any) -> None:
             f"{ufunc.__name__}.at: a plain array cannot take traced values",
             hint="make it inside the traced function with wholestep.numpy",
         )
-    if ufunc in AT_ONCE:
+    if ufunc in AT_ONCE and x.dtype != np.bool_:  # a loop of other numbers may make a truth value false again
         (operand,) = operands
         HOOKS.setitem(x, index, -lift(operand) if ufunc is np.subtract else operand, join=AT_ONCE[ufunc])
         return
