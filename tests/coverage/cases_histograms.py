@@ -29,6 +29,7 @@ CASES = {
         Case(lambda x, y: np.histogramdd([x, y], [2, 3], density=True), real(9), real(9), rtol=1e-13),
         Case(lambda x: np.histogramdd(x, 4), real(9), rtol=1e-13),
         Case(lambda x: np.histogramdd([x], 4), real(9), rtol=1e-13),
+        Case(lambda s: np.histogramdd(s, 3, [(-1, 1)] * 3), SAMPLE.astype("f4"), grad=False),
         Case(lambda s: np.histogramdd(s, 3), rng.integers(0, 5, (20, 2))),
         Case(
             lambda s, e: np.histogramdd(s, [e, 2, [-1.0, 0.0, 1.0]], density=True),
@@ -36,6 +37,11 @@ CASES = {
             np.array([-1.0, 0.1, 1.5]),
             rtol=1e-12,
         ),
+    ],
+    "numpy.histogram": [
+        Case(lambda x: np.histogram(x, 4, (-1, 1)), real(9).astype("f4"), grad=False),
+        Case(lambda x: np.histogram(x, 3, (-1, 1)), real(9).astype("f2"), grad=False),
+        Case(lambda x: np.histogram(x, 3, (0, 4)), rng.integers(0, 5, 9)),
     ],
     "numpy.histogram2d": [
         Case(lambda x, y, w: np.histogram2d(x, y, 5, weights=w), real(30), real(30), real(30), rtol=1e-13),

@@ -124,9 +124,10 @@ def edges_of(name: str, a: Any, values: Any, bins: Any, range: Any) -> Any:
         if not is_traced(bins) and np.any(np.diff(bins) < 0):
             raise ParameterError(f"{name}: bins must increase")
         return bins
+    dtype = values.dtype if values.dtype.kind == "f" else np.float64
     if range is not None:
-        return np.histogram_bin_edges(np.zeros(0), bins, range)
+        return np.histogram_bin_edges(np.zeros(0, dtype if name == "histogram" else np.float64), bins, range)
     low, high = np.min(values), np.max(values)
     flat = low == high
     made = linspace(np.where(flat, low - 0.5, low), np.where(flat, high + 0.5, high), bins + 1)
-    return made.astype(values.dtype if values.dtype.kind == "f" else np.float64)
+    return made.astype(dtype)
