@@ -112,6 +112,8 @@ CASES = {
         *reduction(np.max, C, np.array([[1 + 2j, 1 + 3j, 1 + 3j], [2j, 5j, 1j]]), grad=False),
         *each(np.max, C),
         Case(np.max, np.array([1 + 2j, complex(np.nan, 2), 5j]), grad=False),
+        Case(np.max, np.full(257, 1.1 + 2.3j, np.complex64), grad=False),
+        Case(np.max, np.full(3, 1.7e308 + 1e308j), grad=False),
         Case(lambda x: np.max(x, initial=0.3), A),
         Case(lambda x: np.max(x, axis=1, where=M, initial=-9.0), A),
         *method("max"),

@@ -111,10 +111,8 @@ def complex_extremum(v: Value, axes: tuple[int, ...], real: Any) -> Value:
     """
     x = wrap(v)
     chosen = chosen_of_complex(stop_gradient(x), axes, real)
-    total, count = lift(sum(np.where(chosen, x, 0), axis=axes)), sum(chosen, axis=axes)
-    made: Value = ar.make_complex(
-        *[cast_to(lift(p / count).value, dtypes.real_of(v.dtype)) for p in (total.real, total.imag)]
-    )
+    parts = [lift(np.where(chosen, part, -math.inf)).value for part in (x.real, x.imag)]
+    made: Value = ar.make_complex(*[re.max_(part, axes=axes) for part in parts])
     return made
 
 
