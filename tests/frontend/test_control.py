@@ -116,6 +116,51 @@ def test_fori_loop():
         ws.fori_loop(0, 2.5, lambda i, x: x, 0)
 
 
+@pytest.mark.parametrize(
+    "copied",
+    [
+        lambda z: z.copy(),
+        lambda z: np.array(z),
+        lambda z: z.astype(z.dtype),
+        lambda z: z[1:].copy(),
+        lambda z: z.flatten(),
+        lambda z: np.concatenate([z]),
+        lambda z: np.roll(z, 0),
+        lambda z: np.real(z).copy()[::-1],
+    ],
+)
+def test_a_copy_of_an_array_outside_of_a_loop_is_written_inside_and_the_array_is_not(copied):
+    def within(c, z):
+        made = copied(z)
+        made[0] = 5.0
+        np.add.at(made, [1, 1], c)
+        return np.sum(made * made) + z[0]
+
+    def looped(z):
+        return ws.fori_loop(0, 3, lambda i, c: 0.1 * within(c, z), 1.0) + z.sum()
+
+    wanted = 1.0
+    for _ in range(3):
+        wanted = 0.1 * within(wanted, X)
+    np.testing.assert_allclose(ws.jit(looped)(X), wanted + X.sum(), rtol=1e-14)
+    ws.gradcheck(looped, X)
+
+
+def test_an_array_made_in_a_loop_that_takes_a_whole_one_from_outside_is_written_again():
+    def filled(z):
+        def step(c, row):
+            made = np.empty_like(z)
+            made[:] = z
+            made[0] = row
+            return c + made, made[0] + z[0]
+
+        return ws.scan(step, z, z)
+
+    total, rows = ws.jit(filled)(X)
+    np.testing.assert_allclose(total, [X[0] + X.sum(), *(4 * X[1:])])
+    np.testing.assert_allclose(rows, X + X[0])
+
+
 def test_vmap_axes_and_trees():
     f = lambda x, p: {"s": x.sum() * p["k"], "k": p["k"]}  # noqa: E731
     x = np.arange(6.0).reshape(2, 3)

@@ -28,7 +28,7 @@ from wholestep.frontend.dispatch import (
     unsupported,
     with_documented_errors,
 )
-from wholestep.ir.build import current, escaped
+from wholestep.ir.build import current, escaped, owned
 from wholestep.ir.graph import Value
 from wholestep.ir.types import Shape, Type
 
@@ -160,7 +160,7 @@ class Array:
                 "assignment: an array of the surrounding program cannot be written inside a mapped or looped function",
                 hint="return the new value, or carry the array through the loop",
             )
-        at._value = new
+        at._value = owned(new)
         at._version += 1
 
     # Refused conversions

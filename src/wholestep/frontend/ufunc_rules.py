@@ -14,6 +14,7 @@ from wholestep.frontend.dispatch import unsupported
 from wholestep.frontend.integers import INTEGERS
 from wholestep.frontend.promotion import cast_to, full_of
 from wholestep.frontend.special import SPECIAL
+from wholestep.ir.build import owned
 from wholestep.ir.graph import Value
 from wholestep.primitives import arithmetic as ar, functions as fn, logic as lo
 from wholestep.primitives.elementwise import Elementwise
@@ -106,7 +107,7 @@ COMPOSED: dict[str, Rule] = {
     "sign": _sign,
     "square": lambda x: x * x,
     "reciprocal": _reciprocal,
-    "positive": lambda x: x,
+    "positive": owned,
     "conjugate": lambda x: ar.conj(x) if x.dtype.kind == "c" else x,
     "deg2rad": lambda x: x * (math.pi / 180),
     "radians": lambda x: x * (math.pi / 180),

@@ -18,7 +18,7 @@ from wholestep.frontend.memory import in_order_of, may_be_transposed
 from wholestep.frontend.options import OPTIONS, check_options
 from wholestep.frontend.promotion import WEAK, broadcast_shapes, broadcast_to, cast_to, checked, full_of, lift, wrap
 from wholestep.frontend.ufunc_rules import COMPARISONS, LOGICAL, Rule, rule_for
-from wholestep.ir.build import current, emit_typed
+from wholestep.ir.build import current, emit_typed, owned
 from wholestep.ir.graph import Value
 from wholestep.ir.types import Type
 from wholestep.primitives import logic as lo
@@ -315,7 +315,7 @@ def astype(x: Array, dtype: Any, casting: Any = "unsafe", copy: bool = True) -> 
         raise DtypeError(f"astype: cannot cast {x.type} to {dtypes.short(wanted)} by the rule {casting!r}")
     if wanted == x.dtype and not copy:
         return x
-    made = Array(cast_to(x.value, wanted), x._scalar)
+    made = Array(owned(cast_to(x.value, wanted)), x._scalar)
     return in_order_of(made, [x]) if may_be_transposed(x) else made
 
 

@@ -120,6 +120,13 @@ def escaped(value: Value | None) -> EscapedError:
     )
 
 
+def owned(value: Value) -> Value:
+    """The current builder's own name for a value of an enclosing one, so that a copy of it is an array of the inner
+    trace, which may be written there; any other value as it is."""
+    builder = current()
+    return value if builder is None or value.builder in (None, builder) else builder.capture(value)
+
+
 class building:
     """Make `builder` the current one; it is closed on the way out and its values may not be used again."""
 

@@ -10,6 +10,7 @@ from wholestep.errors import AxisError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import bound, covers, is_traced
 from wholestep.frontend.promotion import lift
+from wholestep.ir.build import owned
 from wholestep.numpy.creation import arange
 from wholestep.numpy.movement import (
     axis_of,
@@ -84,7 +85,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
     steps, places = np.broadcast_to(steps, shape).ravel(), np.broadcast_to(places, shape).ravel()
     for n, at in enumerate(places.tolist()):
         x = rolled(x, steps[n], axis_of("roll", at, x.ndim))
-    return Array(x.value)
+    return Array(owned(x.value))
 
 
 def rolled(x: Array, step: Any, place: int) -> Array:

@@ -22,6 +22,7 @@ from wholestep.frontend.promotion import (
     value_of,
     wrap,
 )
+from wholestep.ir.build import owned
 from wholestep.numpy.movement import check_depth, concatenate, moveaxis, reshape, traced_array
 from wholestep.numpy.outside import np
 from wholestep.primitives.creation import iota
@@ -187,7 +188,7 @@ def convert_array(a: Any, dtype: Any, fresh: bool, copy: Any) -> Array:
         raise ValueError("Unable to avoid copy while creating an array as requested.")
     if wanted.kind not in "cb" and dtypes.is_complex(x.dtype):
         raise DtypeError(f"array: {x.type} as {dtypes.short(wanted)} would drop the imaginary part", hint="use x.real")
-    return Array(cast_to(x.value, wanted))
+    return Array(owned(cast_to(x.value, wanted)))
 
 
 def converting(outside: Any) -> Callable[..., Any]:

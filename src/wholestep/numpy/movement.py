@@ -13,6 +13,7 @@ from wholestep.frontend.dispatch import FUNCTIONS, covers, is_traced
 from wholestep.frontend.memory import may_be_transposed
 from wholestep.frontend.promotion import broadcast_shapes, broadcast_to as broadcast_value, lift, promoted, wrap
 from wholestep.frontend.ufuncs import assign_out
+from wholestep.ir.build import owned
 from wholestep.numpy.outside import np
 from wholestep.primitives.movement import concat, flip as flip_primitive, permute, reshape as reshape_primitive
 
@@ -314,7 +315,7 @@ def concatenate(
                 f"concatenate: {first.type} and {v.type} differ beyond axis {place}",
                 hint="all sizes but the one along the axis must agree",
             )
-    made = wrap(concat(*values, axis=place) if len(values) > 1 else values[0])
+    made = wrap(concat(*values, axis=place) if len(values) > 1 else owned(values[0]))
     made = made if dtype is None else made.astype(dtype, casting=casting)
     return made if out is None else assign_out("concatenate", out, made, casting)
 

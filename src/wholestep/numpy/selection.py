@@ -12,6 +12,7 @@ from wholestep.frontend.memory import in_order_of, may_be_transposed
 from wholestep.frontend.promotion import WEAK, broadcast_shapes, broadcast_to, cast_to, lift, promoted, value_of
 from wholestep.frontend.selection import Selection, put
 from wholestep.frontend.ufuncs import assign_out
+from wholestep.ir.build import owned
 from wholestep.ir.graph import Value
 from wholestep.numpy.outside import NO_VALUE, np
 from wholestep.primitives.logic import isnan, select as select_primitive
@@ -58,7 +59,7 @@ def _wrapped(*xs: Any) -> list[Value]:
 def copy(a: Any, order: str = "K", subok: bool = False) -> Array:
     """numpy.copy: a new array that shares nothing."""
     x = lift(a)
-    made = Array(x.value)
+    made = Array(owned(x.value))
     if order == "F" or (order == "A" and x.layout().flags.fnc):
         return in_order_of(made, [np.empty(x.shape, x.dtype, order="F")])
     return in_order_of(made, [x]) if order == "K" and may_be_transposed(x) else made
