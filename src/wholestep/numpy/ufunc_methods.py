@@ -41,9 +41,8 @@ TOTALS = frozenset(("add", "multiply"))
 def in_loop(ufunc: np.ufunc, x: Any, dtype: Any) -> Array:
     """The operand of a method, cast to the loop that its dtype or `dtype=` selects; truth values for logical ufuncs."""
     a, wanted = traced_array(x), None if dtype is None else checked(dtype)
-    if ufunc.__name__ in LOGICAL:
-        return a.astype(np.bool_)
-    return a.astype(ufuncs.loop_dtypes(ufunc, (a.dtype,) * ufunc.nin, wanted, "unsafe")[0])
+    loop = ufuncs.loop_dtypes(ufunc, (a.dtype,) * ufunc.nin, wanted, "unsafe")[0]
+    return a.astype(np.bool_ if ufunc.__name__ in LOGICAL else loop)
 
 
 def reduce(
