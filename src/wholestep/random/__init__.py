@@ -1,11 +1,12 @@
-"""`ws.random`: random numbers from explicit keys; the same key gives the same bits in every transform and backend.
+"""`ws.random`: random numbers from explicit keys; the same key gives the same random bits in every transform and backend.
 
     key = ws.random.key(0)
     noise, rest = ws.random.split(key)
     x = ws.random.normal(noise, (3, 4))
 
-A function of this module changes nothing: a key used twice gives the same numbers twice. Names and the order of
-arguments are those of `jax.random`; floating results are float32, as layers are, unless a dtype is given.
+A function of this module changes nothing: a key used twice gives the same numbers twice. Numbers that are computed from
+the random bits by a logarithm or a power may differ in their last digits between eager and compiled code. Names and the
+order of arguments are those of `jax.random`; floating results are float32, as layers are, unless a dtype is given.
 """
 
 # ruff: noqa: I001
