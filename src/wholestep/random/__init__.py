@@ -1,4 +1,4 @@
-"""`ws.random`: random numbers from explicit keys; the same key gives the same random bits in every transform and backend.
+"""`ws.random`: random numbers from explicit keys; a key gives the same random bits in every transform and backend.
 
     key = ws.random.key(0)
     noise, rest = ws.random.split(key)
