@@ -35,19 +35,22 @@ Operator: TypeAlias = Callable[[Any, Any], Any]
 def _operators(name: str, operation: Operator) -> tuple[Operator, Operator]:
     """The methods of an operator for the operand on its left and for the one on its right."""
 
-    def apply(left: Any, right: Any) -> Any:
-        found = _with_array(name, left, right)
-        return _arithmetic(operation, left, right) if found is NotImplemented else found
-
+    apply = _unless_array(name, lambda left, right: _arithmetic(operation, left, right))
     return apply, lambda x, y: apply(y, x)
 
 
 def _comparison(name: str, sign: str) -> Operator:
-    def compare(left: Any, right: Any) -> Any:
-        found = _with_array(name, left, right)
-        return _compared(left, sign, right) if found is NotImplemented else found
+    return _unless_array(name, lambda left, right: _compared(left, sign, right))
 
-    return compare
+
+def _unless_array(name: str, between_sizes: Operator) -> Operator:
+    """An operation between sizes and numbers, that of the ufunc of a name where one operand is an array."""
+
+    def method(left: Any, right: Any) -> Any:
+        found = _with_array(name, left, right)
+        return between_sizes(left, right) if found is NotImplemented else found
+
+    return method
 
 
 def _with_array(name: str, left: Any, right: Any) -> Any:

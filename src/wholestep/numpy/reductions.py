@@ -144,7 +144,8 @@ def extremum(
 
     The elements that `where` leaves out, and those of no element at all, are `last`, the number that never wins.
     """
-    x, unit = lift(a), least(lift(a).dtype, last)
+    x = lift(a)
+    unit = least(x.dtype, last)
     axes = reduced_axes(name, axis, x.ndim)
     chosen = functools.partial(complex_extremum, real=primitive) if dtypes.is_complex(x.dtype) else primitive
     empty = [i for i in axes if isinstance(x.shape[i], int) and x.shape[i] == 0]
