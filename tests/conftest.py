@@ -1,6 +1,7 @@
 """The parts common to all tests: the golden fixture, `assert text == golden`, against a file that a person can read."""
 
 import difflib
+import gc
 import importlib
 import os
 import re
@@ -34,6 +35,9 @@ os.environ.setdefault("WHOLESTEP_STRICT", "1")
 # Started in the background, a process ignores Ctrl-C; the tests that press it need it.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The tests make graphs by the thousand: with Python's own thresholds garbage collection is a tenth of their time.
+gc.set_threshold(20_000, 20, 20)
 
 # A slow machine is no failure.
 hypothesis.settings.register_profile("patient", deadline=None)
