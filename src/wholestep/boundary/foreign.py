@@ -133,7 +133,10 @@ MODULE: dict[str, Ours] = {
     **all_of("zero_grad", "ws.compile", "gradients do not accumulate, so there is nothing to set to zero"),
     **all_of("cuda to cpu", "ws.compile", "ws.compile(device=) says where, and modules need no moving"),
     **all_of("half float double bfloat16", "ws.compile, ws.autocast", "say precision= to compile, or dtype= to layers"),
-    **all_of("requires_grad_ requires_grad freeze", "ws.nn.frozen", "model = nn.frozen(model) is never trained"),
+    **all_of(
+        "requires_grad_ requires_grad freeze", "ws.nn.frozen", "nn.frozen(model) is never trained; see nn.unfrozen, too"
+    ),
+    **all_of("unfreeze", "ws.nn.unfrozen"),
     **all_of("compile", "ws.compile", "step = ws.compile(loss, model, optimizer=..., batch=...)"),
     **all_of("fit", "ws.fit", "ws.fit(step, data), where step = ws.compile(loss, model, ...)"),
     **all_of("predict predict_on_batch", "step.predict", "step.predict(x) is model(x) with trained parameters"),

@@ -14,6 +14,10 @@ from wholestep.frontend.frozen import Frozen
 T = TypeVar("T")
 
 FROZEN, BUFFER, UNDECAYED, TIED = "frozen", "buffer", "undecayed", "tied"
+RESTING = "frozen undecayed"
+"""The mark of an undecayed parameter while it is frozen."""
+KEPT = (FROZEN, RESTING, BUFFER)
+"""The marks of arrays that are no parameters."""
 
 
 class Mark:
@@ -33,7 +37,7 @@ def frozen(x: T) -> T:
 
     It may be of any dtype. In a field of a module the array itself is kept; in a plain tree of parameters the leaf is a
     read-only view of it, usable as any array. No transform differentiates, maps or updates it. The result for a module
-    is a copy with the same arrays; a module made without a key is frozen when it is drawn.
+    is a copy with the same arrays; a module made without a key is frozen when it is drawn. `unfrozen` is the way back.
 
     Shapes: x an array of any shape and dtype, or a module or container of them; the same.
     Raises: DtypeError for a value that is not an array.

@@ -19,7 +19,7 @@ from wholestep.frontend.assignments import note_assignment
 from wholestep.frontend.frozen import Frozen, thawed
 from wholestep.frontend.structures import tell_by
 from wholestep.ir.build import current
-from wholestep.nn.annotations import BUFFER, FROZEN, TIED, Mark, frozen
+from wholestep.nn.annotations import BUFFER, FROZEN, KEPT, RESTING, TIED, UNDECAYED, Mark, frozen
 from wholestep.nn.call_sites import noted
 from wholestep.nn.structure_differences import model_difference
 from wholestep.nn.trained import note_of
@@ -172,8 +172,9 @@ class Module:
             if waits(module):
                 object.__setattr__(module, "_pending", module._pending._replace(frozen=True))
             for name, value in list(vars(module).items()):
-                if isinstance(value, np.ndarray | Array) and module._marks.get(name) not in (BUFFER, FROZEN):
-                    object.__setattr__(module, "_marks", {**module._marks, name: FROZEN})
+                if isinstance(value, np.ndarray | Array) and (kind := module._marks.get(name)) not in KEPT:
+                    mark = RESTING if kind == UNDECAYED else FROZEN
+                    object.__setattr__(module, "_marks", {**module._marks, name: mark})
                 elif not isinstance(value, np.ndarray | Array | Module) and tree.one_level(value) is not None:
                     module.__dict__[name] = frozen_items(value)
 
@@ -270,9 +271,9 @@ def check_value(module: Module, path: str, kind: str | None, value: Any) -> None
             hint="give the module to the function as an argument",
         )
     if isinstance(value, np.ndarray | Array):
-        if kind not in (BUFFER, FROZEN):
+        if kind not in KEPT:
             refuse_inexact(value, path)
-    elif kind in (BUFFER, FROZEN):
+    elif kind in KEPT:
         raise DtypeError(f"nn: {path} is {kind}, and {value!r} is no array", hint="delete the field first: del")
     elif not isinstance(value, Module):
         if tree.one_level(value) is not None:
@@ -343,7 +344,7 @@ def value_text(value: Any, met: dict[int, str], path: str = "") -> str:
         return f"{made_text(value)}, not drawn"
     parts = []
     for name in value._listed():
-        kind = f"{mark} " if (mark := value._marks.get(name)) in (BUFFER, FROZEN) else ""
+        kind = f"{mark} " if (mark := value._marks.get(name)) in KEPT else ""
         parts.append(f"{name}={kind}{value_text(vars(value)[name], met, tree.access(path, name))}")
     parts += [f"{name}={tie}, tied" for name, tie in value._ties.items()]
     return blocked(value._title(), parts)

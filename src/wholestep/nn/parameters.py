@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
-from wholestep import tree
+from wholestep import dtypes, tree
 from wholestep.errors import ParameterError, TreeError
 from wholestep.ir.graph import NDArray
+from wholestep.nn.annotations import FROZEN, RESTING, UNDECAYED
 from wholestep.nn.module import Module
-from wholestep.nn.traversal import ArrayPlace, ModelWalk, Rebuilt
+from wholestep.nn.traversal import ArrayPlace, Group, Kept, Leaf, ModelWalk, ModuleBody, Rebuilt
 
 T = TypeVar("T")
 
@@ -144,6 +146,48 @@ def matching(model: Any, pattern: str) -> list[str]:
             hint=f"there are {', '.join(paths)}; * stands for any characters",
         )
     return found
+
+
+def unfrozen(model: T, only: str = "*") -> T:
+    """A copy of a model with the same arrays, in which those that were frozen are parameters again.
+
+    `only` is a pattern of paths as in `matching`: "layers[0]", "*.bias". Arrays of integers and booleans stay frozen,
+    as they have no derivative. Tables that a layer freezes by itself are parameters afterwards, too, where they match.
+
+    Shapes: a module, or a tree of arrays and modules; the same.
+    Raises: ParameterError for a pattern that matches no frozen floating or complex array.
+
+    >>> import numpy as np, wholestep as ws
+    >>> model = ws.nn.frozen(ws.nn.MLP([2, 3, 1], key=0))
+    >>> list(ws.nn.named_parameters(ws.nn.unfrozen(model, "layers[1]")))
+    ['layers[1].weight', 'layers[1].bias']
+    """
+    walk = ModelWalk(model)
+    frozen = {number: p for number, p in enumerate(walk.kept) if p.kind == FROZEN and dtypes.is_inexact(p.value.dtype)}
+    chosen = {number: p for number, p in frozen.items() if any(tree.matches(only, path) for path in p.aliases)}
+    if not chosen and only != "*":
+        raise ParameterError(
+            f"nn.unfrozen: no frozen array matches {only!r}",
+            hint=f"frozen are {', '.join(p.path for p in frozen.values()) or 'none'}; * stands for any characters",
+        )
+    numbers = {number: len(walk.parameters) + place for place, number in enumerate(chosen)}
+    leaves = [p.value for p in (*walk.parameters, *chosen.values())]
+    return Rebuilt(with_leaves(walk.structure, numbers), leaves).root
+
+
+def with_leaves(node: Any, numbers: Mapping[int, int]) -> Any:
+    """A structure in which frozen arrays, by their numbers, are parameters of other numbers."""
+    if isinstance(node, Kept):
+        return Leaf(numbers[node.number]) if node.number in numbers else node
+    if isinstance(node, Group):
+        return replace(node, items=tuple([with_leaves(item, numbers) for item in node.items]))
+    if not isinstance(node, ModuleBody):
+        return node
+    fields = tuple([with_leaves(field, numbers) for field in node.fields])
+    freed = {name for name, field in zip(node.names, fields, strict=True) if isinstance(field, Leaf)}
+    kept = {name: UNDECAYED if name in freed and mark == RESTING else mark for name, mark in node.marks}
+    marks = {name: mark for name, mark in kept.items() if name not in freed or mark != FROZEN}
+    return replace(node, marks=tuple(sorted(marks.items())), fields=fields)
 
 
 def by_path(places: list[ArrayPlace]) -> dict[str, Any]:

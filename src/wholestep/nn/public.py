@@ -148,6 +148,7 @@ from wholestep.nn.parameters import (
     named_modules as named_modules,
     named_parameters as named_parameters,
     split as split,
+    unfrozen as unfrozen,
 )
 from wholestep.nn.patches import fold as fold, unfold as unfold
 from wholestep.nn.pool_layers import (

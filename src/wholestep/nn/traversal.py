@@ -16,7 +16,7 @@ from wholestep.errors import DtypeError, EscapedError, TreeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.closure_reads import content
 from wholestep.frontend.frozen import Frozen, Held, thawed
-from wholestep.nn.annotations import BUFFER, FROZEN, TIED, UNDECAYED, Mark
+from wholestep.nn.annotations import BUFFER, FROZEN, KEPT, TIED, UNDECAYED, Mark
 from wholestep.nn.waiting import not_drawn, waits
 
 PARAMETER = "parameter"
@@ -169,8 +169,8 @@ class ModelWalk:
 
     def array(self, x: Any, path: str, mark: str | None, decayed: bool) -> Any:
         """The structure of an array: frozen or a buffer by its mark, else a parameter."""
-        if mark in (FROZEN, BUFFER):
-            return self.keep(x, path, mark)
+        if mark in KEPT:
+            return self.keep(x, path, BUFFER if mark == BUFFER else FROZEN)
         refuse_inexact(x, path)
         return self.parameter(x, x, path, decayed and mark != UNDECAYED)
 
