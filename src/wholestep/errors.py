@@ -160,6 +160,10 @@ class DtypeError(WholestepError, TypeError):
     """A dtype that the operation does not take."""
 
 
+class RangeError(WholestepError, OverflowError):
+    """A Python integer that the dtype it is computed in cannot hold."""
+
+
 class UnsupportedError(WholestepError, NotImplementedError, TypeError):
     """A call that is not covered; nothing detaches in silence."""
 

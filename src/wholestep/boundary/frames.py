@@ -11,7 +11,10 @@ from types import TracebackType
 
 from wholestep import config
 from wholestep.dims import SymbolicError
-from wholestep.errors import PlanError, WholestepError, is_internal, is_own
+from wholestep.errors import PlanError, Where, WholestepError, here, is_internal, is_own, show
+
+LOCATED = (TypeError, ValueError, IndexError, ArithmeticError, RuntimeError)
+"""Errors of Python, NumPy and SciPy that get the user's line where they are raised inside a call of this library."""
 
 
 def cut_frames(error: BaseException) -> None:
@@ -19,8 +22,9 @@ def cut_frames(error: BaseException) -> None:
 
     An error that this library raises on purpose keeps the frames of the caller alone. One that was raised by the
     caller's code keeps its frames, and those of other packages, without ours between them. Everything else is a fault
-    of the library, and stays whole. `WHOLESTEP_DEBUG=traceback` keeps all frames.
+    of the library, and stays whole; its message has the caller's line. `WHOLESTEP_DEBUG=traceback` keeps all frames.
     """
+    tell_line(error)
     if config.debug("traceback"):
         return
     meant = deliberate(error)
@@ -32,6 +36,35 @@ def cut_frames(error: BaseException) -> None:
             seen.add(id(one))
             one.__traceback__ = visible(one, meant or deliberate(one))
             waiting += [one.__cause__, one.__context__]
+
+
+def tell_line(error: BaseException) -> None:
+    """Add the user's line to an error that was not raised on purpose, below the frames of this package.
+
+    Errors that the user's own code raises stay as they are.
+    """
+    if not isinstance(error, LOCATED) or isinstance(error, WholestepError | SymbolicError):
+        return
+    where, ours = raised_below(error.__traceback__)
+    place = f"\n  at {show(where)}"
+    if not ours or where is None or place in str(error) or place.strip("\n") in getattr(error, "__notes__", ()):
+        return
+    if error.args == (str(error),):
+        error.args = (f"{error}{place}",)
+    else:
+        error.add_note(place.strip("\n"))
+
+
+def raised_below(traceback: TracebackType | None) -> tuple[Where, bool]:
+    """The innermost frame of the user's in a traceback, or the running one; True where frames of ours are below it."""
+    found, ours = None, False
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if not is_internal(code.co_filename):
+            found, ours = (code, traceback.tb_lasti), False
+        ours |= is_own(code.co_filename)
+        traceback = traceback.tb_next
+    return found or here(2), ours
 
 
 def deliberate(error: BaseException) -> bool:

@@ -12,7 +12,17 @@ import numpy as np
 
 from wholestep.boundary.answers import located
 from wholestep.dims import Dim, SymbolicError
-from wholestep.errors import ArgumentError, ParameterError, UnsupportedError, here, is_internal
+from wholestep.errors import (
+    ArgumentError,
+    AxisError,
+    BoundsError,
+    ParameterError,
+    RangeError,
+    UnsupportedError,
+    WholestepError,
+    here,
+    is_internal,
+)
 from wholestep.frontend.options import check_options, options_among
 from wholestep.ir.build import current
 
@@ -123,6 +133,13 @@ def covers(function: Any, name: str | None = None, *, creates: bool = False) -> 
     return register
 
 
+DOCUMENTED: dict[type[Exception], type[WholestepError]] = {
+    **{TypeError: ArgumentError, ValueError: ParameterError, IndexError: BoundsError},
+    **{OverflowError: RangeError, np.exceptions.AxisError: AxisError, AttributeError: ArgumentError},
+}
+"""The errors of Python and NumPy that a call raises -> ours in their place."""
+
+
 def with_documented_errors(implementation: Callable[..., Any], function: Any, args: Any, kwargs: Any) -> Any:
     """The result of a call; an error that Python or NumPy raises in it becomes one that names the function.
 
@@ -134,10 +151,10 @@ def with_documented_errors(implementation: Callable[..., Any], function: Any, ar
         if error.told:
             raise
         raise located(error, here(), f"{public_name(function)}: ") from None
-    except (TypeError, ValueError) as error:
-        if type(error) not in (TypeError, ValueError) or not raised_inside(error):
+    except tuple(DOCUMENTED) as error:
+        kind = DOCUMENTED.get(type(error))
+        if kind is None or not raised_inside(error):
             raise
-        kind = ArgumentError if isinstance(error, TypeError) else ParameterError
         given = ", ".join([*map(argument_text, args), *[f"{name}={argument_text(x)}" for name, x in kwargs.items()]])
         raise kind(
             f"{public_name(function)}: {error}: ({given})", hint="its arguments are those of NumPy's function"

@@ -10,7 +10,7 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep.dims import Dim, answer_in_traces
-from wholestep.errors import DtypeError, ShapeError, UnsupportedError
+from wholestep.errors import DtypeError, RangeError, ShapeError, UnsupportedError
 from wholestep.frontend.array import KNOWN, Array
 from wholestep.frontend.conversions import into_plain
 from wholestep.frontend.dispatch import FUNCTIONS, HOOKS, late_types
@@ -190,9 +190,10 @@ def general(
             broadcast_to(x if x.type.dtype is d else cast_to(x, d), shape) if type(x) is Value else full_of(x, shape, d)
             for x, d in zip(plain, loop, strict=True)
         ]
-    except OverflowError:
+    except OverflowError as error:
         if ufunc.__name__ not in COMPARISONS:
-            raise
+            hint = "convert the array to a wider dtype first: x.astype(np.int64)"
+            raise RangeError(f"{ufunc.__name__}: {error}", hint=hint) from None
         number = [x if type(x) in WEAK else np.zeros((), d)[()] for x, d in zip(plain, loop, strict=True)]
         return wrap(full_of(bool(ufunc(*number)), shape, np.dtype(bool)))
     if where is not None:

@@ -10,7 +10,7 @@ import numpy as np
 from wholestep import dtypes
 from wholestep.boundary.counts import is_integer
 from wholestep.dims import Dim
-from wholestep.errors import AxisError, DtypeError, ParameterError, ShapeError, UnsupportedError
+from wholestep.errors import AxisError, DtypeError, ParameterError, RangeError, ShapeError, UnsupportedError
 from wholestep.frontend.promotion import broadcast_shapes, broadcast_to, cast_to, checked, lift
 from wholestep.ir.graph import NDArray, Value
 from wholestep.ir.types import Shape
@@ -96,7 +96,7 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = np.int6
 
     Shapes: key u32[2]; integer bounds broadcast to `shape`; integers of `dtype` and `shape`.
     Raises: DtypeError for a dtype or bounds that are not integer, ShapeError for bounds that do not fit, ParameterError
-    for a range known to be empty, OverflowError for a bound that the dtype cannot hold.
+    for a range known to be empty, RangeError for a bound that the dtype cannot hold.
     Source: Lemire, "Fast random integer generation in an interval", 2019.
 
     >>> import wholestep as ws
@@ -137,7 +137,7 @@ def _bounds(minval: Any, maxval: Any, dtype: np.dtype[Any], sizes: Shape) -> tup
 
 
 def _range_bound(x: Any, dtype: np.dtype[Any], roomy: np.dtype[Any], sizes: Shape) -> Value:
-    """One bound of a range in the dtype `roomy`; raises OverflowError where a known one is outside `dtype`."""
+    """One bound of a range in the dtype `roomy`; raises RangeError where a known one is outside `dtype`."""
     if is_integer(x):
         return broadcast_to(lift(np.asarray(int(x), dtype)[()]).value, sizes)
     v = lift(x).value
@@ -147,7 +147,9 @@ def _range_bound(x: Any, dtype: np.dtype[Any], roomy: np.dtype[Any], sizes: Shap
         raise ShapeError(f"randint: a bound of shape {v.shape} does not broadcast to shape {sizes}")
     limits = np.iinfo(dtype)
     if v.data is not None and v.data.size and not limits.min <= v.data.min() <= v.data.max() <= limits.max + 1:
-        raise OverflowError(f"randint: a bound lies outside the {dtype} of the result")
+        raise RangeError(
+            f"randint: a bound lies outside the {dtype} of the result", hint="give a wider dtype=, or other bounds"
+        )
     return broadcast_to(cast_to(v, roomy), sizes)
 
 

@@ -1,0 +1,64 @@
+"""Errors of Python, NumPy and SciPy inside traced functions: every one names the user's file and line."""
+
+import numpy as np
+import pytest
+
+import wholestep as ws
+from wholestep import errors
+from wholestep.frontend.dispatch import NAMES
+
+GIVEN = [(), (np.ones((4, 5)),), (-5,), ([10], 1.0), (None,)]
+ARRAYS = [np.ones((2, 3)), np.arange(3)]
+
+
+def applied(call, *args, **kwargs):
+    def user(x):
+        call(x, *args, **kwargs)  # the line of the user
+        return x
+
+    return user
+
+
+@pytest.mark.parametrize("letter", sorted({name.split(".")[-1][0] for name in NAMES}))
+def test_errors_of_covered_functions_name_the_line(letter):
+    without = []
+    for name in (name for name in NAMES if name.split(".")[-1].startswith(letter)):
+        for given in GIVEN:
+            for options in ({}, {"axis": 7}):
+                for x in ARRAYS:
+                    try:
+                        ws.trace(applied(NAMES[name], *given, **options))(x)
+                    except Exception as error:
+                        if "call(x, *args, **kwargs)  # the line" not in str(error):
+                            without.append((name, given, options, repr(error)))
+    assert without == []
+
+
+@pytest.mark.parametrize(
+    ("f", "kind", "text"),
+    [
+        (lambda x: np.delete(x, 10), errors.BoundsError, "numpy.delete: index 10 is out of bounds"),
+        (lambda x: np.put(x.copy(), [10], 1.0), errors.BoundsError, "numpy.put: index 10"),
+        (lambda x: np.zeros(-2) + x, ValueError, "negative dimensions"),
+        (lambda x: x.reshape("abc"), TypeError, ""),
+        (
+            lambda x: x.astype(np.uint8) + 300,
+            OverflowError,
+            "add: Python integer 300 out of bounds for uint8",
+        ),
+    ],
+)
+def test_one_mechanism(f, kind, text):
+    for transform in (ws.jit, ws.grad, ws.vmap):
+        with pytest.raises(kind, match=rf"{text}(.|\n)*at .*test_error_lines.py:\d+"):
+            transform(lambda x, f=f: np.sum(f(x)))(np.ones((3, 3)))
+
+
+def test_errors_of_the_user_stay_as_they_are():
+    def user(x):
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match=r"^mine$"):
+        ws.jit(user)(1.0)
+    with pytest.raises(ValueError, match=r"^mine$"):
+        ws.grad(lambda x: np.sum(ws.vmap(user)(x)))(np.ones(2))
