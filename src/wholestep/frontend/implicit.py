@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 
 from wholestep import tree
-from wholestep.errors import DtypeError, ShapeError, TreeError
+from wholestep.errors import ArgumentError, DtypeError, ShapeError, TreeError
 from wholestep.frontend.custom import custom_jvp, custom_vjp
 from wholestep.frontend.derivatives import jvp, vjp
 from wholestep.frontend.jacobians import jacfwd
@@ -48,11 +48,18 @@ def custom_root(
     """
     if not type_of(guess).inexact or np.iscomplexobj(guess):
         raise DtypeError(f"custom_root: the guess is {type_of(guess)}, not real floats")
+    refuse_functions("custom_root", args, "a tangent_solve is not needed: the derivative solves with the Jacobian of f")
     equation, solver = ordinary(f), with_aux("custom_root", solve, has_aux)
     found = implicit_root(
         "custom_root: f", equation, guess, args, lambda x, given: solver(lambda x: equation(x, *given), x)
     )
     return found if has_aux else found[0]
+
+
+def refuse_functions(who: str, args: Any, hint: str) -> None:
+    """Raise ArgumentError for a function where the arguments of the equation stand, as in the order of JAX."""
+    if any(callable(x) and tree.one_level(x) is None for x in args):
+        raise ArgumentError(f"{who}: after solve come the arguments of the equation, and one is a function", hint=hint)
 
 
 def implicit_root(
@@ -124,6 +131,7 @@ def custom_linear_solve(
     >>> round(float(f(2.0)), 6), round(float(ws.grad(f)(2.0)), 6)
     (3.0, -1.5)
     """
+    refuse_functions("custom_linear_solve", args, "give the solver of the transpose by name: transpose_solve=")
     if not type_of(b).inexact:
         raise DtypeError(f"custom_linear_solve: b is {type_of(b)}, not floats or complex numbers")
     product = ordinary(matvec)

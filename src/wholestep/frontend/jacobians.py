@@ -9,7 +9,7 @@ from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 import numpy as np
 
-from wholestep import tree
+from wholestep import dtypes, tree
 from wholestep.boundary.public import boundary
 from wholestep.errors import DerivativeError, DtypeError
 from wholestep.frontend.array import Array
@@ -75,26 +75,50 @@ def split_basis_axis(wide: Any, example: Any, axis: int) -> Any:
 
 @overload
 def jacrev(
-    f: Callable[P, tuple[Any, A]], argnums: Numbers = ..., *, has_aux: Literal[True], rewrite: bool = ...
+    f: Callable[P, tuple[Any, A]],
+    argnums: Numbers = ...,
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = ...,
+    rewrite: bool = ...,
 ) -> Callable[P, tuple[Tree, A]]: ...
 @overload
 def jacrev(
-    f: Callable[P, Any], argnums: Numbers = ..., *, has_aux: Literal[False] = ..., rewrite: bool = ...
+    f: Callable[P, Any],
+    argnums: Numbers = ...,
+    *,
+    has_aux: Literal[False] = ...,
+    holomorphic: bool = ...,
+    rewrite: bool = ...,
 ) -> Callable[P, Tree]: ...
 @overload
-def jacrev(f: Callable[..., Any], argnums: Numbers = ..., *, has_aux: bool = ..., rewrite: bool = ...) -> Any: ...
 def jacrev(
-    f: Callable[..., Any], argnums: Numbers = 0, *, has_aux: bool = False, rewrite: bool = True
+    f: Callable[..., Any],
+    argnums: Numbers = ...,
+    *,
+    has_aux: bool = ...,
+    holomorphic: bool = ...,
+    rewrite: bool = ...,
+) -> Any: ...
+def jacrev(
+    f: Callable[..., Any],
+    argnums: Numbers = 0,
+    *,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    rewrite: bool = True,
 ) -> Callable[..., Tree]:
     """The Jacobian by reverse mode: one pass for each output element, all in one batch.
 
     The result is called as `f` is and returns the Jacobian with respect to the arguments at `argnums`, one or several,
-    or `(jacobian, aux)` with `has_aux`, where f returns `(out, aux)`. With `rewrite=False` the user's functions run as
-    they stand (see language.md).
+    or `(jacobian, aux)` with `has_aux`, where f returns `(out, aux)`. With `holomorphic` it is the complex derivative;
+    the rows of a complex Jacobian are else those of `vjp`, its conjugates. With `rewrite=False` the user's functions
+    run as they stand (see language.md).
 
     Shapes: a result of shape s and an argument of shape t give an array of shape s + t; trees give a tree of results
     that holds trees of arguments. All are floating or complex.
-    Raises: DtypeError for integer arguments or results, DerivativeError for `argnums` outside the call.
+    Raises: DtypeError for integer arguments or results, and for real ones if `holomorphic`; DerivativeError for
+    `argnums` outside the call.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.jacrev(lambda x: x**2)(np.array([1.0, 2.0])).tolist()
@@ -108,12 +132,16 @@ def jacrev(
     def jacobian_of(*args: Any, **kwargs: Any) -> Any:
         own, primals = partial(f, argnums, args, kwargs)
         out, pullback, *aux = vjp(own, *primals, has_aux=has_aux)
-        real_outputs(out, "jacrev")
+        differentiable_outputs(out, "jacrev")
+        if holomorphic:
+            complex_alone("jacrev", primals, out)
         if isinstance(out, LEAVES) and type_of(out).shape == ():
             row = pullback(np.ones((), type_of(out).dtype)[()])
+            row = tree.map(np.conj, row) if holomorphic else row
             made = row[0] if isinstance(argnums, int) else row
             return (made, aux[0]) if has_aux else made
         rows = vmap(pullback)(basis(out))
+        rows = tree.map(np.conj, rows) if holomorphic else rows
         picked = rows[0] if isinstance(argnums, int) else rows
         columns = [split_basis_axis(row, out, 0) for row in tree.leaves(picked)]
         made = transpose_blocks(columns, tree.structure(out), tree.structure(picked))
@@ -122,8 +150,18 @@ def jacrev(
     return jacobian_of
 
 
-def real_outputs(out: Any, what: str) -> None:
-    """A Jacobian needs results that have a derivative."""
+def complex_alone(what: str, primals: Any, out: Any) -> None:
+    """Raise DtypeError for real arguments or results of a function that is said to be holomorphic."""
+    for where, t in [*[("an argument", x) for x in tree.leaves(primals)], *[("a result", x) for x in tree.leaves(out)]]:
+        if not dtypes.is_complex(type_of(t).dtype):
+            raise DtypeError(
+                f"{what}: holomorphic=True needs complex arguments and results, and {where} is {type_of(t)}",
+                hint="convert it: x.astype(np.complex128)",
+            )
+
+
+def differentiable_outputs(out: Any, what: str) -> None:
+    """Raise DtypeError for a result without a derivative."""
     for leaf in tree.leaves(out):
         if not type_of(leaf).inexact:
             raise DtypeError(f"{what}: a result is {type_of(leaf)}, and integers and booleans have no derivative")
@@ -137,16 +175,38 @@ def transpose_blocks(columns: Sequence[Any], outer: Any, inner: Any) -> Any:
 
 @overload
 def jacfwd(
-    f: Callable[P, tuple[Any, A]], argnums: Numbers = ..., *, has_aux: Literal[True], rewrite: bool = ...
+    f: Callable[P, tuple[Any, A]],
+    argnums: Numbers = ...,
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = ...,
+    rewrite: bool = ...,
 ) -> Callable[P, tuple[Tree, A]]: ...
 @overload
 def jacfwd(
-    f: Callable[P, Any], argnums: Numbers = ..., *, has_aux: Literal[False] = ..., rewrite: bool = ...
+    f: Callable[P, Any],
+    argnums: Numbers = ...,
+    *,
+    has_aux: Literal[False] = ...,
+    holomorphic: bool = ...,
+    rewrite: bool = ...,
 ) -> Callable[P, Tree]: ...
 @overload
-def jacfwd(f: Callable[..., Any], argnums: Numbers = ..., *, has_aux: bool = ..., rewrite: bool = ...) -> Any: ...
 def jacfwd(
-    f: Callable[..., Any], argnums: Numbers = 0, *, has_aux: bool = False, rewrite: bool = True
+    f: Callable[..., Any],
+    argnums: Numbers = ...,
+    *,
+    has_aux: bool = ...,
+    holomorphic: bool = ...,
+    rewrite: bool = ...,
+) -> Any: ...
+def jacfwd(
+    f: Callable[..., Any],
+    argnums: Numbers = 0,
+    *,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    rewrite: bool = True,
 ) -> Callable[..., Tree]:
     """The Jacobian by forward mode: one pass for each argument element, all in one batch.
 
@@ -167,7 +227,9 @@ def jacfwd(
     def jacobian_of(*args: Any, **kwargs: Any) -> Any:
         own, primals = partial(f, argnums, args, kwargs)
         out, push, *aux = linearize(own, *primals, has_aux=has_aux)
-        real_outputs(out, "jacfwd")
+        differentiable_outputs(out, "jacfwd")
+        if holomorphic:
+            complex_alone("jacfwd", primals, out)
         columns = vmap(push, out_axes=-1)(*basis(tuple(primals)))
         picked: Any = primals[0] if isinstance(argnums, int) else tuple(primals)
         made = tree.map(lambda leaf: scalar_like(split_basis_axis(leaf, picked, leaf.ndim - 1)), columns)
@@ -183,16 +245,38 @@ def scalar_like(x: Any) -> Any:
 
 @overload
 def jacobian(
-    f: Callable[P, tuple[Any, A]], argnums: Numbers = ..., *, has_aux: Literal[True], rewrite: bool = ...
+    f: Callable[P, tuple[Any, A]],
+    argnums: Numbers = ...,
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = ...,
+    rewrite: bool = ...,
 ) -> Callable[P, tuple[Tree, A]]: ...
 @overload
 def jacobian(
-    f: Callable[P, Any], argnums: Numbers = ..., *, has_aux: Literal[False] = ..., rewrite: bool = ...
+    f: Callable[P, Any],
+    argnums: Numbers = ...,
+    *,
+    has_aux: Literal[False] = ...,
+    holomorphic: bool = ...,
+    rewrite: bool = ...,
 ) -> Callable[P, Tree]: ...
 @overload
-def jacobian(f: Callable[..., Any], argnums: Numbers = ..., *, has_aux: bool = ..., rewrite: bool = ...) -> Any: ...
 def jacobian(
-    f: Callable[..., Any], argnums: Numbers = 0, *, has_aux: bool = False, rewrite: bool = True
+    f: Callable[..., Any],
+    argnums: Numbers = ...,
+    *,
+    has_aux: bool = ...,
+    holomorphic: bool = ...,
+    rewrite: bool = ...,
+) -> Any: ...
+def jacobian(
+    f: Callable[..., Any],
+    argnums: Numbers = 0,
+    *,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    rewrite: bool = True,
 ) -> Callable[..., Tree]:
     """The Jacobian, by reverse mode: another name of `jacrev`.
 
@@ -206,27 +290,50 @@ def jacobian(
     [[0.0, 2.0], [2.0, 0.0]]
     """
     check_differentiated(f, argnums, "jacobian")
-    return jacrev(f, argnums, has_aux=has_aux, rewrite=rewrite)
+    return jacrev(f, argnums, has_aux=has_aux, holomorphic=holomorphic, rewrite=rewrite)
 
 
 @overload
 def hessian(
-    f: Callable[P, tuple[Any, A]], argnums: Numbers = ..., *, has_aux: Literal[True], rewrite: bool = ...
+    f: Callable[P, tuple[Any, A]],
+    argnums: Numbers = ...,
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = ...,
+    rewrite: bool = ...,
 ) -> Callable[P, tuple[Tree, A]]: ...
 @overload
 def hessian(
-    f: Callable[P, Any], argnums: Numbers = ..., *, has_aux: Literal[False] = ..., rewrite: bool = ...
+    f: Callable[P, Any],
+    argnums: Numbers = ...,
+    *,
+    has_aux: Literal[False] = ...,
+    holomorphic: bool = ...,
+    rewrite: bool = ...,
 ) -> Callable[P, Tree]: ...
 @overload
-def hessian(f: Callable[..., Any], argnums: Numbers = ..., *, has_aux: bool = ..., rewrite: bool = ...) -> Any: ...
 def hessian(
-    f: Callable[..., Any], argnums: Numbers = 0, *, has_aux: bool = False, rewrite: bool = True
+    f: Callable[..., Any],
+    argnums: Numbers = ...,
+    *,
+    has_aux: bool = ...,
+    holomorphic: bool = ...,
+    rewrite: bool = ...,
+) -> Any: ...
+def hessian(
+    f: Callable[..., Any],
+    argnums: Numbers = 0,
+    *,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    rewrite: bool = True,
 ) -> Callable[..., Tree]:
     """The matrix of second derivatives: forward mode over reverse mode.
 
     Arguments are those of `jacrev`. With `rewrite=False` the user's functions run as they stand (see language.md).
 
-    Shapes: f returns a real floating scalar; for an argument of shape s, an array of shape s + s and its dtype.
+    Shapes: f returns a real floating scalar (complex if `holomorphic`); for an argument of shape s, an array of shape
+    s + s and its dtype.
     Raises: as `jacrev` does.
 
     >>> import numpy as np, wholestep as ws
@@ -234,7 +341,8 @@ def hessian(
     [[6.0, 0.0], [0.0, 12.0]]
     """
     check_differentiated(f, argnums, "hessian")
-    return jacfwd(jacrev(f, argnums, has_aux=has_aux, rewrite=rewrite), argnums, has_aux=has_aux)
+    rows = jacrev(f, argnums, has_aux=has_aux, holomorphic=holomorphic, rewrite=rewrite)
+    return jacfwd(rows, argnums, has_aux=has_aux, holomorphic=holomorphic)
 
 
 @overload
