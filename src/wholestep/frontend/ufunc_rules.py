@@ -73,7 +73,10 @@ def _reciprocal(x: Value) -> Any:
     if x.dtype.kind in "fc":
         return 1 / x
     whole = x.equals(1) if x.dtype.kind == "u" else x.equals(1) | x.equals(-1)
-    return lo.select(whole, x, zeros(x.type))  # cut off towards zero
+    made = lo.select(whole, x, zeros(x.type))  # cut off towards zero
+    if x.dtype.kind == "u" or x.dtype.itemsize < 4:
+        return made
+    return lo.select(x.equals(0), full_of(np.iinfo(x.dtype).min, x.shape, x.dtype), made)  # as x86-64 converts infinity
 
 
 def _ldexp(x: Value, power: Value) -> Any:

@@ -152,7 +152,7 @@ def i0(x: Any) -> Any:
 def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
     """numpy.isclose."""
     x, y = lift(a), lift(b)
-    if y.dtype.kind in "iu":
+    if y.dtype.kind in "biu":
         y = y.astype(np.result_type(y.dtype, 1.0))
     near = (np.abs(x - y) <= atol + rtol * np.abs(y)) & np.isfinite(y) | (x == y)
     return near | (np.isnan(x) & np.isnan(y)) if equal_nan else near

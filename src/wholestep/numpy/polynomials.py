@@ -146,6 +146,7 @@ def vander(x: Any, N: Any = None, increasing: bool = False) -> Array:
 def poly(seq_of_zeros: Any) -> Any:
     """numpy.poly; of a matrix, the characteristic polynomial."""
     zeros = _line(seq_of_zeros)
+    real = not dtypes.is_complex(zeros.dtype)  # the eigenvalues of a real matrix come in conjugate pairs
     if zeros.ndim == 2 and zeros.shape[0] == zeros.shape[1] and zeros.shape[0] > 0:
         zeros = lift(np.linalg.eigvals(zeros))
     if zeros.ndim != 1:
@@ -155,7 +156,7 @@ def poly(seq_of_zeros: Any) -> Any:
     for i in range(zeros.shape[0]):
         factor = stack([np.ones((), kind), -zeros[i].astype(kind)])
         made = convolve(made, factor)
-    return made
+    return made.real if real else made
 
 
 @covers(np.polyfit)

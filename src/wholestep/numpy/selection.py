@@ -81,7 +81,11 @@ def clip(
     where_, dtype = kwargs.pop("where", True), kwargs.pop("dtype", None)
     if kwargs.keys() - {"casting", "order", "subok"}:
         raise TypeError(f"clip: unexpected keyword arguments {sorted(kwargs)}")
-    given = [v for v in (Array(lift(a).value), low, high) if v is not None]
+    x = Array(lift(a).value)
+    if x.dtype.kind in "iu":  # bounds beyond the dtype are none, as in NumPy
+        low = None if type(low) is int and low <= np.iinfo(x.dtype).min else low
+        high = None if type(high) is int and high >= np.iinfo(x.dtype).max else high
+    given = [v for v in (x, low, high) if v is not None]
     values = promoted(*given) if dtype is None else [lift(v).astype(dtype).value for v in given]
     shape = broadcast_shapes("clip", [v.shape for v in values])
     made, *bounds = [broadcast_to(v, shape) for v in values]

@@ -143,7 +143,13 @@ def is_before(x: Any, y: Any, side: str) -> Any:
 
 
 def less_with_nan_last(x: Any, y: Any) -> Any:
-    """x < y where NaN is larger than every number."""
+    """x < y where NaN is larger than every number; of complex numbers by the real part first, as NumPy sorts them."""
+    if dtypes.is_complex(x.dtype):
+        a, b, c, d = x.real, y.real, x.imag, y.imag
+        nan_last, apart = np.isnan(d) & ~np.isnan(c), np.isnan(a) ^ np.isnan(b)
+        by_real = np.where(a < b, ~np.isnan(c) | np.isnan(d), nan_last)
+        by_imag = (c < d) | nan_last
+        return np.where(apart, np.isnan(b), np.where((a < b) | (a > b), by_real, by_imag))
     if not dtypes.is_inexact(x.dtype):
         return x < y
     return (x < y) | (np.isnan(y) & ~np.isnan(x))

@@ -53,7 +53,10 @@ def reduce(
     if name in ufuncs.REDUCE:
         if dtype is not None:
             x, options = in_loop(ufunc, x, dtype), {**options, **({"dtype": dtype} if name in TOTALS else {})}
+        initial = options.pop("initial", None) if name in LOGICAL else None
         made = FUNCTIONS[ufuncs.REDUCE[name]](x, axis=axis, keepdims=keepdims, **options)
+        if initial is not None and initial is not NO_VALUE:
+            made = ufunc(made, lift(initial))
         return ufuncs.assign_out(name, out, made)
     if name not in ASSOCIATIVE | IN_TURN:
         raise unsupported(f"numpy.{name}.reduce")
@@ -203,11 +206,20 @@ def _accumulator(primitive: Any) -> Any:
     return run
 
 
+def _truths(ufunc: np.ufunc, primitive: Any) -> Any:
+    def run(x: Any, axis: Any, dtype: Any) -> Array:
+        return _accumulator(primitive)(in_loop(ufunc, x, dtype), axis, np.int8).astype(bool)  # type: ignore[no-any-return]
+
+    return run
+
+
 ACCUMULATE = {
     "add": lambda x, axis, dtype: cumsum(lift(x), axis, dtype),
     "multiply": lambda x, axis, dtype: cumprod(lift(x), axis, dtype),
     "maximum": _accumulator(cummax),
     "minimum": _accumulator(cummin),
+    "logical_and": _truths(np.logical_and, cummin),
+    "logical_or": _truths(np.logical_or, cummax),
 }
 """ufunc name -> (x, axis, dtype) -> running result."""
 

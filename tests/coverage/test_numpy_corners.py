@@ -1,0 +1,64 @@
+"""Corners of NumPy's functions in compiled programs, beside NumPy itself: values, dtypes, and shapes."""
+
+import numpy as np
+import pytest
+
+import wholestep as ws
+from wholestep.errors import RangeError
+
+NAN = np.nan
+COMPLEX = np.array(
+    [1 + 2j, complex(NAN, 1), complex(1, NAN), complex(0, NAN), complex(NAN, NAN), complex(NAN, 0), 3 - 1j, 1j]
+)
+
+
+def same(f, *args):
+    with np.errstate(all="ignore"):
+        wanted = np.asarray(f(*args))
+    made = np.asarray(ws.jit(f)(*args))
+    assert made.dtype == wanted.dtype
+    np.testing.assert_array_equal(made, wanted)
+
+
+def test_clip_takes_bounds_beyond_the_dtype_as_none():
+    x = np.arange(3, dtype=np.uint8)
+    for low, high in ((-1, 1), (1, 300), (-1, 300), (None, 256)):
+        same(lambda x, low=low, high=high: np.clip(x, low, high), x)
+    with pytest.raises(RangeError, match="300 out of bounds for uint8"):
+        ws.jit(lambda x: np.clip(x, 300, None))(x)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_searchsorted_orders_complex_numbers_with_nan(side):
+    same(lambda x: np.searchsorted(np.sort(x), x, side=side), COMPLEX)
+    many = np.tile(COMPLEX, 40)
+    same(lambda x: np.searchsorted(np.sort(x), x, side=side), many)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64, np.uint8, np.uint64])
+def test_reciprocal_of_integers(dtype):
+    same(np.reciprocal, np.array([0, 1, 2], dtype))
+
+
+def test_closeness_of_booleans():
+    b = np.array([True, False])
+    same(lambda x: np.isclose(x, x[::-1], equal_nan=True), b)
+    same(lambda x: np.allclose(x, x, equal_nan=True), b)
+
+
+def test_the_characteristic_polynomial_of_a_real_matrix_is_real():
+    matrix = np.random.default_rng(0).normal(size=(3, 3))
+    made = ws.jit(np.poly)(matrix)
+    assert made.dtype == np.float64
+    np.testing.assert_allclose(made, np.poly(matrix))
+    assert ws.grad(lambda a: np.sum(np.poly(a) ** 2))(matrix).dtype == np.float64
+
+
+@pytest.mark.parametrize("ufunc", [np.logical_and, np.logical_or])
+@pytest.mark.parametrize("x", [np.array([1, 0, 2]), np.array([[1.0, 0], [1, 1]])])
+def test_logical_reductions(ufunc, x):
+    same(ufunc.accumulate, x)
+    same(lambda x: ufunc.accumulate(x, axis=-1), x)
+    for initial in (0, 2.5, None):
+        same(lambda x, initial=initial: ufunc.reduce(x, initial=initial, keepdims=True), x)
+    same(lambda x: ufunc.reduce(x[:0], initial=0), x)
