@@ -24,18 +24,31 @@ norm = Symmetric(
 
 
 def _t_log_density(z: Any, df: Any) -> Any:
-    height = special.gammaln(0.5 * (df + 1)) - special.gammaln(0.5 * df) - 0.5 * np.log(df * math.pi)
-    return height - 0.5 * (df + 1) * np.log1p(z * z / df)
+    normal = df == math.inf
+    some = np.where(normal, 1.0, df)
+    height = -special.betaln(0.5 * some, 0.5) - 0.5 * np.log(some)
+    made = height - 0.5 * (some + 1) * np.log1p(z * z / some)
+    return np.where(normal, -0.5 * (z * z) - 0.5 * _LOG_2PI, made)
 
 
 def _t_entropy(df: Any) -> Any:
-    half, more = 0.5 * df, 0.5 * (df + 1)
-    return more * (special.digamma(more) - special.digamma(half)) + 0.5 * np.log(df) + special.betaln(half, 0.5)
+    many = df > 100
+    few, inverse = np.where(many, 1.0, df), 1 / np.where(many, df, 100.0)
+    half, more = 0.5 * few, 0.5 * (few + 1)
+    made = more * (special.digamma(more) - special.digamma(half)) + 0.5 * np.log(few) + special.betaln(half, 0.5)
+    series = inverse * (1 + inverse * (1 / 4 + inverse * (-1 / 6 + inverse * (-1 / 8 + inverse * (3 / 10 + inverse / 4)))))
+    return np.where(many, 0.5 * (_LOG_2PI + 1) + series, made)
+
+
+def _t_quantile(q: Any, df: Any) -> Any:
+    """The quantile, with the sign of its half also where it is too large for a number."""
+    found = special.stdtrit(df, q)
+    return np.where(found * (q - 0.5) < 0, -found, found)
 
 
 def _t_moments(df: Any) -> tuple[Any, Any]:
     wide = df > 2
-    spread = np.where(wide, df / np.where(wide, df - 2, 1.0), np.where(df > 1, math.inf, math.nan))
+    spread = np.where(wide, 1 + 2 / np.where(wide, df - 2, 1.0), np.where(df > 1, math.inf, math.nan))
     return np.where(df > 1, 0.0, math.inf), spread
 
 
@@ -44,7 +57,7 @@ t = Symmetric(
     "Student's t; probabilities have no derivative in the degrees of freedom.",
     log_density=_t_log_density,
     below=lambda z, df: special.stdtr(df, z),
-    quantile=lambda q, df: special.stdtrit(df, q),
+    quantile=_t_quantile,
     standard_entropy=_t_entropy,
     moments=_t_moments,
 )
@@ -148,6 +161,12 @@ def _laplace_below(z: Any) -> Any:
     return np.where(z > 0, 1 - tail, tail)
 
 
+def _laplace_log_below(z: Any) -> Any:
+    right = z > 0
+    upper = np.log1p(-0.5 * np.exp(-np.where(right, z, 0.0)))
+    return np.where(right, upper, np.where(right, 0.0, z) - math.log(2))
+
+
 def _laplace_quantile(q: Any) -> Any:
     upper = q > 0.5
     return np.where(upper, -1, 1) * np.log(2 * np.where(upper, 1 - q, q))
@@ -158,6 +177,7 @@ laplace = Symmetric(
     "The two-sided exponential distribution.",
     log_density=lambda z: -np.abs(z) - math.log(2),
     below=_laplace_below,
+    log_below=_laplace_log_below,
     quantile=_laplace_quantile,
     standard_entropy=lambda: math.log(2) + 1,
     moments=lambda: (0.0, 2.0),

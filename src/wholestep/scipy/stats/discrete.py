@@ -90,5 +90,6 @@ geom = Discrete(
     log_mass=lambda k, p: special.xlog1py(k - 1, -p) + np.log(p),
     below=lambda k, p: -np.expm1(special.xlog1py(k, -p)),
     above=lambda k, p: np.exp(special.xlog1py(k, -p)),
+    log_above=lambda k, p: special.xlog1py(k, -p),
     moments=lambda p: (1 / p, (1 - p) / (p * p)),
 )

@@ -60,8 +60,9 @@ pareto = Continuous(
 
 
 def _weibull_moments(c: Any) -> tuple[Any, Any]:
-    mean = special.gamma(1 + 1 / c)
-    return mean, special.gamma(1 + 2 / c) - mean * mean
+    mean, square = special.gamma(1 + 1 / c), special.gamma(1 + 2 / c)
+    finite = square < math.inf
+    return mean, np.where(finite, square - np.where(finite, mean, 0.0) ** 2, square)
 
 
 weibull_min = Continuous(

@@ -47,6 +47,14 @@ class Family:
             cover = covers(getattr(self.outside, method), f"scipy.stats.{name}.{method}")
             self.calls[method] = cover(self.entered(method, rule))
 
+    def log_below(self, z: Any, *shapes: Any) -> Any:
+        """The logarithm of `below`."""
+        return log_of(self.below(z, *shapes), lambda: self.above(z, *shapes))
+
+    def log_above(self, z: Any, *shapes: Any) -> Any:
+        """The logarithm of `above`."""
+        return log_of(self.above(z, *shapes), lambda: self.below(z, *shapes))
+
     def rules(self) -> dict[str, Callable[..., Any]]:
         """Method name -> a function of the operand, where there is one, then the shapes, loc and scale."""
         raise NotImplementedError(self.name)
@@ -56,10 +64,12 @@ class Family:
         raise NotImplementedError(self.name)
 
     def probabilities(self) -> dict[str, Rule]:
-        """The rules of the probabilities below x and above it."""
+        """The rules of the probabilities below x and above it, and of their logarithms."""
         return {
             "cdf": lambda *args: self._probability(self.below, 0.0, 1.0, *args),
             "sf": lambda *args: self._probability(self.above, 1.0, 0.0, *args),
+            "logcdf": lambda *args: self._probability(self.log_below, -math.inf, 0.0, *args),
+            "logsf": lambda *args: self._probability(self.log_above, 0.0, -math.inf, *args),
         }
 
     def stated(self, parts: dict[str, dict[str, Callable[..., Any]]]) -> dict[str, Callable[..., Any]]:
@@ -154,14 +164,6 @@ class Continuous(Family):
         """The probability of more than z."""
         return 1 - self.below(z, *shapes)
 
-    def log_below(self, z: Any, *shapes: Any) -> Any:
-        """The logarithm of `below`."""
-        return log_of(self.below(z, *shapes), lambda: self.above(z, *shapes))
-
-    def log_above(self, z: Any, *shapes: Any) -> Any:
-        """The logarithm of `above`."""
-        return log_of(self.above(z, *shapes), lambda: self.below(z, *shapes))
-
     def upper_quantile(self, q: Any, *shapes: Any) -> Any:
         """The inverse of `above`."""
         return self.quantile(1 - q, *shapes)
@@ -176,11 +178,7 @@ class Continuous(Family):
                 "pdf": lambda *args: np.exp(self._log_density(*args)),
                 "logpdf": self._log_density,
             },
-            "below": {
-                **self.probabilities(),
-                "logcdf": lambda *args: self._probability(self.log_below, -math.inf, 0.0, *args),
-                "logsf": lambda *args: self._probability(self.log_above, 0.0, -math.inf, *args),
-            },
+            "below": self.probabilities(),
             "quantile": {
                 "ppf": lambda *args: self._quantile(self.quantile, self.low, self.high, *args),
                 "isf": lambda *args: self._quantile(self.upper_quantile, self.high, self.low, *args),
@@ -201,7 +199,7 @@ class Continuous(Family):
         *shapes, loc, scale = params
         z = (x - loc) / scale
         low, high, middle = self.support(*shapes)
-        inside = ((z > low) if self.open_low else (z >= low)) & (z <= high)
+        inside = ((z > low) if self.open_low else (z >= low)) & (z <= high) & np.isfinite(z)
         made = self.log_density(np.where(inside, z, middle), *shapes) - np.log(scale)
         return self._known(np.where(inside, made, np.where(np.isnan(z), z, -math.inf)), scale, shapes)
 
@@ -272,11 +270,7 @@ class Discrete(Family):
                 "pmf": lambda *args: np.exp(self._log_mass(*args)),
                 "logpmf": self._log_mass,
             },
-            "below": {
-                **self.probabilities(),
-                "logcdf": lambda *args: np.log(self._probability(self.below, 0.0, 1.0, *args)),
-                "logsf": lambda *args: np.log(self._probability(self.above, 1.0, 0.0, *args)),
-            },
+            "below": self.probabilities(),
             "moments": {
                 "mean": lambda *args: self._known(self.moments(*args[:-1])[0] + args[-1], args[:-1]),
                 "var": lambda *args: self._known(self.moments(*args[:-1])[1], args[:-1]),

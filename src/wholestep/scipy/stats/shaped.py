@@ -71,16 +71,45 @@ def _f_moments(dfn: Any, dfd: Any) -> tuple[Any, Any]:
     return mean, _where_positive(dfd - 4, math.inf, spread)
 
 
+def _f_shares(z: Any, m: Any, n: Any) -> tuple[Any, Any, Any]:
+    """Whether z is in the upper half, m z of n + m z in the lower one, and n of it in the upper one, each at most half.
+
+    Elsewhere they are one half: far up n / (n + m z) has digits where 1 less it has none.
+    """
+    upper = m * z > n
+    low, high = np.where(upper, n / m, z), np.where(upper, z, n / m)
+    return upper, m * low / (m * low + n), n / (m * high + n)
+
+
+def _f_below(z: Any, m: Any, n: Any) -> Any:
+    upper, low, high = _f_shares(z, m, n)
+    return np.where(upper, special.betaincc(0.5 * n, 0.5 * m, high), special.betainc(0.5 * m, 0.5 * n, low))
+
+
+def _f_above(z: Any, m: Any, n: Any) -> Any:
+    upper, low, high = _f_shares(z, m, n)
+    return np.where(upper, special.betainc(0.5 * n, 0.5 * m, high), special.betaincc(0.5 * m, 0.5 * n, low))
+
+
+def _f_quantile(q: Any, m: Any, n: Any) -> Any:
+    return n / m * special.betaincinv(0.5 * m, 0.5 * n, q) / special.betainccinv(0.5 * n, 0.5 * m, q)
+
+
+def _f_upper_quantile(q: Any, m: Any, n: Any) -> Any:
+    return n / m * special.betainccinv(0.5 * m, 0.5 * n, q) / special.betaincinv(0.5 * n, 0.5 * m, q)
+
+
 f = Continuous(
     "f",
     "The F distribution, of ratios of variances; probabilities have no derivative in the degrees of freedom.",
     low=0.0,
     middle=1.0,
+    valid=lambda dfn, dfd: (dfn > 0) & (dfd > 0) & np.isfinite(dfn) & np.isfinite(dfd),
     log_density=_f_log_density,
-    below=lambda z, m, n: special.betainc(0.5 * m, 0.5 * n, m * z / (m * z + n)),
-    above=lambda z, m, n: special.betaincc(0.5 * m, 0.5 * n, m * z / (m * z + n)),
-    quantile=lambda q, m, n: n / m * (lambda w: w / (1 - w))(special.betaincinv(0.5 * m, 0.5 * n, q)),
-    upper_quantile=lambda q, m, n: n / m * (lambda w: w / (1 - w))(special.betainccinv(0.5 * m, 0.5 * n, q)),
+    below=_f_below,
+    above=_f_above,
+    quantile=_f_quantile,
+    upper_quantile=_f_upper_quantile,
     standard_entropy=_f_entropy,
     moments=_f_moments,
 )
@@ -131,7 +160,15 @@ def _log_mass(a: Any, b: Any) -> Any:
     tail, central = high <= 0, (high > 0)
     most, least = special.log_ndtr(np.where(tail, high, -1.0)), special.log_ndtr(np.where(tail, low, -2.0))
     outer = special.ndtr(np.where(central, low, -1.0)) + special.ndtr(-np.where(central, high, 1.0))
-    return np.where(tail, most + np.log1p(-np.exp(least - most)), np.log1p(-outer))
+    beyond = most == -math.inf
+    share = np.exp(np.where(beyond, -1.0, least) - np.where(beyond, 0.0, most))
+    return np.where(tail, most + np.log1p(-share), np.log1p(-outer))
+
+
+def _log_share(some: Any, rest: Any, whole: Any) -> Any:
+    """The logarithm of a part of a mass from logarithms: from that of the rest where the part is the larger one."""
+    most = some > rest
+    return np.where(most, np.log1p(-np.exp(np.where(most, rest - whole, -1.0))), some - whole)
 
 
 def _densities_at_ends(a: Any, b: Any) -> tuple[Any, Any]:
@@ -168,6 +205,8 @@ truncnorm = Continuous(
     log_density=lambda z, a, b: -0.5 * (z * z) - 0.5 * _LOG_2PI - _log_mass(a, b),
     below=lambda z, a, b: np.exp(_log_mass(a, z) - _log_mass(a, b)),
     above=lambda z, a, b: np.exp(_log_mass(z, b) - _log_mass(a, b)),
+    log_below=lambda z, a, b: _log_share(_log_mass(a, z), _log_mass(z, b), _log_mass(a, b)),
+    log_above=lambda z, a, b: _log_share(_log_mass(z, b), _log_mass(a, z), _log_mass(a, b)),
     standard_entropy=lambda a, b: 0.5 * (_LOG_2PI + 1) + _log_mass(a, b) + 0.5 * _difference_at_ends(a, b),
     moments=_truncnorm_moments,
 )
