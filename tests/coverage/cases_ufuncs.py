@@ -88,6 +88,7 @@ CASES = {
 }
 
 X, Y, M = draw("add", (3, 4), "f8"), draw("add", (3, 4), "f8"), rng.integers(0, 2, (3, 4)) > 0
+I8 = np.arange(12).reshape(3, 4)
 P = np.abs(X) + 0.5
 
 
@@ -141,6 +142,8 @@ CASES["numpy.add"] += [
 CASES["numpy.subtract"] += [
     Case(lambda x: np.subtract.reduce(x, axis=1), X),
     Case(written(lambda y, z: np.subtract.at(y, [0, 0, 2], z)), X, Y),
+    *[Case(written(lambda y, i: np.subtract.at(y, (i, 0), i)), a, np.array([1, 1, 2], np.uint8)) for a in (X, I8)],
+    Case(written(lambda y: np.subtract.at(y, 0, True)), X),
     Case(lambda x: np.subtract.accumulate(x), X),
 ]
 CASES["numpy.multiply"] += [
@@ -163,6 +166,7 @@ CASES["numpy.maximum"] += [
     Case(written(lambda y, z: np.maximum.at(y, np.argsort(z[:, 0]), z)), X, Y),
     Case(written(lambda y, z: np.maximum.at(y, (slice(0, 2), 1), z[:2, 0])), X, Y),
 ]
+CASES["numpy.maximum"] += [Case(written(lambda y, i: np.maximum.at(y, [0, 0, 2], i)), I8.astype(np.uint8), I8 - 5)]
 CASES["numpy.minimum"] += [Case(lambda x: np.minimum.accumulate(x), X), Case(lambda x: np.minimum.reduce(x), X)]
 CASES["numpy.minimum"] += [Case(written(lambda y, z: np.minimum.at(y, np.argsort(z[:, 0]) // 2, z)), X, Y)]
 CASES["numpy.logaddexp"] += [

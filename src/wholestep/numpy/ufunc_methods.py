@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from wholestep.dtypes import is_inexact
 from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend import ufuncs
 from wholestep.frontend.array import Array
@@ -144,9 +145,9 @@ def at(ufunc: np.ufunc, x: Any, index: Any, *operands: Any) -> None:
             f"{ufunc.__name__}.at: a plain array cannot take traced values",
             hint="make it inside the traced function with wholestep.numpy",
         )
-    if ufunc in AT_ONCE and x.dtype != np.bool_:  # a loop of other numbers may make a truth value false again
-        (operand,) = operands
-        HOOKS.setitem(x, index, -lift(operand) if ufunc is np.subtract else operand, join=AT_ONCE[ufunc])
+    if ufunc in AT_ONCE and _casts_first(AT_ONCE[ufunc], x.dtype, lift(operands[0]).dtype):
+        operand = lift(operands[0]).astype(x.dtype)
+        HOOKS.setitem(x, index, -operand if ufunc is np.subtract else operand, join=AT_ONCE[ufunc])
         return
     numbers = np.arange(x.size).reshape(x.shape)
     places = lift(numbers)[index] if is_traced(index) else numbers[index]
@@ -165,6 +166,16 @@ def at(ufunc: np.ufunc, x: Any, index: Any, *operands: Any) -> None:
         where = np.unravel_index(flat[chosen], x.shape)
         made = ufunc(x[where], *[v[chosen] for v in wide])
         x[where] = lift(made).astype(x.dtype)
+
+
+def _casts_first(join: str, dtype: np.dtype, operand: np.dtype) -> bool:
+    """Test whether operands may be cast before they are combined, where NumPy casts what it has combined.
+
+    Integers wrap around alike in sums, not in extrema; a float is cut off, and a truth value may become false again.
+    """
+    if dtype.kind == "b":
+        return False
+    return is_inexact(dtype) or np.can_cast(operand, dtype) or (join == "add" and operand.kind in "iu")
 
 
 def one_after_another(ufunc: np.ufunc, x: Array, places: Array, operands: list[Array]) -> Array:
