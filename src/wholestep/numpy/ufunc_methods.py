@@ -219,7 +219,8 @@ def _accumulator(primitive: Any) -> Any:
 
 def _truths(ufunc: np.ufunc, primitive: Any) -> Any:
     def run(x: Any, axis: Any, dtype: Any) -> Array:
-        return _accumulator(primitive)(in_loop(ufunc, x, dtype), axis, np.int8).astype(bool)  # type: ignore[no-any-return]
+        made: Array = _accumulator(primitive)(in_loop(ufunc, x, dtype), axis, np.int8)
+        return made.astype(bool)
 
     return run
 
