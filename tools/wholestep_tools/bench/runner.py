@@ -17,12 +17,15 @@ from typing import Any, NamedTuple, TypeVar
 from wholestep_tools.bench import machine
 from wholestep_tools.bench.instruction_sets import limits
 from wholestep_tools.bench.peers import PEERS
+from wholestep_tools.bench.real.catalog import REAL
 from wholestep_tools.bench.spec import WORKLOADS
 
 T = TypeVar("T")
 
 PATIENCE = 600
 """Seconds after which an answer is no longer waited for."""
+TOUCHED = 2 << 30
+"""Bytes of memory that are touched before a peer begins with a model of real size, which takes at most about as many."""
 AT_MOST, AT_LEAST = 5000, 3
 """Calls in a turn."""
 WORKER = "wholestep_tools.bench.worker"
@@ -166,6 +169,8 @@ class Contestant:
     def start(self) -> Process:
         """A process for this peer; the second one finds the caches that the first one filled."""
         options = self.options
+        if self.name in REAL:
+            machine.touch_memory(TOUCHED)
         return Process(self.peer, self.name, self.at_once, self.folder, options.threads, isa=options.isa)
 
     def build(self) -> None:
