@@ -187,6 +187,20 @@ def test_a_layer_is_one_kernel_and_its_gradient_rides_on_contractions():
     assert len(list(planned(lambda x, w, b: np.maximum(x @ w + b, 0), x, w, b).launches())) == 1
 
 
+@pytest.mark.parametrize("first", ["weights", "product"])
+def test_a_summed_map_of_a_contraction_is_in_the_kernel_of_the_sum(first):
+    """The gradient of softmax weights: they divide exponentials, and a contraction reads them too."""
+
+    def f(g, k, e, s):
+        weights, product = (e / s, g @ k) if first == "weights" else (g @ k, e / s)[::-1]
+        total = (product * (-weights / s)).sum(-1, keepdims=True)
+        return weights.T @ g, (product / s + total) * e
+
+    made = planned(f, *(np.ones(shape, F32) for shape in ((48, 16), (16, 48), (48, 48), (48, 1))))
+    stored = [(kernel.name, sum([b.written for b in kernel.buffers])) for kernel in made.kernels()]
+    assert stored == [("contract", 1), ("sum", 2), ("contract", 1)]
+
+
 def test_a_kernel_does_not_read_what_it_writes_under_another_name():
     def f(x, w):
         h = ws.capture("h", np.sin(x))

@@ -50,6 +50,8 @@ class FusionAnalysis(IterationSpaces):
         self.reductions: dict[tuple[Shape, Shape, Places], Node] = {}
         """The last reduction over memory, by the shape of its operand, the reduced axes, and an array that it reads."""
         self.groups: list[FusionGroup] = []
+        self.folded = {x for node in graph.nodes if node.op.fold for x in node.inputs}
+        """The operands of reductions: a map runs its reductions in its own kernel, and a contraction cannot."""
         self.positions = {node: i for i, node in enumerate(graph.nodes)}
         for node in graph.nodes:
             self.place_node(node)
@@ -189,7 +191,8 @@ class FusionAnalysis(IterationSpaces):
             if not candidates:
                 self.new_group(node, "map")
                 return
-        ordered = sorted(candidates, key=lambda c: c.number, reverse=True)
+        folded = node.outputs[0] in self.folded
+        ordered = sorted(candidates, key=lambda c: (folded and c.kind != "contract", c.number), reverse=True)
         for group in ordered:
             coords = self.unify_axes(
                 group, node.outputs[0].shape, [t[1] for t in traces if t is not None and t[0] is group]
@@ -247,6 +250,8 @@ class FusionAnalysis(IterationSpaces):
         kinds = {group.kind, other.kind}
         rows = {group.rows, other.rows} - {None}
         if "opaque" in kinds or (group.kind == other.kind == "contract") or (rows and "contract" in kinds):
+            return
+        if other.kind == "contract" and node.outputs[0] in self.folded:
             return
         coords = next(t[1] for t in traces if t is not None and t[0] is other)
         own = self.placed[node.outputs[0]][1]
