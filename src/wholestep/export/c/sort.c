@@ -1,7 +1,8 @@
 /* Where a key stands in the order: words of floats say the same of zeros of either sign, and of all NaN. */
 static uint@BITS@_t ws_rank_u@BITS@(uint@BITS@_t key, int floats) {
     const uint@BITS@_t half = (uint@BITS@_t)-1 / 2, low = (uint@BITS@_t)(((uint64_t)1 << (@BITS@ == 64 ? 52 : 23)) - 1);
-    if (floats && (key < low || key > (uint@BITS@_t)~low)) return (uint@BITS@_t)-1;
+    const uint@BITS@_t high = (uint@BITS@_t)~low;
+    if (floats && (key < low || key > high)) return (uint@BITS@_t)-1;
     return floats && key == half ? (uint@BITS@_t)(half + 1) : key;
 }
 

@@ -16,6 +16,7 @@ from wholestep.export.python.vocabulary import (
     PythonTarget,
     Role,
     Spelling,
+    divides_by_zero,
     front_order,
     host_words,
     is_half,
@@ -31,7 +32,7 @@ from wholestep.primitives.movement import spread
 
 ONE = """exp exp2 expm1 log log2 log10 log1p sqrt cbrt sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh
 arctanh floor ceil trunc rint sign abs isfinite isnan signbit real imag conj""".split()
-TWO = """maximum minimum copysign nextafter arctan2 hypot logaddexp logaddexp2 floor_divide remainder fmod""".split()
+TWO = """maximum minimum copysign nextafter arctan2 hypot logaddexp logaddexp2 remainder fmod""".split()
 SPECIAL_ONE = """erf erfc erfinv expit log_ndtr ndtr ndtri gammaln gamma gammasgn digamma i0 i1 i0e i1e logit spence
 exp1 expi""".split()
 SPECIAL_TWO = "zeta gammainc gammaincc betaln beta poch".split()
@@ -139,6 +140,12 @@ def jax_convolves(c: ConvolvedProduct) -> bool:
     return c.source.dtype.name == "float32"
 
 
+def jax_floor_divided(c: Call) -> str:
+    """The number of whole divisors: of integers 0 for a divisor of 0, where XLA has -1."""
+    text = f"jnp.floor_divide({c.a[0]}, {c.a[1]})"
+    return f"jnp.where({c.a[1]} == 0, 0, {text})" if c.out.dtype.kind in "iu" and divides_by_zero(c) else text
+
+
 def jax_branched(c: Call) -> str:
     """One of several functions."""
     branches = ", ".join([c.names.function(g) for g in c.p["branches"]])
@@ -160,6 +167,7 @@ WORDS: dict[str, Spelling] = {
     "right_shift": lambda c: (
         f"lax.shift_right_{'arithmetic' if c.out.dtype.kind == 'i' else 'logical'}({c.a[0]}, {c.a[1]})"
     ),
+    "floor_divide": jax_floor_divided,
     "pow": "jnp.power({0}, {1})",
     "log_expit": "jax.nn.log_sigmoid({0})",
     "betainc": "jss.betainc({0}, {1}, {2})",
@@ -246,7 +254,7 @@ JAX = PythonTarget(
     broadcast=jax_repeated,
     number=lambda text, dtype: f"jnp.asarray({text}, {dtype})",
     support="jax_support.py",
-    numbers_in=frozenset((*INFIX, *TWO, "select")) - {"nextafter"},
+    numbers_in=frozenset((*INFIX, *TWO, "floor_divide", "select")) - {"nextafter"},
     title="JAX",
     decorated=lambda text, role: (
         f"@functools.partial(jax.jit, donate_argnums=0)\n{text}" if role is Role.STEP else f"@jax.jit\n{text}"

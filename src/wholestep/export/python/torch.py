@@ -20,6 +20,7 @@ from wholestep.export.python.vocabulary import (
     PythonTarget,
     Role,
     Spelling,
+    divides_by_zero,
     front_order,
     host_words,
     is_half,
@@ -29,14 +30,15 @@ from wholestep.export.python.vocabulary import (
     while_it_holds,
 )
 from wholestep.export.rules.control import is_selectable
+from wholestep.export.rules.unsigned_words import UNSIGNED_RULES
 from wholestep.export.split_gradients import has_short_axes, split_gradients_in
 from wholestep.ir.graph import Node
 from wholestep.primitives.family import number_of
 from wholestep.primitives.movement import spread
 
 ONE = """exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh
-arctanh floor ceil trunc sign abs isfinite isnan signbit real imag""".split()
-TWO = "maximum minimum copysign nextafter arctan2 hypot logaddexp logaddexp2 fmod remainder floor_divide pow".split()
+arctanh floor ceil trunc abs isfinite isnan signbit real imag""".split()
+TWO = "maximum minimum copysign nextafter arctan2 hypot logaddexp logaddexp2 pow".split()
 SPECIAL_ONE = "erf erfc erfcx erfinv expit log_ndtr ndtr ndtri gammaln digamma i0 i1 i0e i1e logit".split()
 SPECIAL_TWO = "zeta gammainc gammaincc".split()
 INFIX_AND_SHIFTS = {**INFIX, "left_shift": "<<", "right_shift": ">>"}
@@ -183,6 +185,22 @@ def torch_divided(c: Call) -> str:
     return f"torch.reciprocal({c.a[1]})" if one else f"{c.a[0]} / {c.a[1]}"
 
 
+def torch_signed(c: Call) -> str:
+    """The sign, which torch gives as 0 for NaN."""
+    return f"sign_or_nan({c.a[0]})" if c.out.dtype.kind not in "iu" else f"torch.sign({c.a[0]})"
+
+
+def torch_whole_division(name: str) -> Spelling:
+    """A division to whole numbers: integers by 0 give 0, where torch raises an error."""
+
+    def spelling(c: Call) -> str:
+        if c.types[0].dtype.kind in "iu" and divides_by_zero(c):
+            return f"unless_zero(torch.{name}, {c.a[0]}, {c.a[1]})"
+        return f"torch.{name}({c.a[0]}, {c.a[1]})"
+
+    return spelling
+
+
 def torch_fourier(c: Call) -> str:
     """A complex transform without a factor."""
     if not c.p["axes"]:
@@ -230,7 +248,7 @@ def torch_is_wide_unsigned(dtype: np.dtype[Any]) -> bool:
     return dtype.kind == "u" and dtype.itemsize > 1
 
 
-ON_WORDS = """add sub mul floor_divide remainder less less_equal equal not_equal bitwise_and bitwise_or bitwise_xor
+ON_WORDS = """add sub mul less less_equal equal not_equal bitwise_and bitwise_or bitwise_xor
 left_shift right_shift""".split()
 
 HOST = host_words()
@@ -251,6 +269,8 @@ WORDS: dict[str, Spelling] = {
     "neg": "-{0}",
     "bitwise_not": "~{0}",
     "rint": "torch.round({0})",
+    "sign": torch_signed,
+    **{name: torch_whole_division(name) for name in ("floor_divide", "remainder", "fmod")},
     "log_expit": "torch.nn.functional.logsigmoid({0})",
     "conj": "torch.conj_physical({0})",
     "select": "torch.where({0}, {1}, {2})",
@@ -326,6 +346,8 @@ def torch_holds(node: Node) -> bool:
     name, kinds = node.op.name, [t.dtype for t in node.types]
     if name == "cond":
         return not is_selectable(node)
+    if name in UNSIGNED_RULES and torch_is_wide_unsigned(kinds[0]):
+        return False
     if name == "wins":
         return any([x is not None and bool(np.isfinite(x)) for x in map(number_of, node.inputs)])
     half = (name in HOST and name not in (*SPECIAL_ONE, *SPECIAL_TWO)) or name in NO_HALF

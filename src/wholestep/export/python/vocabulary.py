@@ -265,6 +265,11 @@ def host_call(c: Call, function: str) -> str:
     return f"on_host({function}, {kinds}, {', '.join(c.a)})"
 
 
+def divides_by_zero(c: Call) -> bool:
+    """True where the second operand may be 0."""
+    return c.numbers[1] in (None, "0", "False")
+
+
 def as_matrix_product(c: Call, turned: str) -> str | None:
     """A contraction of two matrices of floats by `@`, with `turned` behind a transposed one; None for any other."""
     a, b, out = parts(c.p["spec"])

@@ -9,6 +9,7 @@ from wholestep.export.rules.elementwise import ELEMENTWISE_RULES
 from wholestep.export.rules.movement import MOVEMENT_RULES
 from wholestep.export.rules.order import ORDER_RULES
 from wholestep.export.rules.random_words import bits_in_words, blocks_in_words
+from wholestep.export.rules.unsigned_words import UNSIGNED_RULES, or_unsigned
 from wholestep.lower.legalize import fft, matrix_functions
 
 RULES: dict[str, Rule] = {
@@ -23,4 +24,5 @@ RULES: dict[str, Rule] = {
     "random_bits": bits_in_words,
     "random_blocks": blocks_in_words,
 }
+RULES |= {name: or_unsigned(name, RULES.get(name)) for name in UNSIGNED_RULES}
 """Rules that all targets share."""

@@ -55,15 +55,22 @@ def on_words(name, x, y):
     if name == "right_shift" and full:
         found = torch.where(b == 0, a, (a >> b) & ((1 << (64 - b).clamp(max=63)) - 1))
     else:
-        plain = {
-            "floor_divide": torch.floor_divide,
-            "remainder": torch.remainder,
-            "right_shift": torch.bitwise_right_shift,
-        }
+        plain = {"right_shift": torch.bitwise_right_shift}
         plain |= {"add": torch.add, "sub": torch.sub, "mul": torch.mul, "left_shift": torch.bitwise_left_shift}
         plain |= {"bitwise_and": torch.bitwise_and, "bitwise_or": torch.bitwise_or, "bitwise_xor": torch.bitwise_xor}
         found = plain[name](a, b)
     return found.view(torch.uint64) if full else (found & ((1 << 8 * dtype.itemsize) - 1)).to(dtype)
+
+
+def sign_or_nan(x):
+    """The sign; that of NaN is NaN."""
+    return torch.where(torch.isnan(x), x, torch.sgn(x))
+
+
+def unless_zero(f, x, y):
+    """A division of integers, which gives 0 where they are divided by 0."""
+    nothing = y == 0
+    return f(x, torch.where(nothing, 1, y)).masked_fill(nothing, 0)
 
 
 def scan_rows(f, fixed, carry, xs, length, reverse, nothing):
