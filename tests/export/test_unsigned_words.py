@@ -85,3 +85,17 @@ def test_onnx_sorts_words_of_64_bits_and_permutes(tmp_path: Path) -> None:
     (file,) = ws.to_file(lambda key: ws.random.permutation(key, 7), tmp_path / "order.onnx", key)
     (order,) = runtime.InferenceSession(file).run(None, {"key": np.asarray(key)})
     np.testing.assert_array_equal(order, ws.random.permutation(key, 7))
+
+
+def test_onnx_has_extrema_of_unsigned_words_and_signs_of_zeros_and_nan(tmp_path: Path) -> None:
+    runtime = pytest.importorskip("onnxruntime", reason="ONNX Runtime is an outside oracle; not installed")
+
+    def f(x: Any, y: Any, h: Any) -> Any:
+        return np.max(x, axis=1), np.min(x), np.argmax(x, axis=1), np.argmax(y), np.signbit(h), np.sign(h)
+
+    h = np.array([-0.0, np.nan, 0.0, -3.0], np.float16)
+    given = {"x": WIDE, "y": WIDE[0].astype(np.uint16), "h": h}
+    ws.to_file(f, tmp_path / "f.onnx", *given.values())
+    found = runtime.InferenceSession(tmp_path / "f.onnx").run(None, given)
+    for a, b in zip(found, f(*given.values()), strict=True):
+        np.testing.assert_array_equal(a, b)

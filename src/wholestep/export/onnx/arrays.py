@@ -175,11 +175,10 @@ def onnx_largest_place(w: OnnxWriter, node: Node, xs: list[str]) -> str:
     """Operation `largest_place`."""
     dtype = node.types[0].dtype
     inside = wider("ArgMax", dtype) if dtype.kind not in "iu" or dtype.itemsize < 4 else dtype
-    if dtype.name in ("int64", "uint32", "uint64"):
+    if inside is None or dtype.name in ("int64", "uint32"):
         # There is no kernel for these: the place of the first that is as large as the largest, by TopK.
         return w.op("Squeeze", w.ops("TopK", [w.cast(xs[0], np.int64), w.ints([1])], 2, axis=node.params["axis"])[1],
                     w.ints([node.params["axis"]]))  # fmt: skip
-    assert inside is not None
     given = xs[0] if inside == dtype else w.cast(xs[0], inside)
     return w.op("ArgMax", given, axis=node.params["axis"], keepdims=0, select_last_index=0)
 

@@ -15,6 +15,7 @@ KERNELS: Mapping[str, str] = {
     **dict.fromkeys("Exp Log Sqrt Sin Cos Tanh Floor Ceil Round".split(), FLOATS),
     **dict.fromkeys("Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Erf Conv".split(), "f32"),
     "Abs": "f16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64",
+    "Sign": "f32 f64 i8 i16 i32 i64 u8 u16 u32 u64",
     "Sigmoid": FLOATS,
     "IsNaN": FLOATS,
     "IsInf": FLOATS,

@@ -141,7 +141,7 @@ OPERATORS: Mapping[str, str] = {
 """The operator that an operation needs a kernel of, in the dtype of its first operand or a wider one."""
 COMPLEX_WORDS = COMPLEX_DERIVED | {"make_complex", "real", "imag"}
 """Operations on complex numbers that are written: of pairs of names."""
-UNSIGNED_ONLY_BY_RULE = frozenset(("pow", "div", "floor_divide", "fmod", "scatter_add", "sort", "top_k"))
+UNSIGNED_ONLY_BY_RULE = frozenset("pow div floor_divide fmod scatter_add sort top_k max min argmax".split())
 """Operations that are left out for unsigned integers of 64 bits, which the wider kernels would change."""
 
 

@@ -66,9 +66,7 @@ def below_infinity(x: Value) -> Value:
 
 def negative(x: Value) -> Value:
     """Below 0, or the 0 whose reciprocal is."""
-    nothing = equal(x, zeros(x.type))
-    safe = select(nothing, x, ones(x.type))
-    return (x < 0) | (nothing & ((1 / safe) < 0))
+    return (x < 0) | ((1 / x) < 0)  # no `select`, as ONNX Runtime's gives 0.0 for -0.0
 
 
 def with_sign_of(x: Value, y: Value) -> Value:
