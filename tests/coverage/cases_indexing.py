@@ -93,6 +93,7 @@ CASES = {
         Case(lambda i, x, y: np.choose(i, [x, y, 1.0]), K, real(2, 2), S),
         *[Case(lambda x, m=m: np.choose([-1, 5, 1, 0], [x, 2 * x], mode=m), A) for m in ("wrap", "clip")],
         Case(lambda i, x: np.choose(i, x), np.array([2, 0, 1, 1]), A),
+        Case(lambda x: np.choose([0, 1, 1, 0], [x, 2]), I8.astype(np.uint8)),
     ],
     "numpy.compress": [
         Case(lambda x: np.compress([True, False, True], x, axis=0), A),
@@ -190,6 +191,8 @@ CASES = {
         Case(lambda a, v: np.searchsorted(a, v), np.arange(5.0), S),
         Case(lambda a: a.searchsorted(0.5, sorter=[2, 1, 0]), np.array([3.0, 0.2, -1.0])),
         Case(lambda a: np.searchsorted(a, [1, 2.5]), np.arange(5)),
+        Case(lambda a: np.searchsorted(a, 0.1, side="right"), np.array([0.1, 0.2], np.float32), grad=False),
+        Case(lambda a: np.searchsorted(a, 300), np.arange(5, dtype=np.uint8)),
     ],
     "numpy.digitize": [
         *[Case(lambda x, r=r: np.digitize(x, [-1, 0, 1], right=r), A) for r in (False, True)],

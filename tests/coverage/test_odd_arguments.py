@@ -75,6 +75,36 @@ def test_what_is_refused_names_the_function_and_the_line(f: Any, kind: type[Exce
         ws.jit(f)(X)
 
 
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: np.max(x, initial=-1),
+        lambda x: np.sum(x, initial=-1),
+        lambda x: np.full_like(x, 300),
+        lambda x: np.insert(x, 0, [300]),
+        lambda x: np.piecewise(x, [x > 1], [300, 0]),
+        lambda x: np.put(x.copy(), 0, 300),
+        lambda x: np.putmask(x.copy(), x > 1, 300),
+        lambda x: np.place(x.copy(), x > 1, [300]),
+        lambda x: np.fill_diagonal(np.outer(x, x), 300),
+    ],
+)
+def test_a_python_integer_that_does_not_fit_does_not_wrap_around(f: Any) -> None:
+    for run in (f, ws.jit(f)):
+        with pytest.raises(OverflowError, match="out of bounds for uint"):
+            run(np.arange(4, dtype=np.uint8))
+
+
+def test_the_larger_of_a_number_and_one_that_does_not_fit_is_none() -> None:
+    with pytest.raises(OverflowError, match="300 out of bounds for uint8"):
+        ws.jit(lambda x: max(x[0], 300))(np.arange(4, dtype=np.uint8))
+
+
+def test_copyto_does_not_cut_off_a_python_number() -> None:
+    with pytest.raises(DtypeError, match="copyto: cannot write f64 into i64"):
+        ws.jit(lambda x: np.copyto(x.copy(), 1.5))(np.arange(4))
+
+
 def test_an_error_of_the_users_own_function_stays_as_it_is() -> None:
     def own(row: Any) -> Any:
         raise ValueError("the user's own")

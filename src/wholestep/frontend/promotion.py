@@ -120,7 +120,9 @@ def inexact_array(x: Any) -> Array:
 
 
 def value_of(x: Any, dtype: Any = None) -> Value:
-    """Anything array-like as a value, in a dtype where one is given."""
+    """Anything array-like as a value, in a dtype where one is given: Python integers fit it or raise OverflowError."""
+    if dtype is not None and dtype.kind in "iu" and type(x) in (int, list, tuple) and not is_traced(x):
+        return lift(np.asarray(x, dtype)).value
     v = lift(x).value
     return v if dtype is None else cast_to(v, dtype)
 

@@ -99,8 +99,7 @@ empty = filled_with(np.empty, 0, "zeros that take traced values")
 @binds(np.full, creates=True, ignored="order device like")
 def full(shape: Any, fill_value: Any, dtype: Any = None) -> Array:
     """numpy.full: inside a trace an array that takes traced values."""
-    value = lift(fill_value).value
-    wanted = value.dtype if dtype is None else checked(dtype)
+    value = value_of(fill_value, None if dtype is None else checked(dtype))
     sizes = tuple(shape) if np.iterable(shape) else (shape if isinstance(shape, Dim) else operator.index(shape),)
     value = assignable(value, len(sizes))
     if value.ndim > len(sizes):
@@ -108,7 +107,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None) -> Array:
             f"full: {value.type} does not broadcast to shape {sizes}",
             hint="the value's shape must end in that of the array, or be one that broadcasts to it",
         )
-    return Array(broadcast_to(cast_to(value, wanted), sizes))
+    return Array(broadcast_to(value, sizes))
 
 
 @binds(np.eye, creates=True, ignored="order device like")

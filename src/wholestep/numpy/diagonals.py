@@ -9,6 +9,7 @@ from wholestep.dims import Dim
 from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import binds, bound, covers
+from wholestep.frontend.promotion import value_of
 from wholestep.ir.graph import Value
 from wholestep.numpy.creation import tri
 from wholestep.numpy.movement import flat_view, normalized_axes, ravel, traced_array, view
@@ -119,7 +120,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
         step = 1 + int(np.cumprod(x.shape[:-1]).sum())
     flat = flat_view(x)
     count = len(range(*slice(0, end, step).indices(x.size)))
-    flat[slice(0, end, step)] = np.resize(ravel(traced_array(val)), count)
+    flat[slice(0, end, step)] = np.resize(ravel(Array(value_of(val, x.dtype))), count)
 
 
 def writable(name: str, a: Any) -> Array:

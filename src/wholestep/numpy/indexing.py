@@ -10,7 +10,7 @@ from wholestep.dims import Dim
 from wholestep.errors import BoundsError, DtypeError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import binds, bound, covers, is_traced
-from wholestep.frontend.promotion import broadcast_shapes, lift, wrap
+from wholestep.frontend.promotion import WEAK, broadcast_shapes, lift, promoted, value_of, wrap
 from wholestep.numpy.creation import arange
 from wholestep.numpy.diagonals import writable
 from wholestep.numpy.movement import axis_of, broadcast_to, concatenate, cycled, flat_view, ravel, reshape, traced_array
@@ -98,21 +98,24 @@ def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     x = flat_view(writable("put", a))
     index = positions("put", ind, x.size, mode)
     count = math.prod(index.shape)
-    if count and traced_array(v).size:
-        x[index.reshape(-1)] = cycled(v, count)
+    new = Array(value_of(v, x.dtype))
+    if count and new.size:
+        x[index.reshape(-1)] = cycled(new, count)
 
 
 @covers(np.putmask)
 def putmask(a: Any, /, mask: Any, values: Any) -> None:
     """numpy.putmask: writes a in place where the mask holds; works without knowing the mask."""
-    x, new = writable("putmask", a), traced_array(values)
-    if isinstance(values, Array | np.ndarray) and not np.can_cast(new.dtype, x.dtype, "safe"):
-        raise DtypeError(f"putmask: {new.type} does not go into {x.type} without a loss", hint="use values.astype")
+    x = writable("putmask", a)
+    if isinstance(values, Array | np.ndarray) and not np.can_cast(values.dtype, x.dtype, "safe"):
+        given = lift(values).type
+        raise DtypeError(f"putmask: {given} does not go into {x.type} without a loss", hint="use values.astype")
+    new = Array(value_of(values, x.dtype))
     chosen = traced_array(mask).astype(bool)
     if chosen.size != x.size:
         raise ShapeError(f"putmask: the mask {chosen.type} and the array {x.type} must be of one size")
     if new.size:
-        x[...] = where(reshape(chosen, x.shape), reshape(cycled(new.astype(x.dtype), x.size), x.shape), x)
+        x[...] = where(reshape(chosen, x.shape), reshape(cycled(new, x.size), x.shape), x)
 
 
 @covers(np.place)
@@ -122,7 +125,7 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
     chosen = traced_array(mask).astype(bool)
     if chosen.size != x.size:
         raise ShapeError(f"place: the mask {chosen.type} and the array {x.type} must be of one size")
-    new = ravel(traced_array(vals)).astype(x.dtype)
+    new = ravel(Array(value_of(vals, x.dtype)))
     if new.size == 0:
         if np.any(known_of("place", mask)):
             raise ValueError("Cannot insert from an empty array!")
@@ -135,19 +138,19 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
 def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
     """numpy.copyto: writes dst in place."""
     x = writable("copyto", dst)
-    new = src if isinstance(src, Array | int | float | complex) else lift(src)
-    if isinstance(new, Array) and not np.can_cast(new.dtype, x.dtype, casting):
-        raise DtypeError(f"copyto: cannot write {new.type} into {x.type} by the rule {casting!r}")
+    new = src if type(src) in WEAK else lift(src)
+    if not np.can_cast(new.dtype if isinstance(new, Array) else np.result_type(x.dtype, new), x.dtype, casting):
+        raise DtypeError(f"copyto: cannot write {lift(new).type} into {x.type} by the rule {casting!r}")
     if where is True:
         x[...] = new
     else:
-        x[...] = np.where(where, lift(new).astype(x.dtype), x)
+        x[...] = np.where(where, Array(value_of(new, x.dtype)), x)
 
 
 @binds(np.choose, casting="unsafe")
 def choose(a: Any, choices: Any, mode: str = "raise") -> Any:
     """numpy.choose."""
-    options = [traced_array(c) for c in choices]
+    options = [Array(v) for v in promoted(*choices)]
     index = positions("choose", a, len(options), mode, negative=False)
     shape = broadcast_shapes("choose", [index.shape, *[o.shape for o in options]])
     board = concatenate([broadcast_to(o, shape)[None] for o in options], 0)

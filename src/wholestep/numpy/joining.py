@@ -9,7 +9,7 @@ from typing import Any
 from wholestep.errors import BoundsError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers
-from wholestep.frontend.promotion import lift
+from wholestep.frontend.promotion import lift, value_of
 from wholestep.numpy.axes import atleast_1d, atleast_2d, atleast_3d
 from wholestep.numpy.movement import (
     axis_of,
@@ -179,7 +179,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Array:
     at = known_of("insert", obj)
     if at.dtype.kind == "b":
         at = np.flatnonzero(at)
-    new = traced_array(values).astype(x.dtype)
+    new = Array(value_of(values, x.dtype))
     if at.size == 1:
         return _insert_one(x, int(at.ravel()[0]), new, place, at.ndim == 0)
     at = np.where(at < 0, at + size, at).astype(np.int64)

@@ -83,7 +83,7 @@ def apply_reduction(
     result = wrap(restore_axes(made, v.shape, axes, is_kept(name, keepdims)))
     if combine is None or not is_given(initial):
         return result
-    return combine(result, wrap(cast_to(value_of(initial), made.dtype)))
+    return combine(result, wrap(value_of(initial, made.dtype)))
 
 
 def sum_dtype(t: Type) -> Any:

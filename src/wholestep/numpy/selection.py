@@ -146,7 +146,7 @@ def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Ar
     made = Array(broadcast_to(lift(np.zeros((), a.dtype)).value, a.shape))
     for condition, function in zip(conditions, funclist, strict=True):
         if not callable(function):
-            made[...] = where(condition, lift(function).astype(a.dtype), made)
+            made[...] = where(condition, Array(value_of(function, a.dtype)), made)
         elif is_traced(condition) and data_of(condition.value) is None:
             mask = broadcast_to(condition.value, a.shape)
             put(made, mask, function(Selection(a.value, mask), *args, **kw), "")

@@ -117,7 +117,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
     """numpy.searchsorted; NaN counts as the largest."""
     if side not in ("left", "right"):
         raise ValueError(f"search side must be 'left' or 'right' (got {side!r})")
-    x, y = [Array(w) for w in promoted(a, v)]
+    x, y = [Array(w) for w in promoted(traced_array(a), traced_array(v))]
     if x.ndim != 1:
         raise ShapeError(f"searchsorted: the sorted array is {x.type}, not 1-d")
     if sorter is not None:

@@ -14,7 +14,7 @@ from wholestep import dtypes
 from wholestep.errors import UnsupportedError
 from wholestep.frontend.array import Array, data_of
 from wholestep.frontend.dispatch import function, is_traced
-from wholestep.frontend.promotion import cast_to, lift
+from wholestep.frontend.promotion import cast_to, lift, promoted
 from wholestep.frontend.source.fresh import live
 from wholestep.primitives import functions as fn
 from wholestep.primitives.movement import reshape
@@ -218,7 +218,8 @@ def _choice(f: Any, later: Callable[[Any, Any], Any]) -> Callable[..., Any]:
                 raise UnsupportedError(
                     f"{f.__name__}: compares whole arrays, which have no order", hint=f"use np.{f.__name__}imum"
                 )
-            made = lift(np.where(later(item, best), item, best))
+            one, other = [Array(v, True) for v in promoted(item, best)]
+            made = lift(np.where(later(one, other), one, other))
             best = Array(made.value, True, all([getattr(x, "_weak", type(x) in (int, float)) for x in (item, best)]))
         return best
 
