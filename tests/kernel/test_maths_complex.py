@@ -60,3 +60,27 @@ def test_error_beside_the_modulus(name: str, short: str) -> None:
     errors = [float(abs(acb(complex(y)) - e) / abs(e)) for y, e in zip(found, exact, strict=True)]
     worst = int(np.argmax(errors))
     assert errors[worst] <= bound * np.finfo(short).eps, (z[worst], errors[worst] / np.finfo(short).eps)
+
+
+ANGLES = (0.0, 1.0, 2.0, -2.0, 4.0, -10.0, 1e20)
+
+
+@pytest.mark.parametrize("short", ["complex64", "complex128"])
+@pytest.mark.parametrize("name", ["sin", "cos", "sinh", "cosh"])
+def test_zeros_have_the_sign_of_the_product_that_makes_them(name: str, short: str) -> None:
+    pairs = [(angle, zero) for angle in ANGLES for zero in (0.0, -0.0)]
+    z = np.array([complex(*pair) if name in ("sin", "cos") else complex(*pair[::-1]) for pair in pairs], short)
+    expected, found = getattr(np, name)(z), evaluate(REGISTRY[name].code, [z], z.dtype)
+    assert np.array_equal(np.signbit(found.real), np.signbit(expected.real))
+    assert np.array_equal(np.signbit(found.imag), np.signbit(expected.imag))
+
+
+@pytest.mark.parametrize("short", ["complex64", "complex128"])
+@pytest.mark.parametrize("name", ["arctan", "arctanh"])
+def test_inverse_tangents_of_the_largest_numbers_and_of_infinity(name: str, short: str) -> None:
+    most = np.finfo(short).max
+    z = np.array([most, most * 1j, -most, np.inf, -np.inf, complex(0, np.inf), complex(most, -most)], short)
+    found = evaluate(REGISTRY[name].code, [z], z.dtype)
+    np.testing.assert_allclose(found, getattr(np, name)(z), rtol=1e-6)
+    unknown = evaluate(REGISTRY[name].code, [np.array([complex(1, np.nan), complex(np.nan, 1)], short)], z.dtype)
+    assert np.isnan(unknown).all()

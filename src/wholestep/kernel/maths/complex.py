@@ -264,14 +264,16 @@ def cosh(z: Complex) -> Complex:
     (c, s), (sine, cosine) = growths(z.re), trigonometry.sin_cos(z.im)
     flat = float_bits.with_sign(number(z.re, 0.0), float_bits.sign_of(z.re) ^ float_bits.sign_of(z.im))
     zero = equal(z.im, 0.0)
-    return Complex(select(zero, c, c * cosine), select(zero | equal(z.re, 0.0), flat, s * sine))
+    unknown = equal(z.re, 0.0) & ~float_bits.isfinite(z.im)
+    return Complex(select(zero, c, c * cosine), select(zero | unknown, flat, s * sine))
 
 
 def sinh(z: Complex) -> Complex:
     """sinh(x) cos(y) + i cosh(x) sin(y)."""
     (c, s), (sine, cosine) = growths(z.re), trigonometry.sin_cos(z.im)
     zero = equal(z.im, 0.0)
-    re = select(equal(z.re, 0.0), z.re, select(zero, s, s * cosine))
+    unknown = equal(z.re, 0.0) & ~float_bits.isfinite(z.im)
+    re = select(zero | unknown, s, s * cosine)
     return Complex(re, select(zero, z.im, c * sine))
 
 
@@ -332,7 +334,10 @@ def arccosh(z: Complex) -> Complex:
 
 def arctanh(z: Complex) -> Complex:
     """The inverse of tanh."""
-    x, y = magnitude(z.re), z.im
+    # Beyond this size the result is that of infinity; four times it is still a number.
+    most = number(z.re, 2.0 ** (format_of(z.re).bias - 4))
+    x, y = select(magnitude(z.re) > most, most, magnitude(z.re)), magnitude(z.im)
+    y = copysign(select(y > most, most, y), z.im)
     away = 1 - x
     re = 0.25 * logarithms.log1p(4 * x / fma(away, away, y * y))
     return Complex(copysign(re, z.re), 0.5 * inverse_trigonometry.arctan2(y + y, away * (1 + x) - y * y))
