@@ -112,3 +112,12 @@ def test_an_error_of_the_users_own_function_stays_as_it_is() -> None:
     with pytest.raises(ValueError, match=r"^the user's own$") as caught:
         ws.jit(lambda x: np.apply_along_axis(own, 0, x))(X)
     assert type(caught.value) is ValueError
+
+
+@pytest.mark.parametrize("ord", [1, 2, np.inf])
+def test_norms_and_ranks_of_nothing_are_zero(ord: Any) -> None:
+    nothing = np.zeros((0, 0))
+    assert ws.jit(lambda x: np.linalg.norm(x, ord))(nothing) == 0
+    assert ws.jit(lambda x: np.linalg.norm(x[:, None] * np.ones(2), ord, axis=0))(np.zeros(0)).tolist() == [0, 0]
+    assert ws.jit(np.linalg.matrix_rank)(nothing) == 0
+    assert ws.grad(lambda x: np.linalg.norm(x, ord))(nothing).shape == (0, 0)

@@ -37,6 +37,13 @@ def common_inexact(name: str, *xs: Any) -> list[Value]:
     return values
 
 
+def largest(a: Any, axis: int, keepdims: bool = False) -> Any:
+    """The largest of numbers that are not negative, along an axis; 0 of none."""
+    n = a.shape[axis]
+    none = {"initial": 0} if isinstance(n, int) and n == 0 else {}
+    return np.max(a, axis=axis, keepdims=keepdims, **none)
+
+
 def check_matrix(name: str, x: Any, square: bool = False) -> Value:
     """A stack of matrices; raises ShapeError for anything else."""
     (v,) = common_inexact(name, x)
@@ -240,7 +247,7 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
     s = svd(x, compute_uv=False, hermitian=hermitian)
     if tol is None:
         eps = max(x.shape[-2:]) * np.finfo(s.dtype).eps if rtol is None else lift(rtol)[..., None]
-        tol = np.max(s, axis=-1, keepdims=True) * eps
+        tol = largest(s, -1, keepdims=True) * eps
     else:
         tol = lift(tol)[..., None]
     return np.sum(s > tol, axis=-1)

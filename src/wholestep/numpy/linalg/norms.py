@@ -12,7 +12,7 @@ from wholestep.errors import ShapeError
 from wholestep.frontend.dispatch import covers
 from wholestep.frontend.marks import stop_gradient
 from wholestep.frontend.promotion import inexact_array, lift, wrap
-from wholestep.numpy.linalg.factors import check_matrix, inv, slogdet, svdvals
+from wholestep.numpy.linalg.factors import check_matrix, inv, largest, slogdet, svdvals
 from wholestep.numpy.movement import normalized_axes
 from wholestep.numpy.reductions import real_root
 
@@ -29,7 +29,7 @@ def vector(a: Any, ord: Any, axis: int) -> Any:
     if isinstance(ord, str):
         raise ValueError(f"Invalid norm order '{ord}' for vectors")
     if ord == math.inf:
-        return np.max(np.abs(a), axis=axis)
+        return largest(np.abs(a), axis)
     if ord == -math.inf:
         return np.min(np.abs(a), axis=axis)
     if ord == 0:
@@ -53,12 +53,12 @@ def matrix_norms(a: Any, ord: Any, rows: int, columns: int) -> Any:
         return real_root(sum_of_squares(a, (rows, columns)))
     if ord in (2, -2, "nuc"):
         s = svdvals(np.moveaxis(a, (rows, columns), (-2, -1)))
-        return np.sum(s, axis=-1) if ord == "nuc" else np.max(s, axis=-1) if ord == 2 else np.min(s, axis=-1)
+        return np.sum(s, axis=-1) if ord == "nuc" else largest(s, -1) if ord == 2 else np.min(s, axis=-1)
     if ord not in (1, -1, math.inf, -math.inf):
         raise ValueError("Invalid norm order for matrices.")
     along, across = (rows, columns) if ord in (1, -1) else (columns, rows)
     sums = np.sum(np.abs(a), axis=along, keepdims=True)
-    return np.squeeze((np.max if ord > 0 else np.min)(sums, axis=across, keepdims=True), axis=(rows, columns))
+    return np.squeeze((largest if ord > 0 else np.min)(sums, axis=across, keepdims=True), axis=(rows, columns))
 
 
 @covers(np.linalg.norm)
