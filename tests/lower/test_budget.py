@@ -233,6 +233,16 @@ def test_a_refusal_names_a_budget_that_works() -> None:
     assert step.memory.total - step.memory.code <= works
 
 
+@pytest.mark.parametrize(("least", "free"), [(1000, 1000), (36864, 45056), (1, 10000), (99_999, 100_000), (0, 0)])
+def test_a_share_that_is_named_works(least: int, free: int) -> None:
+    text = str(MemoryBudget(share=0.5).refused("loss", 0, free, least, False))
+    works = text.split('memory_budget="')[1].split('"')[0]
+    found = parse_memory_budget(works)
+    assert found is not None
+    assert found.share is not None and found.share <= 1.0
+    assert found.arena(0, free) >= least
+
+
 @pytest.mark.parametrize(
     ("given", "error", "match"),
     [

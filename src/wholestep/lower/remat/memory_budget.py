@@ -44,9 +44,8 @@ class MemoryBudget(NamedTuple):
         """The error for a program whose arena takes at least `least` bytes; `spilled` if a file would do."""
         short = least - self.arena(fixed, free)
         asked = f"{self.share:.0%} of its arena" if self.share is not None else f"{self.nbytes:,} bytes"
-        works = (
-            f'"{100 * least / max(free, 1) + 0.01:.2f}%"' if self.share is not None else str(fixed + self.kept + least)
-        )
+        hundredths = min(10000 * least // max(free, 1) + 1, 10000)
+        works = f'"{hundredths / 100:.2f}%"' if self.share is not None else str(fixed + self.kept + least)
         return BudgetError(
             f"compile: {name} does not fit into {asked}: {short:,} bytes are missing "
             f"({fixed + self.kept:,} hold state, batch, results, constants and what is kept; its values take {least:,} "
