@@ -196,6 +196,12 @@ class Array:
         """Refused: a traced array has no bytes. Raises ConversionError."""
         self._refuse("tobytes")
 
+    def __bytes__(self) -> bytes:
+        self._refuse("bytes")
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        self._refuse("pickle")
+
     def known(self, name: str) -> Any:
         """The data behind the array where the trace has it; raises ValueDependentError where it does not."""
         data = data_of(self.value)

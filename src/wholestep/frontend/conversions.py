@@ -43,7 +43,7 @@ PLAIN = {"float": "np.float64", "int": "np.int64", "complex": "np.complex128", "
 
 def advice(asked: str) -> str:
     """The hint for a refused conversion of this name, such as "float" or "array conversion"."""
-    if asked in ("item", "tolist", "tobytes"):
+    if asked in ("item", "tolist", "tobytes", "bytes", "memoryview", "pickle"):
         return OUTSIDE
     frame = caller()
     node = None if frame is None else expression(frame)

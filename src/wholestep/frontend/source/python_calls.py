@@ -226,11 +226,16 @@ def _choice(f: Any, later: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     return implementation
 
 
+def _memoryview(x: Any) -> Any:
+    lift(live(x))._refuse("memoryview")
+
+
 PYTHON: dict[Any, Callable[..., Any]] = {
     **mathematics(),
     float: _float,
     int: _int,
     complex: _complex,
+    memoryview: _memoryview,
     round: _round,
     max: _choice(max, lambda item, best: item > best),
     min: _choice(min, lambda item, best: item < best),
