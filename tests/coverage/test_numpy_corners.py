@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.special
 
 import wholestep as ws
 from wholestep.errors import RangeError
@@ -62,3 +63,10 @@ def test_logical_reductions(ufunc, x):
     for initial in (0, 2.5, None):
         same(lambda x, initial=initial: ufunc.reduce(x, initial=initial, keepdims=True), x)
     same(lambda x: ufunc.reduce(x[:0], initial=0), x)
+
+
+@pytest.mark.parametrize("f", [scipy.special.pdtr, scipy.special.pdtrc])
+def test_poisson_probabilities_of_negative_counts_are_nan(f):
+    made = ws.jit(f)(np.array([-1.0, -0.5, 0.0, 2.5]), 2.0)
+    np.testing.assert_allclose(made, f(np.array([-1.0, -0.5, 0.0, 2.5]), 2.0))
+    assert np.isfinite(ws.grad(f, 1)(1.0, 2.0))

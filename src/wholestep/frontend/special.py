@@ -64,6 +64,11 @@ def _inverse_box(y: Value, power: Value) -> Any:
     return lo.select(product < -1, one * math.nan, y * sf.hyp2f1(one, one, one + 1, -product))
 
 
+def _counted(k: Value, made: Value) -> Any:
+    """A probability of counts up to k, or above it; nan for k below 0."""
+    return lo.select(k < 0, zeros(made.type) + math.nan, made)
+
+
 def _huber(delta: Value, r: Value) -> Any:
     size = ar.abs(r)
     inside = size <= delta
@@ -94,8 +99,8 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "_zeta": fn.zeta,
     "kn": lambda n, x: sf.kv(cast_to(n, x.dtype), x),
     "yn": lambda n, x: sf.yv(cast_to(n, x.dtype), x),
-    "pdtr": lambda k, m: sf.gammaincc(lo.floor(k) + 1, m),
-    "pdtrc": lambda k, m: sf.gammainc(lo.floor(k) + 1, m),
+    "pdtr": lambda k, m: _counted(k, sf.gammaincc(lo.floor(k) + 1, m)),
+    "pdtrc": lambda k, m: _counted(k, sf.gammainc(lo.floor(k) + 1, m)),
     "chdtr": lambda df, x: sf.gammainc(0.5 * df, 0.5 * x),
     "chdtrc": lambda df, x: sf.gammaincc(0.5 * df, 0.5 * x),
     "exp10": lambda x: fn.pow(zeros(x.type) + 10, x),
