@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from wholestep.dims import Dim
-from wholestep.errors import ShapeError, UnsupportedError
+from wholestep.errors import ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers, is_traced
 from wholestep.frontend.promotion import broadcast_to as broadcast_value, cast_to, lift
@@ -50,14 +50,10 @@ def _extended(x: Array, axis: int, width: Width, mode: str, options: dict[str, A
     if mode in ("reflect", "symmetric") and options.get("reflect_type", "even") == "odd":
         return _odd(x, axis, width, mode)
     if mode in POSITIONS:
-        if isinstance(size, Dim):
-            raise UnsupportedError(
-                f"pad: mode {mode!r} reads elements whose places depend on the size, which is symbolic: {size}",
-                hint="np.concatenate([x[:1], x, x[-1:]]) repeats the ends whatever the size is",
-            )
         # The ends alone are gathered: a gather of the whole axis would leave it strided for its readers.
-        beyond = np.arange(-width[0], 0), np.arange(size, size + width[1])
-        ends = [x[(*[slice(None)] * axis, POSITIONS[mode](places, size))] for places in beyond]
+        beyond = np.arange(-width[0], 0), size + np.arange(width[1])
+        count = lift(size) if isinstance(size, Dim) else size
+        ends = [x[(*[slice(None)] * axis, POSITIONS[mode](places, count))] for places in beyond]
     elif mode in ("constant", "empty"):
         first, last = _pair(options.get("constant_values", 0), axis, x.ndim)
         ends = [_constant_edge(x, axis, n, v) for n, v in zip(width, (first, last), strict=True)]
@@ -70,18 +66,18 @@ def _extended(x: Array, axis: int, width: Width, mode: str, options: dict[str, A
     return concatenate([ends[0], x, ends[1]], axis)
 
 
-def _reflect(i: Any, n: int) -> Any:
-    period = max(2 * n - 2, 1)
+def _reflect(i: Any, n: Any) -> Any:
+    period = np.maximum(2 * n - 2, 1)
     j = i % period
     return np.where(j < n, j, period - j)
 
 
-def _symmetric(i: Any, n: int) -> Any:
+def _symmetric(i: Any, n: Any) -> Any:
     j = i % (2 * n)
     return np.where(j < n, j, 2 * n - 1 - j)
 
 
-POSITIONS: dict[str, Callable[[Any, int], Any]] = {
+POSITIONS: dict[str, Callable[[Any, Any], Any]] = {
     "edge": lambda i, n: np.clip(i, 0, n - 1),
     "wrap": lambda i, n: i % n,
     "reflect": _reflect,

@@ -27,8 +27,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> list[Array
         if count <= 0:
             raise ShapeError("array_split: the number of sections must be larger than 0")
         check_count("array_split", count)
-        each, extra = divmod(size, count)
-        cuts = [i * each + min(i, extra) for i in range(count + 1)]
+        cuts = list(itertools.accumulate(((size + count - 1 - i) // count for i in range(count)), initial=0))
     head = (slice(None),) * place
     return [x[(*head, slice(a, b))] for a, b in itertools.pairwise(cuts)]
 
