@@ -18,7 +18,6 @@ class Indexed(tuple[CodeType, int]):
     """A place in the user's code that reads at a named index; `outside` is the message for an index out of bounds."""
 
     what: str
-    hint = "classes count from 0; ignore_index= names a label that counts for nothing"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Indexed) and tuple(self) == tuple(other) and self.what == other.what
@@ -29,7 +28,22 @@ class Indexed(tuple[CodeType, int]):
     def outside(self, value: int, size: int) -> str:
         """The message for a value of the index outside [0, size); negative ones arrive below -size."""
         found = value + size if value < 0 else value
-        return f"{self.what} {found}, but there are {size} classes (0 to {size - 1})"
+        return f"{self.what} {found}{bounds_text(self.what, size)}"
+
+    @property
+    def hint(self) -> str | None:
+        """The rule that an index out of bounds breaks."""
+        return bounds_hint(self.what)
+
+
+def bounds_text(what: str, size: int) -> str:
+    """The end of the message for an index out of bounds; only labels of a loss count classes."""
+    return f", but there are {size} classes (0 to {size - 1})" if what.endswith("label") else f", outside [0, {size})"
+
+
+def bounds_hint(what: str) -> str | None:
+    """The hint for an index out of bounds, where its kind has a rule of its own."""
+    return "classes count from 0; ignore_index= names a label that counts for nothing" if what.endswith("label") else None
 
 
 def indexed(where: Where, what: str) -> Where:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import wholestep as ws
-from wholestep.errors import ShapeError, WholestepError
+from wholestep.errors import DtypeError, ShapeError, WholestepError
 from wholestep.ir.text import parse, text_and_objects
 from wholestep.ir.verify import verify
 
@@ -221,6 +221,10 @@ def test_a_shape_without_an_array_has_no_negative_size():
     with pytest.raises(ShapeError, match=r"ShapeDtype: shape \(2, -1\) has a negative size"):
         ws.ShapeDtype((2, -1))
     assert ws.ShapeDtype(0).shape == (0,)
+    assert ws.ShapeDtype(2, "f4") == ws.ShapeDtype(2, "f32")
+    with pytest.raises(DtypeError, match='"i8" is int64 in NumPy and int8 in the text') as found:
+        ws.ShapeDtype(2, "i8")
+    assert 'hint: write "int64" or "int8"' in str(found.value)
 
 
 def test_a_python_number_is_compared_with_another():

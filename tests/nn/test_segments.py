@@ -85,8 +85,27 @@ def test_a_number_outside_is_refused_in_programs_too(name, bad):
     ours, at = NUMPY[name][0], np.array([0, bad, 1])
     with pytest.raises(BoundsError, match=f"segment_{name}: segment"):
         ours(np.ones(3), at, 7)
-    with pytest.raises(BoundsError, match=f"segment_{name}: segment"):
+    with pytest.raises(BoundsError, match=rf"segment_{name}: segment {bad}, outside \[0, 7\)") as found:
         ws.jit(lambda x, at: ours(x, at, 7))(np.ones(3), at)
+    assert "classes" not in str(found.value)
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "max", "min", "softmax"])
+def test_graphs_of_any_size_are_one_program(name):
+    nodes, edges = ws.Dim("N"), ws.Dim("E")
+    ours = getattr(nn, f"segment_{name}")
+
+    def value_and_slope(h, x, at):
+        return ours(x, at, h.shape[0]), ws.grad(lambda x: np.sum(ours(x, at, h.shape[0]) ** 2))(x)
+
+    program = ws.jit(value_and_slope)
+    program.any_size(ws.ShapeDtype((nodes,)), ws.ShapeDtype((edges, 2)), ws.ShapeDtype((edges,), np.int64))
+    for n, e in ((2, 5), (7, 9), (70, 300)):
+        x, at = RNG.normal(size=(e, 2)), np.concatenate([np.arange(n), RNG.integers(0, n, e)])[:e]
+        value, slope = program(np.zeros(n), x, at)
+        np.testing.assert_allclose(value, ours(x, at, n), rtol=1e-12)
+        np.testing.assert_allclose(slope, ws.grad(lambda x: np.sum(ours(x, at, n) ** 2))(x), rtol=1e-9)
+    assert program.traces == 1
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def apply_primitive(op: Any, args: Sequence[Any], params: dict[str, Any], where:
         numbers = re.match(r"index (-?\d+) is out of bounds for axis \d+ with size (\d+)", str(error))
         if isinstance(where, Indexed) and numbers is not None:
             text = where.outside(int(numbers[1]), int(numbers[2]))
-            raise BoundsError(text, where=where, hint=Indexed.hint) from None
+            raise BoundsError(text, where=where, hint=where.hint) from None
         raise BoundsError(f"indexing: {error}", where=where) from None
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep.dims import Dim, substitute
-from wholestep.errors import ShapeError
+from wholestep.errors import DtypeError, ShapeError
 from wholestep.frontend.promotion import checked
 from wholestep.ir.types import Type, array_type
 
@@ -23,6 +23,17 @@ def size_of_axis(n: Any) -> int:
         raise ShapeError(
             f"ShapeDtype: {n!r} is a {type(n).__name__}, and no size of an axis", hint=f"sizes are integers{symbolic}"
         ) from None
+
+
+def dtype_named(name: str) -> dtypes.DType:
+    """The dtype of a name of NumPy's or of a short one, as programs print them; refuses one with two meanings."""
+    if name in ("i8", "u8"):  # NumPy counts bytes, and programs bits
+        numpys, short = np.dtype(name).name, dtypes.from_short(name).name
+        raise DtypeError(
+            f'ShapeDtype: "{name}" is {numpys} in NumPy and {short} in the text of a program',
+            hint=f'write "{numpys}" or "{short}"',
+        )
+    return checked(dtypes.from_short(name) if name in dtypes.SUPPORTED else name)
 
 
 class ShapeDtype:
@@ -43,9 +54,7 @@ class ShapeDtype:
         self.shape: tuple[int | Dim, ...] = tuple([n if isinstance(n, Dim) else size_of_axis(n) for n in sizes])
         if any([not isinstance(n, Dim) and n < 0 for n in self.shape]):
             raise ShapeError(f"ShapeDtype: shape {self.shape} has a negative size")
-        self.dtype = checked(
-            dtypes.from_short(dtype) if isinstance(dtype, str) and dtype in dtypes.SUPPORTED else dtype
-        )
+        self.dtype = dtype_named(dtype) if isinstance(dtype, str) else checked(dtype)
 
     @property
     def ndim(self) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 
 from wholestep import dtypes, numpy as wnp
 from wholestep.dims import Dim
-from wholestep.errors import BoundsError, DtypeError, Indexed, ShapeError, here, indexed
+from wholestep.errors import BoundsError, DtypeError, ShapeError, bounds_hint, bounds_text, here, indexed
 from wholestep.frontend.array import Array
 from wholestep.frontend.tracing import type_of
 from wholestep.ir.build import blame
@@ -234,12 +234,7 @@ def checked_index(name: str, index: Any, size: int, what: str = "label") -> Any:
     if len(bad):
         at = tuple([int(i) for i in bad[0]])
         found = f"{name}: {what} {values[at]}{f' at {list(at)}' if at else ''}"
-        raise BoundsError(
-            f"{found}, but there are {size} classes (0 to {size - 1})"
-            if what == "label"
-            else f"{found}, outside [0, {size})",
-            hint=Indexed.hint if what == "label" else None,
-        )
+        raise BoundsError(f"{found}{bounds_text(what, size)}", hint=bounds_hint(what))
     return index
 
 

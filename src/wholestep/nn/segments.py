@@ -9,6 +9,7 @@ import numpy as np
 
 from wholestep import dtypes, numpy as wnp
 from wholestep.boundary.counts import is_integer
+from wholestep.dims import Dim
 from wholestep.errors import DtypeError, ParameterError, ShapeError, here, indexed
 from wholestep.frontend.marks import stop_gradient
 from wholestep.frontend.scans import associative_scan
@@ -125,7 +126,7 @@ def segment_softmax(x: Any, segments: Any, count: int) -> NDArray:
 def rows_and_segments(name: str, x: Any, segments: Any, count: Any) -> tuple[Any, Any]:
     """The rows and the checked numbers of their segments; raises for operands that do not fit."""
     rows, at = wnp.asarray(x), integer_index(name, segments)
-    if not is_integer(count) or count < 1:
+    if not isinstance(count, Dim) and (not is_integer(count) or count < 1):
         raise ParameterError(f"{name}: count is {count!r}; it must be a positive integer")
     if rows.ndim < 1 or at.shape != rows.shape[:1]:
         raise ShapeError(

@@ -35,7 +35,7 @@ class ErrorSite:
         """The error as the reference raises it, with the user's line."""
         text = self.text(value, axis, size)
         if isinstance(self.where, Indexed):
-            return BoundsError(self.where.outside(value, size), where=self.where, hint=Indexed.hint)
+            return BoundsError(self.where.outside(value, size), where=self.where, hint=self.where.hint)
         if self.kind == "linalg":
             place = show(self.where)
             return np.linalg.LinAlgError(f"{text}\n  at {place}" if place else text)
