@@ -71,6 +71,7 @@ def test_each_batch_has_a_key_of_its_own():
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, other)
     assert not np.array_equal(first, ws.update_batch_norm(model, ones[:1], forward, key=0)[1].mean)
+    np.testing.assert_array_equal(first, ws.update_batch_norm(model, ones, key=0)[1].mean)
 
 
 def test_the_norms_of_a_stack():

@@ -485,6 +485,9 @@ def test_a_step_without_rows_needs_a_loader():
         ({"validation": data(), "metrics": {"loss": loss}}, "metrics have names of their own"),
         ({"data": loader(2)}, "gives 2 batches at a time, and a call takes 1"),
         ({"validation": loader(2)}, "a batch at a time"),
+        ({"epochs": 2, "data": iter([data()])}, "fit: data is an iterator, which can be read once"),
+        ({"epochs": 2, "data": Loader(iter([data()]), None)}, "fit: data is an iterator, which can be read once"),
+        ({"epochs": 2, "validation": iter([data()])}, "fit: validation is an iterator, which can be read once"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(options, says):

@@ -31,8 +31,8 @@ def update_batch_norm(
     running statistics were gathered. Each batch goes through the model in training mode; `mean` and `var` of each
     `nn.BatchNorm` become the means over the batches of the batch's mean and unbiased variance, independent of its
     momentum and of their old values. All else stays, other buffers and the mode included. `forward(model, batch)` is
-    the call, `model(batch)` by default; where it has a keyword-only `key` each batch gets one of its own, made from
-    `key`.
+    the call, `model(batch)` by default, or `model(batch, key=key)` where `key` is given; where it has a keyword-only
+    `key` each batch gets one of its own, made from `key`.
 
     Shapes: batches of arrays that `forward` takes; the model's arrays keep their shapes and dtypes.
     Raises: ParameterError for a model without batch norms, for no batches, and where a `key` is missing; DtypeError for
@@ -69,21 +69,25 @@ def update_batch_norm(
 
 def statistics_after(forward: Callable[..., Any] | None, wanted: Sequence[str], key: Any) -> Callable[..., Any]:
     """A function that gives the buffers of these paths after one batch, whose number it takes for the key."""
-    keyed = forward is not None and takes_key(forward)
+    keyed = key is not None if forward is None else takes_key(forward)
     if keyed and key is None:
         raise ParameterError("update_batch_norm: forward takes a key, and there is none", hint="pass key=0")
+    call = forward or called
 
     def after(model: Any, batch: Any, number: Any) -> dict[str, Any]:
-        if forward is None:
-            model(batch)
-        elif keyed:
-            forward(model, batch, key=random.fold_in(as_key(key), number))
+        if keyed:
+            call(model, batch, key=random.fold_in(as_key(key), number))
         else:
-            forward(model, batch)
+            call(model, batch)
         held = buffers(model)
         return {path: held[path] for path in wanted}
 
     return after
+
+
+def called(model: Any, batch: Any, **key: Any) -> Any:
+    """The model's own call."""
+    return model(batch, **key)
 
 
 def checked_batches(batches: Iterable[Any]) -> Iterable[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -88,6 +88,8 @@ def fit(
             f"fit: the loader gives {loader.steps_per_call} batches at a time, and a call takes {step.steps_per_call}",
             hint="Loader(..., steps_per_call=K) stacks them",
         )
+    if goal.epochs is not None and goal.epochs > 1:
+        check_read_again(data=loader, validation=validation)
     if metrics and validation is None:
         raise ParameterError("fit: metrics are measured on validation data", hint="give validation=")
     saving = checkpoint_of(checkpoint)
@@ -120,6 +122,17 @@ def check_given(step: Any, callbacks: Any) -> None:
             raise DtypeError(
                 f"fit: callbacks[{i}] is a {type(callback).__name__}, and a callback has hooks: {', '.join(HOOKS)}",
                 hint="derive a class from wholestep.train.loop.run.Callback with on_step(run) or on_epoch(run)",
+            )
+
+
+def check_read_again(**given: Any) -> None:
+    """Raise ParameterError for an iterator, which can be read once, where each epoch reads it: before the first does."""
+    for name, data in given.items():
+        source = data.source if isinstance(data, Loader) else data
+        if getattr(source, "once", isinstance(source, Iterator)):
+            raise ParameterError(
+                f"fit: {name} is an iterator, which can be read once, and each epoch reads it",
+                hint="give a function that makes the iterator, or a list; steps= trains for one pass over it",
             )
 
 
