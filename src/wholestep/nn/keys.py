@@ -48,6 +48,7 @@ def key_needed(name: str, key: Any) -> Any:
         raise ParameterError(
             f"{name}: no key to draw from",
             hint="pass key=ws.random.key(seed), or the step's own: def loss(model, batch, *, key); "
+            "a Sequential hands it to layers whose call has it by keyword alone: (self, x, *, key=None); "
             "model.eval() needs none",
         )
     return as_key(key)
