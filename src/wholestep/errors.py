@@ -43,7 +43,8 @@ def bounds_text(what: str, size: int) -> str:
 
 def bounds_hint(what: str) -> str | None:
     """The hint for an index out of bounds, where its kind has a rule of its own."""
-    return "classes count from 0; ignore_index= names a label that counts for nothing" if what.endswith("label") else None
+    rule = "classes count from 0; ignore_index= names a label that counts for nothing"
+    return rule if what.endswith("label") else None
 
 
 def indexed(where: Where, what: str) -> Where:

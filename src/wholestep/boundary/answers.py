@@ -6,13 +6,13 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
 from wholestep.boundary.foreign import GIVEN, KEYWORDS, NAMES, OWN_CALL
+from wholestep.boundary.frames import raised_below
 from wholestep.boundary.renaming import Ours
 from wholestep.dims import SymbolicError
-from wholestep.errors import ArgumentError, ConversionError, UnknownNameError, Where, here, in_full, is_internal
+from wholestep.errors import ArgumentError, ConversionError, UnknownNameError, Where, in_full
 
 PLACES = ("ws.nn", "ws.optim", "ws.random", "ws.nn.metrics", "ws.nn.init", "ws")
 """Namespaces in which a name is looked for."""
@@ -89,7 +89,7 @@ def answered(
         # NumPy raises a ValueError of its own, caused by the error of an element's conversion.
         return error.__cause__.with_traceback(error.__traceback__)
     if isinstance(error, SymbolicError):
-        return None if error.told else located(error, innermost(error.__traceback__))
+        return None if error.told else located(error, raised_below(error.__traceback__)[0])
     if type(error) is not TypeError or error.__traceback__ is None or error.__traceback__.tb_next is not None:
         return None
     return call_error(f, args, kwargs, error)
@@ -100,17 +100,6 @@ def located(error: SymbolicError, where: Where, who: str = "") -> SymbolicError:
     made = SymbolicError(in_full(f"{who}{error}", where, error.hint), error.hint)
     made.told = True
     return made.with_traceback(error.__traceback__)
-
-
-def innermost(traceback: TracebackType | None) -> Where:
-    """The innermost frame of the user's own in a traceback, or the one that is running."""
-    found: Where = None
-    while traceback is not None:
-        code = traceback.tb_frame.f_code
-        if not is_internal(code.co_filename):
-            found = code, traceback.tb_lasti
-        traceback = traceback.tb_next
-    return found or here(2)
 
 
 def call_error(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], error: TypeError) -> TypeError:

@@ -13,7 +13,16 @@ from wholestep.ir.graph import OPS, Value
 from wholestep.primitives.arithmetic import floor_divide, remainder
 from wholestep.primitives.creation import cast, full
 from wholestep.primitives.family import zeros
-from wholestep.primitives.logic import bitwise_and, bitwise_or, bitwise_xor, equal, left_shift, less, right_shift, select
+from wholestep.primitives.logic import (
+    bitwise_and,
+    bitwise_or,
+    bitwise_xor,
+    equal,
+    left_shift,
+    less,
+    right_shift,
+    select,
+)
 
 INT = np.dtype(np.int64)
 LOWEST, LARGEST = np.iinfo(INT).min, np.iinfo(INT).max

@@ -126,7 +126,7 @@ def check_given(step: Any, callbacks: Any) -> None:
 
 
 def check_read_again(**given: Any) -> None:
-    """Raise ParameterError for an iterator, which can be read once, where each epoch reads it: before the first does."""
+    """Raise ParameterError for an iterator, which can be read once, where each epoch reads it."""
     for name, data in given.items():
         source = data.source if isinstance(data, Loader) else data
         if getattr(source, "once", isinstance(source, Iterator)):
