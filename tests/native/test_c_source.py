@@ -82,6 +82,19 @@ def test_sums_products_and_shifts_that_fill_no_block_have_the_same_bits(tmp_path
 
 
 @needs_compiler
+def test_complex_products_have_the_same_bits_in_vectors(tmp_path: Path) -> None:
+    """GCC fuses the parts of such products where it makes vectors of them."""
+    rng = np.random.default_rng(0)
+    x, y = (rng.normal(size=(8, 8, 2)).astype(np.float32).view(np.complex64)[..., 0] for _ in range(2))
+    graphs = {name: ws.trace(f)(x, y) for name, f in (("each", lambda x, y: x * y), ("sum", lambda x, y: x @ y))}
+    library = CLibrary(graphs, tmp_path, "-O2", "-march=native")
+    for name, graph in graphs.items():
+        found = library(name, [x, y])
+        assert not isinstance(found, int)
+        assert c_sources.same(found, compiled(graph)([x, y]), FUSES), name
+
+
+@needs_compiler
 @pytest.mark.parametrize(
     ("name", "flags"),
     [("tiny", CHECKED), ("rnn", ("-O0",)), ("stacked", ("-O0",)), ("tiny", ARRAYS), ("stacked", ARRAYS)],

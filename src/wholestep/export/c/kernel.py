@@ -31,7 +31,8 @@ class CKernelWriter(BlockText):
         """The function."""
         self.body(self.kernel.body)
         read = set(re.findall(r"\bb\d+\b", "\n".join(self.lines)))
-        head = [f"static void {name}(void *const *b) {{", *["    (void)b;"] * (not read)]
+        head = [*["WS_IN_ORDER"] * writes_neighbours(self.kernel), f"static void {name}(void *const *b) {{"]
+        head += ["    (void)b;"] * (not read)
         for b in self.kernel.buffers:
             kind, own = scalars.memory_type(b.dtype), self.names[b]
             if own in read:
@@ -171,6 +172,17 @@ class CKernelWriter(BlockText):
         declared(self, lanes)
         self.put(f"for (int64_t {i} = 0; {i} < {axis.extent}; {i}++) {lanes.name}[{i}] = {self.names[v.args[0]]};")
         self.names[v] = tree(self, lanes, axis.lanes)
+
+
+def writes_neighbours(kernel: Kernel) -> bool:
+    """True if a kernel has differences and sums of products, and a loop that stores several elements of a buffer.
+
+    Such are the parts of complex products, and pairs that are rotated.
+    """
+    statements = list(walk(kernel.body))
+    made = {s.op for s in statements if isinstance(s, Var) and any(x.op == "mul" for x in s.args)}
+    stored = [[s.buffer for s in loop.body if isinstance(s, Store)] for loop in statements if isinstance(loop, Loop)]
+    return {"add", "sub"} <= made and any(len({*buffers}) < len(buffers) for buffers in stored)
 
 
 def made_by(s: Statement) -> tuple[Var, ...]:

@@ -26,6 +26,13 @@ extern double sqrt(double) __attribute__((__const__));
 #define WS_INDEPENDENT
 #endif
 
+/* GCC fuses differences and sums of products that lie side by side where it makes vectors of them, whatever it is told. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define WS_IN_ORDER __attribute__((optimize("no-tree-vectorize")))
+#else
+#define WS_IN_ORDER
+#endif
+
 /* Clang fuses where the processor does, and does not say so. */
 #if defined(__clang__) && (defined(__FMA__) || defined(__aarch64__)) && !defined(FP_FAST_FMA)
 #define FP_FAST_FMAF 1
