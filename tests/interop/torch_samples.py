@@ -92,7 +92,7 @@ sample("heaviside", of(np.array([-1, 0, 2], np.float32), f(3)))
 sample("eq ne lt le gt ge", of(i(5), i(5)), of(f(5), 0.5), of(i(4), 1.5))
 sample("bitwise_and bitwise_or bitwise_xor", of(i(5), i(5)), of(i(5), 3), of(b(4), b(4)))
 sample("bitwise_not", of(i(5)), of(b(4)))
-sample("bitwise_left_shift bitwise_right_shift", of(i(5), i(5, low=0, high=4)))
+sample("bitwise_left_shift bitwise_right_shift __lshift__ __rshift__", of(i(5), i(5, low=0, high=4)))
 sample("logical_and logical_or logical_xor", of(b(5), b(5)), of(i(5), f(5)))
 sample("logical_not", of(b(5)), of(i(5)))
 sample("atan2 hypot copysign", of(f(5), f(5)))
@@ -193,7 +193,14 @@ sample("channel_shuffle", of(f(1, 6, 2, 2), 3))
 sample("as_strided", of(f(2, 3), [3, 2], [1, 2]), of(f(2, 3), [2, 2], [1, 1], 2), of(f(2, 3), [6], [1]))
 sample("unfold", of(f(2, 7), 1, 3, 2), of(f(5, 2), 0, 2, 1))
 
-sample("embedding", of(f(5, 3), i(2, 4, low=0, high=5)), of(f(5, 3), i(6, low=0, high=5), 2))
+sample("embedding", of(f(5, 3), i(2, 4, low=0, high=5)), of(f(5, 3), np.array([1, 4, 1, 1]), -1, True), of(f(5, 3), i(6, low=0, high=5), 2))
+BAGS, STARTS = np.array([0, 2, 2, 4, 1]), np.array([0, 2, 2])
+sample(
+    "_embedding_bag",
+    *[of(f(5, 3), BAGS, STARTS, False, mode, False, None, False, padding) for mode in (0, 1, 2) for padding in (-1, 2)],
+    of(f(5, 3), BAGS, np.array([0, 2, 5]), False, 1, False, None, True),
+    of(f(5, 3), BAGS, STARTS, False, 0, False, f(5), False, 2),
+)
 sample("index_select", of(f(4, 3), 0, i(5, low=0, high=4)), of(f(4, 3), -1, i(2, low=0, high=3)))
 sample("take", of(f(2, 3), i(4, low=0, high=6)))
 sample("gather", of(f(3, 4), 1, i(3, 2, low=0, high=4)), of(f(3, 4), 0, i(2, 3, low=0, high=3)))
@@ -269,6 +276,7 @@ sample("matmul", of(f(2, 3), f(3, 4)), of(f(3), f(3)), of(f(2, 2, 3), f(3)), of(
 sample("einsum", of("ij,kj->ik", [f(2, 3), f(4, 3)]))
 sample("outer", of(f(3), f(2)))
 sample("linalg_cross", of(f(2, 3), f(2, 3)))
+sample("_trilinear", of(f(5, 3), f(2, 3, 4), f(5, 4), [1, 3], [0], [1, 2], [2, 3]))
 sample("linear", of(f(2, 3), f(4, 3), f(4)), of(f(2, 2, 3), f(4, 3)))
 sample("addmm", of(f(4), f(2, 3), f(3, 4)), of(f(2, 4), f(2, 3), f(3, 4), beta=0.5, alpha=2))
 sample("addmv", of(f(2), f(2, 3), f(3)))

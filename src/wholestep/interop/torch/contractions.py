@@ -37,6 +37,17 @@ CONTRACTIONS.update(
 )
 
 
+@entry("_trilinear")
+def trilinear(
+    x: Any, y: Any, z: Any, of_x: Sequence[int], of_y: Sequence[int], of_z: Sequence[int], summed: Sequence[int],
+    unrolled: int = 1,
+) -> Any:  # fmt: skip
+    """A product of three arrays, each without some of the axes, added up along others."""
+    axes = range(x.ndim + len(of_x))
+    spec = ",".join("".join("abcdefgh"[i] for i in axes if i not in lacking) for lacking in (of_x, of_y, of_z))
+    return wnp.einsum(f"{spec}->{''.join('abcdefgh'[i] for i in axes if i not in summed)}", x, y, z)
+
+
 @entry("linear")
 def linear(x: Any, weight: Any, bias: Any = None) -> Any:
     made = x @ wnp.swapaxes(weight, 0, 1) if weight.ndim == 2 else x @ weight

@@ -33,7 +33,53 @@ def cropped(x: Any, index: Any) -> Any:
 @entry("embedding")
 def embedding(weight: Any, index: Any, padding: int = -1, by_frequency: bool = False, sparse: bool = False) -> Any:
     rows = wnp.take(weight, index, axis=0)
+    if by_frequency:
+        rows = divided_slope(rows, occurrences(index, weight.shape[0])[index][..., None])
     return rows if padding < 0 else wnp.where((index == padding)[..., None], stop_gradient(rows), rows)
+
+
+def occurrences(index: Any, n: int) -> Any:
+    """The number of times that each of n numbers is in an array of them."""
+    counts = wnp.zeros(n, np.int64)
+    np.add.at(counts, wnp.reshape(index, (-1,)), 1)
+    return counts
+
+
+def divided_slope(x: Any, count: Any) -> Any:
+    """The same numbers, whose gradient is divided by another."""
+    return stop_gradient(x) + (x - stop_gradient(x)) / cast(count, x.dtype)
+
+
+@entry("_embedding_bag")
+def embedding_bag(
+    weight: Any,
+    index: Any,
+    starts: Any,
+    by_frequency: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    factors: Any = None,
+    include_last: bool = False,
+    padding: int = -1,
+) -> tuple[Any, None, None, None]:
+    """The rows of each bag as a sum, a mean or a maximum; a padding row is in none, and an empty bag gives 0."""
+    if by_frequency:
+        raise UnsupportedError(
+            "from_torch_export: embedding_bag with scale_grad_by_freq is not covered",
+            hint="Embedding with it, and a sum or a mean over the rows of each bag",
+        )
+    starts = starts[:-1] if include_last else starts
+    rows = embedding(weight, index)
+    rows = rows if factors is None else rows * factors[:, None]
+    bag = wnp.searchsorted(starts, np.arange(rows.shape[0]), side="right") - 1
+    kept = index != padding
+    count = wnp.zeros(starts.shape, np.int64)
+    np.add.at(count, bag, cast(kept, count.dtype))
+    begin = cast(lowest(rows.dtype) if mode == 2 else 0, rows.dtype)
+    made = wnp.full((*starts.shape, rows.shape[1]), begin, rows.dtype)
+    (np.maximum if mode == 2 else np.add).at(made, bag, wnp.where(kept[:, None], rows, begin))
+    made = made / cast(wnp.maximum(count, 1), rows.dtype)[:, None] if mode == 1 else made
+    return wnp.where(count[:, None] > 0, made, 0), None, None, None
 
 
 @entry("index_select")
