@@ -193,7 +193,12 @@ sample("channel_shuffle", of(f(1, 6, 2, 2), 3))
 sample("as_strided", of(f(2, 3), [3, 2], [1, 2]), of(f(2, 3), [2, 2], [1, 1], 2), of(f(2, 3), [6], [1]))
 sample("unfold", of(f(2, 7), 1, 3, 2), of(f(5, 2), 0, 2, 1))
 
-sample("embedding", of(f(5, 3), i(2, 4, low=0, high=5)), of(f(5, 3), np.array([1, 4, 1, 1]), -1, True), of(f(5, 3), i(6, low=0, high=5), 2))
+sample(
+    "embedding",
+    of(f(5, 3), i(2, 4, low=0, high=5)),
+    of(f(5, 3), np.array([1, 4, 1, 1]), -1, True),
+    of(f(5, 3), i(6, low=0, high=5), 2),
+)
 BAGS, STARTS = np.array([0, 2, 2, 4, 1]), np.array([0, 2, 2])
 sample(
     "_embedding_bag",
