@@ -165,6 +165,16 @@ def inner_functions(x):
     return total(np.array([x, 1.0])) + Local()(x) + len(Local.__qualname__) + len(total.__doc__)
 
 
+def made_within(x):
+    def maker(factor):
+        def product(v):
+            return np.array([v * factor]).sum()
+
+        return product
+
+    return maker(2.0)(x)
+
+
 class Twisted(nn.Module):
     def __init__(self, scale):
         self.scale = np.array([scale, 1.0])

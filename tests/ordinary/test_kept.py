@@ -52,6 +52,10 @@ def test_a_later_process_reads_no_text(anew: Any, monkeypatch: Any) -> None:
         ws.grad(cases.decorated)(1.0)
 
 
+def test_a_function_that_only_makes_another_is_rewritten_with_the_one_around_it(anew: Any) -> None:
+    assert ws.grad(cases.made_within)(1.0) == 2.0
+
+
 def test_what_is_not_rewritten_is_kept_too(anew: Any, monkeypatch: Any) -> None:
     assert ws.grad(lambda x: x)(3.0) == 1.0
     (found,) = kept_codes._files.values()

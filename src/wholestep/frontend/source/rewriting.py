@@ -89,8 +89,8 @@ def _kept_codes() -> Any:
 
 def _copy_of(f: FunctionType, hook: Any) -> CodeType | None:
     code = f.__code__
-    if any([one is hook for one in code.co_consts]):
-        return None  # a function within a rewritten one is rewritten already
+    if any([one is hook for inner in nested_codes(code) for one in inner.co_consts]):
+        return None  # a function within a rewritten one is rewritten already, though the hook may be further inside
     members = members_near(f)
     members = members.intersection([MARKED, *[name for one in nested_codes(code) for name in one.co_names]])
     marked = _kept_codes().recalled(code, members, lambda: marked_copy(f, members))
