@@ -36,6 +36,7 @@ X = np.array([1.0, -2.0, 3.0, 0.5])
         (lambda x: np.polynomial.polynomial.polyval(2.0, x), np.arange(3)),
         (lambda x: np.linalg.solve(np.eye(4, dtype=np.uint8), x), X.astype(np.complex64)),
         (lambda x: np.linspace(x, 1, 0, retstep=True), X),
+        (lambda x: np.add(1, x, out=x.copy()), np.arange(4, dtype=np.uint8)),
     ],
 )
 def test_what_numpy_takes_has_its_values_and_types(f: Any, operand: Any) -> None:

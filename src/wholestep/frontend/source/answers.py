@@ -69,9 +69,9 @@ def implementation(f: Any) -> Callable[..., Any]:
 
 
 def dispatched(f: Any, *args: Any, **kwargs: Any) -> Any:
-    """A call of a ufunc or a method of one: NumPy looks for traced arrays among operands, and not in `initial=`."""
+    """A call of a ufunc or a method of one: NumPy looks for traced arrays in operands and `out=`, not in `initial=`."""
     given = [one_operand(x) for x in args]
-    if given and is_traced(kwargs):
+    if given and is_traced(kwargs) and not is_traced((*given, kwargs.get("out"))):
         given[0] = lift(given[0])
     return f(*given, **kwargs)
 
