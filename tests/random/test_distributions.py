@@ -45,6 +45,10 @@ CONTINUOUS = {
     "triangular": (lambda k, d: random.triangular(k, -1.0, 0.5, 3.0, (N,), d), stats.triang(0.375, -1, 4)),
     "triangular falling": (lambda k, d: random.triangular(k, 0, 0, 2, (N,), d), stats.triang(0, 0, 2)),
     "generalized_normal": (lambda k, d: random.generalized_normal(k, 3.0, (N,), d), stats.gennorm(3.0)),
+    "generalized_normal, nearly uniform": (
+        lambda k, d: random.generalized_normal(k, 1e4, (N,), d),
+        stats.uniform(-1, 2),
+    ),
     "a coordinate of a disc": (
         lambda k, d: random.ball(k, 2, shape=(N,), dtype=d)[:, 0],
         stats.rdist(3),
@@ -290,3 +294,9 @@ def test_beta_of_small_parameters_is_finite():
     x = random.beta(KEY, 1e-4, 1e-4, (10_000,))
     assert np.isfinite(x).all()
     assert stats.binomtest(int((x > 0.5).sum()), len(x), 0.5).pvalue > ALARM
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_f_of_few_degrees_of_freedom_is_a_number(dtype):
+    x = random.f(KEY, 0.002, 0.002, (N,), dtype)
+    assert not np.isnan(x).any() and stats.binomtest(int(np.sum(x > 1)), N).pvalue > ALARM

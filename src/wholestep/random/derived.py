@@ -18,7 +18,7 @@ from wholestep.random.counts import LARGEST, binomial, integer_dtype
 from wholestep.random.discrete import rademacher
 from wholestep.random.keys import broadcast_parameters, float_of, key_of, require_known, run_in_trace, shape_of, split
 from wholestep.random.parametric import is_positive, maxwell
-from wholestep.random.rejection import chisquare, gamma
+from wholestep.random.rejection import loggamma
 
 SUM = 1e-5
 """The largest difference of the sum of probabilities from 1: the rounding error of adding up many float32 numbers."""
@@ -93,7 +93,9 @@ def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = dtypes.DR
     require_known("generalized_normal", "p is not positive and finite", is_positive, power)
     first, second = split(key, 2)
     exponent = 1 / wrap(power)
-    return (rademacher(second, sizes, wide) * gamma(first, exponent, sizes, wide) ** exponent).astype(wanted)
+    # The gamma number itself is too small for a number where p is large; its root is not.
+    size = np.exp(loggamma(first, exponent, sizes, wide) * exponent)
+    return (rademacher(second, sizes, wide) * size).astype(wanted)
 
 
 @run_in_trace
@@ -163,8 +165,10 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = dtypes.D
     sizes, degrees = broadcast_parameters("f", shape, wide, dfnum, dfden)
     for v in degrees:
         require_known("f", "a parameter is not positive and finite", is_positive, v)
-    means = [chisquare(own, wrap(v), sizes, wide) / wrap(v) for own, v in zip(split(key, 2), degrees, strict=True)]
-    return (means[0] / means[1]).astype(wanted)
+    keyed = zip(split(key, 2), degrees, strict=True)
+    # By logarithms: of few degrees of freedom both squares may be too small for a number.
+    logs = [loggamma(own, wrap(v) * 0.5, sizes, wide) - np.log(wrap(v)) for own, v in keyed]
+    return np.exp(logs[0] - logs[1]).astype(wanted)
 
 
 @run_in_trace
