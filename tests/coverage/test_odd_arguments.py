@@ -66,6 +66,7 @@ def test_what_numpy_takes_has_its_values_and_types(f: Any, operand: Any) -> None
         (lambda x: np.repeat(x, -1), ShapeError, r"shape: a size of \(4, -1\) is negative"),
         (lambda x: np.full(-2, x[0]), ShapeError, r"shape: a size of \(-2,\) is negative"),
         (lambda x: np.maximum.accumulate(x * 1j), DtypeError, "cummax: not covered for complex numbers"),
+        (lambda x: np.histogram(x, 0), ParameterError, "histogram: bins=0 is not positive"),
         (lambda x: np.gradient(x, edge_order=0), ParameterError, "gradient: edge_order=0"),
         (lambda x: wnp.full((), x), ShapeError, "full: .* does not broadcast to shape"),
         (lambda x: np.cov(x, fweights=3), ShapeError, r"cov: fweights= of shape \(\) for 4 observations"),
@@ -122,3 +123,8 @@ def test_norms_and_ranks_of_nothing_are_zero(ord: Any) -> None:
     assert ws.jit(lambda x: np.linalg.norm(x[:, None] * np.ones(2), ord, axis=0))(np.zeros(0)).tolist() == [0, 0]
     assert ws.jit(np.linalg.matrix_rank)(nothing) == 0
     assert ws.grad(lambda x: np.linalg.norm(x, ord))(nothing).shape == (0, 0)
+
+
+def test_a_histogram_of_nothing_is_empty_bins_from_0_to_1() -> None:
+    counts, edges = ws.jit(lambda x: np.histogram(x, 2))(np.zeros(0))
+    assert counts.tolist() == [0, 0] and edges.tolist() == [0, 0.5, 1]

@@ -124,8 +124,10 @@ def edges_of(name: str, a: Any, values: Any, bins: Any, range: Any) -> Any:
         if not is_traced(bins) and np.any(np.diff(bins) < 0):
             raise ParameterError(f"{name}: bins must increase")
         return bins
+    if bins < 1:
+        raise ParameterError(f"{name}: bins={bins} is not positive")
     dtype = values.dtype if values.dtype.kind == "f" else np.float64
-    if range is not None:
+    if range is not None or 0 in values.shape:
         return np.histogram_bin_edges(np.zeros(0, dtype if name == "histogram" else np.float64), bins, range)
     low, high = np.min(values), np.max(values)
     flat = low == high
