@@ -13,6 +13,7 @@ from wholestep.errors import DtypeError, ParameterError, TreeError, UnsupportedE
 from wholestep.lower.program.steps import ForLoop, RoutineCall, walk_steps
 from wholestep.runtime.memory import mapped_arrays
 from wholestep.runtime.memory.mapped_arrays import is_file_backed
+from wholestep.testing import guarded
 
 LAYERS, WIDTH, ROWS = 5, 16, 6
 
@@ -411,3 +412,10 @@ def test_nothing_is_left_in_the_folder(tmp_path: Path) -> None:
     _, files = pair(tmp_path)
     files(BATCH)
     assert not list(tmp_path.iterdir())
+
+
+def test_guarded_memory_refuses_state_in_files(tmp_path: Path) -> None:
+    in_memory, streamed = pair(tmp_path)
+    assert guarded.check_guarded(*guarded.of_step(in_memory, BATCH)).problems == []
+    with pytest.raises(UnsupportedError, match=r"lies in a file(.|\n)*without stream="):
+        guarded.check_guarded(*guarded.of_step(streamed, BATCH))

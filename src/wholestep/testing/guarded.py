@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wholestep.errors import WholestepError
+from wholestep.errors import UnsupportedError, WholestepError
 from wholestep.ir.graph import NDArray
 from wholestep.lower.program.allocation import ALIGNMENT
 from wholestep.runtime.cpu.executable import BoundNativeExecutable, NativeExecutable
@@ -208,6 +208,11 @@ def check_guarded(program: NativeExecutable, arrays: Sequence[NDArray], calls: i
     >>> found.touched <= found.arena == step.memory.arena
     True
     """
+    if program.streams.inputs:
+        raise UnsupportedError(
+            f"check_guarded: the state of {program.graph.name} lies in a file, and guarded memory is not one",
+            hint="check the same step compiled without stream=",
+        )
     found = guarded_report(program, arrays, calls)
     if found.problems:
         raise MemoryLawError(f"memory of {program.graph.name}: {'; '.join(found.problems)}")
