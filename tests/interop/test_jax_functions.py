@@ -384,6 +384,13 @@ def test_slopes_far_out_and_at_poles_are_those_of_jax(name):
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=least)
 
 
+@pytest.mark.parametrize("function", [lambda x: jnp.ldexp(x, 2), lambda x: jnp.frexp(x)[0] * jnp.frexp(x)[1]])
+def test_rules_with_results_of_integers(function):
+    x = np.array([1.0, 2.0, 3.0], np.float32)
+    mine = ws.from_jax(lambda x: jnp.sum(function(x)), x)
+    np.testing.assert_allclose(ws.grad(mine)(x), jax.grad(lambda x: function(x).sum())(x))
+
+
 def test_clamp_has_no_slope_where_a_value_is_a_bound():
     low, high = np.full(7, -1, np.float32), np.full(7, 3, np.float32)
     low[6], high[5] = 3, 1

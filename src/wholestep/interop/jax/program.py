@@ -278,8 +278,10 @@ class TangentOfJax:
             closed = jax.make_jaxpr(slope)(structs(eqn.invars), structs([eqn.invars[i] for i in moving]))
             self.body = JaxBody(read_jaxpr(closed))
         made = self.body(*primals, *[tangents[i] for i in moving])
-        n = len(eqn.outvars)
-        return tuple(made[:n]), tuple(made[n:])
+        outs, slopes = made[: len(eqn.outvars)], made[len(eqn.outvars) :]
+        # JAX's tangent of an integer is an array of float0, which holds nothing.
+        real = [dy if inexact(v) else np.zeros(v.aval.shape) for v, dy in zip(eqn.outvars, slopes, strict=True)]
+        return tuple(outs), tuple(real)
 
 
 def pullback_of(eqn: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
