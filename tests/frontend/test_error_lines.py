@@ -65,3 +65,10 @@ def test_errors_of_the_user_stay_as_they_are():
         ws.jit(user)(1.0)
     with pytest.raises(ValueError, match=r"^mine$"):
         ws.grad(lambda x: np.sum(ws.vmap(user)(x)))(np.ones(2))
+
+
+def test_a_program_that_fails_names_one_line():
+    for transform in (ws.jit, ws.vmap, ws.grad):
+        with pytest.raises(np.linalg.LinAlgError, match="Singular matrix") as caught:
+            transform(lambda x: np.sum(np.linalg.inv(np.broadcast_to(x, (2, 2)))))(np.zeros((2, 2)))
+        assert str(caught.value).count("  at ") == 1

@@ -46,13 +46,14 @@ def tell_line(error: BaseException) -> None:
     if not isinstance(error, LOCATED) or isinstance(error, WholestepError | SymbolicError):
         return
     where, ours = raised_below(error.__traceback__)
-    place = f"\n  at {show(where)}"
-    if not ours or where is None or place in str(error) or place.strip("\n") in getattr(error, "__notes__", ()):
-        return
+    told = [str(error), *getattr(error, "__notes__", ())]
+    if not ours or where is None or any("  at " in text for text in told):
+        return  # a program that runs names the line of its operation
+    place = f"  at {show(where)}"
     if error.args == (str(error),):
-        error.args = (f"{error}{place}",)
+        error.args = (f"{error}\n{place}",)
     else:
-        error.add_note(place.strip("\n"))
+        error.add_note(place)
 
 
 def raised_below(traceback: TracebackType | None) -> tuple[Where, bool]:
