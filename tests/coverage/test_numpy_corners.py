@@ -70,3 +70,15 @@ def test_poisson_probabilities_of_negative_counts_are_nan(f):
     made = ws.jit(f)(np.array([-1.0, -0.5, 0.0, 2.5]), 2.0)
     np.testing.assert_allclose(made, f(np.array([-1.0, -0.5, 0.0, 2.5]), 2.0))
     assert np.isfinite(ws.grad(f, 1)(1.0, 2.0))
+
+
+@pytest.mark.parametrize("f", [np.cumprod, lambda x: np.cumulative_prod(x, include_initial=True)])
+def test_products_of_infinite_complex_numbers_begin_with_the_first(f):
+    for x in (
+        [complex(-np.inf, 1), 2],
+        [complex(1, -np.inf), 1 + 1j],
+        [complex(np.inf, np.inf), 0],
+        [-1e308j, 1e10, 1],
+    ):
+        same(f, np.array(x, complex))
+    same(lambda x: np.cumprod(x, axis=0), np.array([[1 + 2j, complex(np.inf, 0)], [3j, 2]]))

@@ -42,7 +42,13 @@ def prefix_scan_tasks(low: Materializer, node: Node) -> list[Task]:
                 here = Index(n - 1, {along: -1}) if reverse else Index(0, {along: 1})
                 place = (*at[:axis], here, *at[axis + 1 :])
                 inside = [loop.carry(v) for v in start]
-                after = update(reader, inside, reader.read(x, place), here)
+                element = reader.read(x, place)
+                after = update(reader, inside, element, here)
+                if isinstance(node.op, Cumprod) and isinstance(element, Complex):
+                    # 1 times an infinite element has nan for a part; the first prefix is the element itself.
+                    first = builder.op("lt", builder.index(Index(0, {along: 1})), builder.constant(1, I64))
+                    pairs = zip(components_of(element), after, strict=True)
+                    after = [builder.op("select", first, alone, product) for alone, product in pairs]
                 for carry, value in zip(inside, after, strict=True):
                     loop.hand(carry, value)
                 prefixes = after if len(node.outputs) == 2 else [scalar_of(after)]
