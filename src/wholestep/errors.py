@@ -180,19 +180,19 @@ class RangeError(WholestepError, OverflowError):
 
 
 class UnsupportedError(WholestepError, NotImplementedError, TypeError):
-    """A call that is not covered; nothing detaches in silence."""
+    """A call that is not covered, and for which there is no derivative."""
 
 
 class ValueDependentError(WholestepError, TypeError):
-    """Python asked for the value of an array that has no value yet."""
+    """A value that Python requires of an array that has none while it is traced."""
 
 
 class ConversionError(WholestepError, TypeError):
-    """A traced array was about to turn into a plain one, losing its derivative."""
+    """A conversion of a traced array to a plain one, which would lose its derivative."""
 
 
 class EscapedError(WholestepError, RuntimeError):
-    """A traced array outlived the trace it belongs to."""
+    """A traced array that is used after the end of its trace."""
 
 
 class BoundsError(WholestepError, IndexError):
@@ -200,7 +200,7 @@ class BoundsError(WholestepError, IndexError):
 
 
 class MutationError(WholestepError, ValueError):
-    """An array changed where a compiled program relies on it staying the same."""
+    """A change of a value that a compiled program holds as a constant."""
 
 
 class ReadOnlyError(WholestepError, ValueError):
@@ -228,7 +228,7 @@ class VerificationError(WholestepError, AssertionError):
 
 
 class ParameterError(WholestepError, ValueError):
-    """A parameter that no distribution has."""
+    """An argument whose value is not allowed."""
 
 
 class CheckpointError(WholestepError, ValueError):
@@ -244,7 +244,7 @@ class ModelError(WholestepError, ValueError):
 
 
 class BudgetError(WholestepError, MemoryError):
-    """A program that cannot be made to fit into the memory it may take."""
+    """A program that does not fit into its memory budget."""
 
 
 class StorageError(WholestepError, OSError):

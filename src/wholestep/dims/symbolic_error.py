@@ -8,7 +8,7 @@ PLAIN = "ws.scan goes along an axis, ws.fori_loop(0, x.shape[0], ...) counts; or
 
 
 class SymbolicError(TypeError, ValueError):
-    """A number was asked of a size that has none yet."""
+    """A symbolic size where a plain number is required."""
 
     told = False
     """The message names the user's line, and the function that asked."""

@@ -72,7 +72,7 @@ def statistics_after(forward: Callable[..., Any] | None, wanted: Sequence[str], 
     keyed = key is not None if forward is None else takes_key(forward)
     if keyed and key is None:
         raise ParameterError("update_batch_norm: forward takes a key, and there is none", hint="pass key=0")
-    call = forward or called
+    call = forward or call_of_model
 
     def after(model: Any, batch: Any, number: Any) -> dict[str, Any]:
         if keyed:
@@ -85,7 +85,7 @@ def statistics_after(forward: Callable[..., Any] | None, wanted: Sequence[str], 
     return after
 
 
-def called(model: Any, batch: Any, **key: Any) -> Any:
+def call_of_model(model: Any, batch: Any, **key: Any) -> Any:
     """The model's own call."""
     return model(batch, **key)
 
