@@ -13,11 +13,11 @@ from wholestep_tools.audit.promises import ROOMS, Promise
 HEAD = """\
 # Reliability
 
-What this project promises, the size of the test that is aimed at, the size of the one that was made, and what
-failed in it. Each figure comes from a record in `docs/records`, which the command beside it writes; the same
-command with the same count and seed repeats it. Where there is no record, or a smaller one, the reason stands in
-its place. A smaller test of each runs with the tests. Below the tables there is a section for each command. This
-page is written by `python docs/generate.py`.
+The tables list the promises of this project. For each they have the planned size of its test, the size of the test
+that was made, the number of failures, and the command. The command writes a record in `docs/records`, from which the
+figures come; the same command with the same count and seed repeats them. Where a record is missing or smaller than
+planned, the table has the reason. A smaller test of each promise runs with the tests. Below the tables each command
+has a section. This page is written by `python docs/generate.py`.
 """
 Record = Mapping[str, Any]
 

@@ -25,30 +25,30 @@ CORRECTNESS = (
         ("training steps",),
     ),
     Promise(
-        "primitives on a card are those of the CPU, tried by OpenCL on PoCL",
-        "all that no library computes",
+        "primitives on a card give the CPU's results, by OpenCL on PoCL",
+        "all primitives that no library computes",
         "opencl",
         ("primitives", "results of the same bits", "results to rounding"),
     ),
     Promise(
-        "primitives on a card are those of the CPU, tried by WebGPU on lavapipe",
-        "all that no library computes, in float32",
+        "primitives on a card give the CPU's results, by WebGPU on lavapipe",
+        "all primitives that no library computes, in float32",
         "webgpu",
         ("primitives", "results of the same bits", "results to rounding"),
     ),
     Promise(
-        "training steps on a card, tried by OpenCL on an NVIDIA H200",
+        "training steps on a card are as close to float64 as NumPy, by OpenCL on an NVIDIA H200",
         "2,000 steps",
         "openclsteps",
         ("training steps",),
-        "what 75 seconds of a card gave",
+        "limited to 75 seconds on a card",
     ),
     Promise(
-        "training steps on a card, tried by WebGPU on an NVIDIA H200",
+        "training steps on a card are as close to float64 as NumPy, by WebGPU on an NVIDIA H200",
         "2,000 steps",
         "webgpusteps",
         ("training steps",),
-        "what 24 seconds of a card gave",
+        "limited to 24 seconds on a card",
     ),
     Promise(
         "kernels compile for NVIDIA cards, and those of a step spill no register",
@@ -57,21 +57,21 @@ CORRECTNESS = (
         ("kernels of primitives", "kernels of workloads"),
     ),
     Promise(
-        "primitives by CUDA on an NVIDIA H200 are those of the CPU",
-        "all that no library computes, on an NVIDIA card",
+        "primitives by CUDA on an NVIDIA H200 give the CPU's results",
+        "all primitives that no library computes, on an NVIDIA card",
         "cuda",
         ("primitives", "results of the same bits", "results to rounding"),
     ),
     Promise(
-        "training steps by CUDA",
+        "training steps by CUDA are as close to float64 as NumPy",
         "5,000 steps on an NVIDIA card",
         "cudasteps",
         ("training steps",),
-        "what half a minute of an H200 gave",
+        "limited to 30 seconds on an H200",
     ),
-    Promise("random programs and gradients are those of JAX", "2,000 programs", "jax", ("of them agreed with JAX",)),
+    Promise("random programs and their gradients give JAX's results", "2,000 programs", "jax", ("of them agreed with JAX",)),
     Promise(
-        "derivatives of every primitive hold by all laws",
+        "derivatives of every primitive satisfy all laws",
         "150 primitives, 20,000 checks",
         "gradients",
         (
@@ -80,10 +80,10 @@ CORRECTNESS = (
         ),
     ),
     Promise(
-        "calls that make no sense are refused by documented errors", "5,000 calls", "refusals", ("calls", "functions")
+        "invalid calls raise documented errors", "5,000 calls", "refusals", ("calls", "functions")
     ),
     Promise(
-        "no way to compile or to run a program changes a result",
+        "results are the same for every way to compile and run a program",
         "1,000 programs, 12 ways",
         "ways",
         (
@@ -92,24 +92,24 @@ CORRECTNESS = (
         ),
     ),
     Promise(
-        "wrong answers of other libraries are right ones here",
+        "calls that other libraries computed wrongly are right here",
         "60 public reports",
         "reports",
         ("reports",),
     ),
     Promise(
-        "the tests notice faults that are planted",
-        "500 faults, 95% of them noticed",
+        "the tests detect planted faults",
+        "500 faults, 95% of them detected",
         "mutants",
         ("faults planted", "of them noticed"),
     ),
     Promise(
         "the tests of the Array API standard pass",
         "all of them, 500 examples each",
-        remark="they are no installable package, and are written for a library with arrays of its own: programs here "
+        remark="these tests are no installable package, and are written for a library with arrays of its own: programs here "
         "call NumPy, each covered call of which the tests compare with it",
     ),
-    Promise("micro-batches come to what the whole batch does", "1,000 configurations", "accumulation", ("settings",)),
+    Promise("micro-batches give the result of the whole batch", "1,000 configurations", "accumulation", ("settings",)),
     Promise(
         "operators of ONNX give the numbers of the onnx package, or are refused",
         "1,500 cases",
@@ -181,7 +181,7 @@ NUMERICS = (
         "with a search uphill from the worst; the failures are those of the line above",
     ),
     Promise(
-        "losses in float32 stay beside those of float64",
+        "losses in float32 stay close to those in float64",
         "1,000 steps of 5 models",
         "drift",
         ("trainings", "steps of each"),
@@ -198,15 +198,15 @@ NUMERICS = (
         "hostnumbers",
         ("numbers", "programs"),
     ),
-    Promise("sums, products and norms keep to a bound", "10,000 hostile operands", "sums", ("operands",)),
+    Promise("errors of sums, products and norms stay within a bound", "10,000 hostile operands", "sums", ("operands",)),
     Promise(
-        "half precision comes to the loss of float32",
+        "training in half precision reaches the loss of float32",
         "1,000 steps of 5 models",
         "precision",
         ("steps in each precision",),
         "of one model",
     ),
-    Promise("the processor's rounding mode is left alone", "every load and call", "modes", ("programs loaded",)),
+    Promise("the processor's rounding mode stays unchanged", "every load and call", "modes", ("programs loaded",)),
     Promise("interval arithmetic encloses compiled results", "500 programs", remark="there is no interval mode"),
 )
 RESUMPTION = (
@@ -218,7 +218,7 @@ RESUMPTION = (
         "threads to 4, steps to 10",
     ),
     Promise(
-        "so it has in another process",
+        "training has the same bits in another process",
         "30 models, 1,000 steps",
         "twins",
         (
@@ -226,10 +226,10 @@ RESUMPTION = (
             "processes",
         ),
     ),
-    Promise("training that was cut resumes to the same bits", "1,000 interruptions", "resume", ("interruptions",)),
+    Promise("interrupted training resumes to the same bits", "1,000 interruptions", "resume", ("interruptions",)),
     Promise("a process that is killed loses nothing that was saved", "2,000 kills", "kill", ("kills",)),
     Promise(
-        "every call of the file system in a save may fail",
+        "a failure of any file system call during a save is survived",
         "each call in each way",
         "kill",
         (
@@ -240,9 +240,9 @@ RESUMPTION = (
             "saves with: power cut",
         ),
     ),
-    Promise("each flipped bit and each cut in a checkpoint is noticed", "100,000 files", "damage", ("damages",)),
+    Promise("each flipped bit and each cut in a checkpoint is detected", "100,000 files", "damage", ("damages",)),
     Promise(
-        "a state goes to a browser and back",
+        "a state can be moved to a browser and back",
         "5 models",
         "pages",
         ("trained in a page, and on here", "checkpoints to a page", "checkpoints from a page", "refused by pages"),
@@ -256,8 +256,8 @@ RESUMPTION = (
     ),
 )
 HOSTILE = (
-    Promise("whatever a checkpoint holds, loading ends in one error", "200,000 files", "files", ("files",)),
-    Promise("whatever a header holds, parsing ends in one error", "5,000,000 headers", "headers", ("headers",)),
+    Promise("a checkpoint with any contents loads or raises a CheckpointError", "200,000 files", "files", ("files",)),
+    Promise("a header with any contents is parsed or refused by one error", "5,000,000 headers", "headers", ("headers",)),
     Promise("whatever an ONNX file holds, reading ends in one error", "500,000 files", "onnxfiles", ("damaged files",)),
     Promise(
         "whatever a file of an exported program holds, reading it ends in one refusal",
@@ -267,17 +267,17 @@ HOSTILE = (
     ),
     Promise("whatever the text of a graph holds, parsing ends in one error", "500,000 texts", "texts", ("texts",)),
     Promise("no file leads out of its folder", "2,000 names of files", "paths", ("names",)),
-    Promise("names of users never get into code", "100,000 names", "names", ("names",)),
-    Promise("names of users never get into markup", "1,000 names", "markup", ("names",)),
+    Promise("names of users never become part of code", "100,000 names", "names", ("names",)),
+    Promise("names of users never become part of markup", "1,000 names", "markup", ("names",)),
     Promise("exported sources hold names only as data", "5,000 names", "exportednames", ("names",)),
 )
 CACHING = (
     Promise("a damaged entry is never loaded", "20,000 entries", "entries", ("entries",)),
     Promise(
-        "processes that share a cold cache, and are killed, leave it sound", "500 rounds of 32", "rivals", ("rounds",)
+        "a cache stays sound when processes that fill it together are killed", "500 rounds of 32", "rivals", ("rounds",)
     ),
     Promise(
-        "the key has all that code depends on",
+        "the key contains everything that the code depends on",
         "each input, 10,000 pairs of graphs",
         "keys",
         (
@@ -285,11 +285,11 @@ CACHING = (
             "things that a key depends on, changed one at a time",
         ),
     ),
-    Promise("a folder that cannot be used costs a warning", "every fault", "folders", ("kinds of trouble",)),
+    Promise("an unusable folder causes a warning and no error", "every fault", "folders", ("kinds of trouble",)),
 )
 ENDURANCE = (
-    Promise("a step that is called takes nothing that grows", "1,000,000 calls", "calls", ("calls",)),
-    Promise("programs that are dropped give back what they had", "5,000 programs", "shapes", ("programs",)),
+    Promise("the memory of a step does not grow with its calls", "1,000,000 calls", "calls", ("calls",)),
+    Promise("released programs free their memory", "5,000 programs", "shapes", ("programs",)),
     Promise(
         "threads share steps and programs",
         "16 threads, 10,000 calls each",
@@ -298,7 +298,7 @@ ENDURANCE = (
             "threads on one step",
             "calls of each",
         ),
-        "no thread sanitizer, and no interpreter without a lock, is to be had",
+        "without a thread sanitizer and without a free-threaded interpreter",
     ),
     Promise("a forked child works or is refused, and never hangs", "1,000 forks", "fork", ("forks",)),
     Promise(
@@ -309,14 +309,14 @@ ENDURANCE = (
         "those of the runtime",
     ),
     Promise(
-        "a program takes the memory that was predicted",
+        "a program uses the predicted memory",
         "2,000 programs",
         "memory",
         ("programs run in guarded memory", "of them within a budget"),
     ),
     Promise("a stack in files trains to the same bits", "60 stacks", "stream", ("stacks compared",)),
     Promise(
-        "a device that is lost is said to be",
+        "the loss of a device is reported",
         "every device",
         remark="the loss of a WebGPU device is planted in its calls by the tests; OpenCL has no such event",
     ),
@@ -324,25 +324,25 @@ ENDURANCE = (
 GUARDS = (
     Promise("the first operation that makes nan or infinity is named", "3,000 places", "origins", ("faults",)),
     Promise("a step that overflows changes nothing but its scale", "1,000 trainings", "scales", ("trainings",)),
-    Promise("trainings without a fault are never said to have one", "1,000 trainings", "alarms", ("trainings",)),
+    Promise("trainings without a fault raise no alarm", "1,000 trainings", "alarms", ("trainings",)),
 )
 WORKERS = (
     Promise(
-        "several workers are one on the joined batch",
+        "several workers give the result of one worker on the joined batch",
         "200 configurations of 8 workers",
         "workers",
         ("configurations",),
         "of 1 to 4 processes, and of 8 threads in the place of processes",
     ),
     Promise(
-        "faults of workers are survived or named",
+        "faults of workers are survived or reported",
         "1,000 faults",
         "lostworkers",
         ("kills",),
         "SIGKILL alone, of one in two",
     ),
     Promise(
-        "messages that mean no good are refused",
+        "malicious messages are refused",
         "500,000 messages",
         remark="there is no format of messages to be parsed: MPI or PyTorch moves arrays whose sizes both sides know",
     ),
