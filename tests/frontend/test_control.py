@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import wholestep as ws
+from wholestep.errors import ShapeError
 
 X = np.array([0.5, -1.0, 2.0])
 
@@ -56,6 +57,11 @@ def test_cond_runs_one_branch():
     rows = np.stack([X, -X])
     np.testing.assert_allclose(ws.vmap(f)(rows), [np.exp(1.5), 1.0])
     assert ws.cond(True, lambda: 1, lambda: 2) == 1
+
+
+def test_branches_of_two_shapes_are_refused_by_their_shapes():
+    with pytest.raises(ShapeError, match=r"cond: the branches return f64\[3\] and f64\[1\](.|\n)*one shape for both"):
+        ws.jit(lambda x: ws.cond(x[0] > 0, lambda: x, lambda: x[:1]))(X)
 
 
 WAVES = [np.exp, lambda x: x * x, lambda x: -x, lambda x: 2 * np.sin(x)]

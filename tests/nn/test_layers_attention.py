@@ -261,7 +261,7 @@ X = np.ones((1, 3, 8), np.float32)
         (lambda: nn.rope(X[..., :3]), ShapeError, "even width"),
         (lambda: nn.rope(X, base=0), ParameterError, "base is 0"),
         (lambda: nn.sinusoidal_positions(4, 3), ShapeError, "the width 3 is odd"),
-        (lambda: nn.MultiHeadAttention(8, 3, key=0), ParameterError, "3 heads of width 8"),
+        (lambda: nn.MultiHeadAttention(8, 3, key=0), ParameterError, r"3 heads of width 8(.|\n)*multiple of heads"),
         (lambda: nn.MultiHeadAttention(8, 4, key=0, kv_heads=3), ParameterError, "with 3 for keys and values"),
         (lambda: nn.MultiHeadAttention(6, 2, key=0, rope=1e4), ParameterError, "heads of an even width, not 3"),
         (lambda: SELF(X[0]), ShapeError, r"it must be \[batch, time, width\]"),

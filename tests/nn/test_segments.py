@@ -104,7 +104,7 @@ def test_graphs_of_any_size_are_one_program(name):
         x, at = RNG.normal(size=(e, 2)), np.concatenate([np.arange(n), RNG.integers(0, n, e)])[:e]
         value, slope = program(np.zeros(n), x, at)
         np.testing.assert_allclose(value, ours(x, at, n), rtol=1e-12)
-        np.testing.assert_allclose(slope, ws.grad(lambda x: np.sum(ours(x, at, n) ** 2))(x), rtol=1e-9)
+        np.testing.assert_allclose(slope, ws.grad(lambda x, at=at, n=n: np.sum(ours(x, at, n) ** 2))(x), rtol=1e-9)
     assert program.traces == 1
 
 

@@ -187,6 +187,7 @@ def test_nested_numbers_are_set_in_a_compiled_step():
         (lambda: optim.groups({"head": {"rate": 1.0}}, optim.sgd(0.1)), ParameterError, "groups: which rate of sgd"),
         (lambda: optim.groups({"head": {"lr": -1.0}}, optim.sgd(0.1)), ParameterError, "sgd: lr is -1"),
         (lambda: optim.groups({"head": 0.1}, optim.sgd(0.1)), DtypeError, "groups: head is a float, not an optimizer"),
+        (lambda: optim.groups({}, optim.clip_by_value(1.0)), DtypeError, r"groups: default is a Clip(.|\n)*chain\(it,"),
         (lambda: optim.groups({"default": None}, optim.sgd(0.1)), ParameterError, "groups: default is the name"),
         (lambda: optim.groups({3: None}, optim.sgd(0.1)), DtypeError, "groups: 3 is no pattern"),
         (lambda: optim.groups({"tail": None}, optim.sgd(0.1)).init(NESTED), ParameterError, "groups: no parameter"),

@@ -103,6 +103,9 @@ def check_branches(name: str, no: Traced, yes: Traced) -> None:
     if no.structure != yes.structure:
         raise TreeError(f"{name}: the branches return {yes.structure} and {no.structure}")
     for a, b in zip(yes.graph.out_types, no.graph.out_types, strict=True):
+        if a.shape != b.shape:
+            hint = "a program has one shape for both results: np.pad or np.broadcast_to makes them equal"
+            raise ShapeError(f"{name}: the branches return {a} and {b}", hint=hint)
         if a is not b:
             raise DtypeError(f"{name}: the branches return {a} and {b}", hint="cast one of them with .astype")
 

@@ -82,7 +82,10 @@ class MultiHeadAttention(Module):
         few = heads if kv_heads is None else kv_heads
         sized("MultiHeadAttention", width=width, heads=heads, kv_heads=few, context=context or 1)
         if width % heads or heads % few:
-            raise ParameterError(f"MultiHeadAttention: {heads} heads of width {width}, with {few} for keys and values")
+            raise ParameterError(
+                f"MultiHeadAttention: {heads} heads of width {width}, with {few} for keys and values",
+                hint="width must be a multiple of heads, and heads a multiple of kv_heads",
+            )
         if rope is not None and width // heads % 2:
             raise ParameterError(f"MultiHeadAttention: rope needs heads of an even width, not {width // heads}")
         self.width, self.heads, self.kv_heads = width, heads, few

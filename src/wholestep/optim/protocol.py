@@ -72,7 +72,13 @@ def check_optimizer(who: str, x: Any, optional: bool = False) -> None:
     if callable(x) and name:
         raise DtypeError(f"{who} is the function {name}, not what it returns", hint=f"call it: ws.optim.{name}(1e-3)")
     what = f"the text {x!r}" if isinstance(x, str) else f"a {type(x).__name__}"
-    raise DtypeError(f"{who} is {what}, not an optimizer", hint="ws.optim.adam(1e-3) is one")
+    transform = callable(getattr(x, "init", None)) and callable(getattr(x, "apply", None))
+    raise DtypeError(
+        f"{who} is {what}, not an optimizer",
+        hint="it transforms gradients: ws.optim.chain(it, ws.optim.adam(1e-3)) is an optimizer"
+        if transform
+        else "ws.optim.adam(1e-3) is one",
+    )
 
 
 def call_update(optimizer: Any, grads: Any, state: Any, params: Any, extras: Mapping[str, Any]) -> Any:

@@ -69,7 +69,9 @@ CORRECTNESS = (
         ("training steps",),
         "limited to 30 seconds on an H200",
     ),
-    Promise("random programs and their gradients give JAX's results", "2,000 programs", "jax", ("of them agreed with JAX",)),
+    Promise(
+        "random programs and their gradients give JAX's results", "2,000 programs", "jax", ("of them agreed with JAX",)
+    ),
     Promise(
         "derivatives of every primitive satisfy all laws",
         "150 primitives, 20,000 checks",
@@ -79,9 +81,7 @@ CORRECTNESS = (
             "checks",
         ),
     ),
-    Promise(
-        "invalid calls raise documented errors", "5,000 calls", "refusals", ("calls", "functions")
-    ),
+    Promise("invalid calls raise documented errors", "5,000 calls", "refusals", ("calls", "functions")),
     Promise(
         "results are the same for every way to compile and run a program",
         "1,000 programs, 12 ways",
@@ -106,7 +106,7 @@ CORRECTNESS = (
     Promise(
         "the tests of the Array API standard pass",
         "all of them, 500 examples each",
-        remark="these tests are no installable package, and are written for a library with arrays of its own: programs here "
+        remark="these tests are no installable package, and need a library with arrays of its own: programs here "
         "call NumPy, each covered call of which the tests compare with it",
     ),
     Promise("micro-batches give the result of the whole batch", "1,000 configurations", "accumulation", ("settings",)),
@@ -257,7 +257,9 @@ RESUMPTION = (
 )
 HOSTILE = (
     Promise("a checkpoint with any contents loads or raises a CheckpointError", "200,000 files", "files", ("files",)),
-    Promise("a header with any contents is parsed or refused by one error", "5,000,000 headers", "headers", ("headers",)),
+    Promise(
+        "a header with any contents is parsed or refused by one error", "5,000,000 headers", "headers", ("headers",)
+    ),
     Promise("whatever an ONNX file holds, reading ends in one error", "500,000 files", "onnxfiles", ("damaged files",)),
     Promise(
         "whatever a file of an exported program holds, reading it ends in one refusal",
