@@ -25,7 +25,7 @@ T = TypeVar("T")
 PATIENCE = 600
 """Seconds after which an answer is no longer waited for."""
 TOUCHED = 2 << 30
-"""Bytes of memory that are touched before a peer begins with a model of real size, which takes at most about as many."""
+"""Bytes of memory that are touched before a peer begins with a model of real size, which takes about as many."""
 AT_MOST, AT_LEAST = 5000, 3
 """Calls in a turn."""
 WORKER = "wholestep_tools.bench.worker"

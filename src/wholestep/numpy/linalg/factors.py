@@ -40,7 +40,7 @@ def common_inexact(name: str, *xs: Any) -> list[Value]:
 def largest(a: Any, axis: int, keepdims: bool = False) -> Any:
     """The largest of numbers that are not negative, along an axis; 0 of none."""
     n = a.shape[axis]
-    none = {"initial": 0} if isinstance(n, int) and n == 0 else {}
+    none: dict[str, Any] = {"initial": 0} if isinstance(n, int) and n == 0 else {}
     return np.max(a, axis=axis, keepdims=keepdims, **none)
 
 
