@@ -527,3 +527,11 @@ def test_every_primitive_is_met():
     """Every handler is called by a case, but for `OTHER_NAMES`."""
     met = set().union(*[called_by(ws.from_jax(function, *args)) for function, *args in [*CASES.values(), LOOP]])
     assert (set(PRIMITIVES) | set(RULED) | set(DRAWN)) - met <= OTHER_NAMES
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8"])
+@pytest.mark.parametrize("op", ["div", "rem", "floor_divide", "remainder"])
+def test_integers_over_zero_are_those_of_xla(op, dtype):
+    x, y = np.array([7, -5, 3, 0], np.int32).astype(dtype), np.array([0, 0, 2, 0], dtype)
+    compute = getattr(jax.lax, op, None) or getattr(jnp, op)
+    np.testing.assert_array_equal(ws.from_jax(compute)(x, y), jax.jit(compute)(x, y))

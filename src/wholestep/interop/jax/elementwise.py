@@ -73,7 +73,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "max": wnp.maximum,
     "min": wnp.minimum,
     "nextafter": wnp.nextafter,
-    "rem": wnp.fmod,
     "eq": wnp.equal,
     "ne": wnp.not_equal,
     "lt": wnp.less,
@@ -175,12 +174,24 @@ def mul(x: Any, y: Any, *, out_dtype: Any = None, **params: Any) -> Any:
     return wnp.logical_and(x, y) if dtypes.is_bool(x.dtype) else wnp.multiply(x, y)
 
 
+def other_than_zero(y: Any) -> Any:
+    """Divisors, with 1 in the place of 0, of which NumPy warns."""
+    return wnp.where(y == 0, wnp.ones_like(y), y)
+
+
 @entry("div")
 def div(x: Any, y: Any, **params: Any) -> Any:
     if not is_whole(x):
         return wnp.divide(x, y)
+    nothing, y = y == 0, other_than_zero(y)
     down, rest = wnp.floor_divide(x, y), wnp.remainder(x, y)
-    return down if x.dtype.kind == "u" else down + ((rest != 0) & ((rest < 0) != (x < 0))).astype(x.dtype)
+    cut = down if x.dtype.kind == "u" else down + ((rest != 0) & ((rest < 0) != (x < 0))).astype(x.dtype)
+    return wnp.where(nothing, wnp.invert(wnp.zeros_like(x)), cut)  # XLA sets all bits of an integer over 0
+
+
+@entry("rem")
+def rem(x: Any, y: Any, **params: Any) -> Any:
+    return wnp.where(y == 0, x, wnp.fmod(x, other_than_zero(y))) if is_whole(x) else wnp.fmod(x, y)
 
 
 @entry("integer_pow")
