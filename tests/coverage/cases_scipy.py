@@ -392,6 +392,7 @@ def signals():
             rtol=1e-12,
         ),
         Case(signal.lfilter, real(1), np.array([2.0]), real(4), rtol=1e-12),
+        Case(lambda b, x: signal.lfilter(b, 1, x), real(3), real(4), rtol=1e-12),
     ]
     return made
 

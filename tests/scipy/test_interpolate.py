@@ -196,3 +196,9 @@ def test_grids(method, bounds, beyond):
 def test_what_does_not_fit_is_refused(call, error, words):
     with pytest.raises(error, match=words):
         ws.jit(lambda x: np.sum(call(x)(X[1])))(X)
+
+
+def test_conditions_of_several_curves_may_be_lists():
+    ends = ((1, [0.5, 1.0, 2.0]), (2, [0.0, 1.0, -1.0]))
+    found = ws.jit(lambda y: theirs.CubicSpline(X, y, bc_type=ends)(AT))(WIDE[0])
+    np.testing.assert_allclose(found, theirs.CubicSpline(X, WIDE[0], bc_type=ends)(AT), rtol=1e-11)

@@ -179,7 +179,9 @@ def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", 
 @covers(outside.lfilter)
 def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     """scipy.signal.lfilter: a recursive filter along one axis, as a scan."""
-    operands = [inexact_array(v) for v in (b, a, x) + (() if zi is None else (zi,))]
+    # A filter without feedback has the one number a = 1.
+    given = (np.atleast_1d(b), np.atleast_1d(a), x) + (() if zi is None else (zi,))
+    operands = [inexact_array(v) for v in given]
     top, bottom, signal, *state = [wrap(v) for v in promoted(*operands)]
     if top.ndim != 1 or bottom.ndim != 1:
         raise ShapeError(f"lfilter: coefficients are vectors: {top.type} and {bottom.type}")

@@ -7,6 +7,7 @@ from typing import Any
 import scipy.interpolate
 
 from wholestep.errors import ParameterError, UnsupportedError
+from wholestep.frontend.dispatch import is_traced
 from wholestep.scipy.interpolate.piecewise import PPoly, checked_points, of_plain
 from wholestep.scipy.outside import alike, np, stands_for
 
@@ -158,7 +159,7 @@ def condition(bc: Any, shape: Any) -> Any:
     order, value = bc
     if order not in (1, 2) or np.shape(value) != shape:
         raise ParameterError(f"CubicSpline: a condition is a derivative of order 1 or 2 of shape {shape}, not {bc}")
-    return order, value
+    return order, value if is_traced(value) else np.asarray(value)
 
 
 def smooth_slopes(x: Any, y: Any, first: Any, last: Any) -> Any:
