@@ -36,10 +36,8 @@ def _t_entropy(df: Any) -> Any:
     few, inverse = np.where(many, 1.0, df), 1 / np.where(many, df, 100.0)
     half, more = 0.5 * few, 0.5 * (few + 1)
     made = more * (special.digamma(more) - special.digamma(half)) + 0.5 * np.log(few) + special.betaln(half, 0.5)
-    series = inverse * (
-        1 + inverse * (1 / 4 + inverse * (-1 / 6 + inverse * (-1 / 8 + inverse * (3 / 10 + inverse / 4))))
-    )
-    return np.where(many, 0.5 * (_LOG_2PI + 1) + series, made)
+    tail = inverse * (-1 / 6 + inverse * (-1 / 8 + inverse * (3 / 10 + inverse / 4)))
+    return np.where(many, 0.5 * (_LOG_2PI + 1) + inverse * (1 + inverse * (1 / 4 + tail)), made)
 
 
 def _t_quantile(q: Any, df: Any) -> Any:
