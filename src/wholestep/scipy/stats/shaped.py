@@ -72,9 +72,9 @@ def _f_moments(dfn: Any, dfd: Any) -> tuple[Any, Any]:
 
 
 def _f_shares(z: Any, m: Any, n: Any) -> tuple[Any, Any, Any]:
-    """Whether z is in the upper half, m z of n + m z in the lower one, and n of it in the upper one, each at most half.
+    """A mask of the z far up, the share m z of n + m z elsewhere, and the share n of it there; each is half at most.
 
-    Elsewhere they are one half: far up n / (n + m z) has digits where 1 less it has none.
+    The second one has digits far up, where 1 less the first one has none.
     """
     upper = m * z > n
     low, high = np.where(upper, n / m, z), np.where(upper, z, n / m)
