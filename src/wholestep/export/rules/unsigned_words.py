@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from wholestep.export.core import Rule
+from wholestep.export.rules.random_words import like
 from wholestep.ir.graph import OPS, Value
 from wholestep.primitives.arithmetic import floor_divide, remainder
-from wholestep.primitives.creation import cast, full
+from wholestep.primitives.creation import cast
 from wholestep.primitives.family import zeros
 from wholestep.primitives.logic import (
     bitwise_and,
@@ -39,20 +40,14 @@ def is_unsigned(x: Value) -> bool:
     return x.dtype.kind == "u"
 
 
-def like(v: Value, number: int) -> Value:
-    """A number in the type of a value."""
-    found: Value = full(value=number, shape=v.shape, dtype=v.dtype)
-    return found
-
-
-def in_order(x: Value) -> Value:
+def to_order(x: Value) -> Value:
     """A signed number of 64 bits for each unsigned one, in their order."""
     wide: Value = cast(x, dtype=INT)
     return bitwise_xor(wide, like(wide, LOWEST)) if x.dtype.itemsize == 8 else wide
 
 
 def from_order(y: Value, dtype: np.dtype[Any]) -> Value:
-    """The unsigned number of each signed one of `in_order`."""
+    """The unsigned number of each signed one of `to_order`."""
     found: Value = cast(bitwise_xor(y, like(y, LOWEST)) if dtype.itemsize == 8 else y, dtype=dtype)
     return found
 
@@ -62,7 +57,7 @@ def in_signed(name: str, ordered: bool, *xs: Value, **params: Any) -> Sequence[V
     if not xs or not is_unsigned(xs[0]):
         return None
     dtype, data = xs[0].dtype, 2 if name in WRITING else len(xs)
-    wide = [in_order(x) if ordered else cast(x, dtype=INT) for x in xs[:data]]
+    wide = [to_order(x) if ordered else cast(x, dtype=INT) for x in xs[:data]]
     found = OPS[name](*wide, *xs[data:], **params)
     results = [found] if isinstance(found, Value) else list(found)
     if not name.startswith("arg"):
@@ -99,9 +94,9 @@ def unsigned_quotient(x: Value, y: Value) -> Value | None:
         return cast(floor_divide(a, b), dtype=x.dtype)
     half = bitwise_and(right_shift(a, like(a, 1)), like(a, LARGEST))
     twice = left_shift(floor_divide(half, b), like(a, 1))
-    more = bitwise_or(equal(b, zeros(b.type)), less(in_order(cast(a - twice * b, dtype=x.dtype)), in_order(y)))
+    more = bitwise_or(equal(b, zeros(b.type)), less(to_order(cast(a - twice * b, dtype=x.dtype)), to_order(y)))
     found: Value = select(more, twice, twice + like(a, 1))
-    large = select(less(in_order(x), in_order(y)), zeros(a.type), like(a, 1))
+    large = select(less(to_order(x), to_order(y)), zeros(a.type), like(a, 1))
     return cast(select(less(b, zeros(b.type)), large, found), dtype=x.dtype)
 
 
