@@ -14,9 +14,9 @@ from wholestep.frontend.frozen import Frozen
 T = TypeVar("T")
 
 FROZEN, BUFFER, UNDECAYED, TIED = "frozen", "buffer", "undecayed", "tied"
-RESTING = "frozen undecayed"
+FROZEN_UNDECAYED = "frozen undecayed"
 """The mark of an undecayed parameter while it is frozen."""
-KEPT = (FROZEN, RESTING, BUFFER)
+KEPT = (FROZEN, FROZEN_UNDECAYED, BUFFER)
 """The marks of arrays that are no parameters."""
 
 

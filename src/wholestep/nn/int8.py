@@ -12,7 +12,7 @@ from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.frontend.checkpoint import checkpoint
 from wholestep.frontend.control import scan
 from wholestep.ir.graph import NDArray
-from wholestep.nn.annotations import FROZEN, RESTING, frozen
+from wholestep.nn.annotations import FROZEN, FROZEN_UNDECAYED, frozen
 from wholestep.nn.linears import Linear
 from wholestep.nn.module import Module, copy_of
 from wholestep.nn.traversal import ModelWalk
@@ -58,7 +58,7 @@ class Int8Linear(Module):
         scale = np.where(largest == 0, np.float32(1), largest / np.float32(LARGEST)).astype(np.float32)
         self.weight: Any = frozen(np.ascontiguousarray(np.rint(weight / scale[:, None]).astype(np.int8)))
         self.scale: Any = frozen(scale)
-        held = layer.bias is not None and layer._marks.get("bias") in (FROZEN, RESTING)
+        held = layer.bias is not None and layer._marks.get("bias") in (FROZEN, FROZEN_UNDECAYED)
         self.bias: Any = frozen(layer.bias) if held else layer.bias
         # Subclasses of Linear, such as GPT-2's, differ in the layout of files: `dense` returns the same class.
         self.of = type(layer) if type(layer).__init__ is Linear.__init__ else Linear

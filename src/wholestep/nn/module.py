@@ -19,7 +19,7 @@ from wholestep.frontend.assignments import note_assignment
 from wholestep.frontend.frozen import Frozen, thawed
 from wholestep.frontend.structures import tell_by
 from wholestep.ir.build import current
-from wholestep.nn.annotations import BUFFER, FROZEN, KEPT, RESTING, TIED, UNDECAYED, Mark, frozen
+from wholestep.nn.annotations import BUFFER, FROZEN, FROZEN_UNDECAYED, KEPT, TIED, UNDECAYED, Mark, frozen
 from wholestep.nn.call_sites import noted
 from wholestep.nn.structure_differences import model_difference
 from wholestep.nn.trained import note_of
@@ -173,7 +173,7 @@ class Module:
                 object.__setattr__(module, "_pending", module._pending._replace(frozen=True))
             for name, value in list(vars(module).items()):
                 if isinstance(value, np.ndarray | Array) and (kind := module._marks.get(name)) not in KEPT:
-                    mark = RESTING if kind == UNDECAYED else FROZEN
+                    mark = FROZEN_UNDECAYED if kind == UNDECAYED else FROZEN
                     object.__setattr__(module, "_marks", {**module._marks, name: mark})
                 elif not isinstance(value, np.ndarray | Array | Module) and tree.one_level(value) is not None:
                     module.__dict__[name] = frozen_items(value)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from wholestep import dtypes, tree
 from wholestep.errors import ParameterError, TreeError
 from wholestep.ir.graph import NDArray
-from wholestep.nn.annotations import FROZEN, RESTING, UNDECAYED
+from wholestep.nn.annotations import FROZEN, FROZEN_UNDECAYED, UNDECAYED
 from wholestep.nn.module import Module
 from wholestep.nn.traversal import ArrayPlace, Group, Kept, Leaf, ModelWalk, ModuleBody, Rebuilt
 
@@ -185,7 +185,7 @@ def with_leaves(node: Any, numbers: Mapping[int, int]) -> Any:
         return node
     fields = tuple([with_leaves(field, numbers) for field in node.fields])
     freed = {name for name, field in zip(node.names, fields, strict=True) if isinstance(field, Leaf)}
-    kept = {name: UNDECAYED if name in freed and mark == RESTING else mark for name, mark in node.marks}
+    kept = {name: UNDECAYED if name in freed and mark == FROZEN_UNDECAYED else mark for name, mark in node.marks}
     marks = {name: mark for name, mark in kept.items() if name not in freed or mark != FROZEN}
     return replace(node, marks=tuple(sorted(marks.items())), fields=fields)
 
