@@ -31,7 +31,7 @@ def test_errors_of_covered_functions_name_the_line(letter):
                     try:
                         with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
                             ws.trace(applied(NAMES[name], *given, **options))(x)
-                    except Exception as error:
+                    except Exception as error:  # of any kind: each must name the line
                         if "call(x, *args, **kwargs)  # the line" not in str(error):
                             without.append((name, given, options, repr(error)))
     assert without == []

@@ -135,19 +135,23 @@ def jacrev(
         differentiable_outputs(out, "jacrev")
         if holomorphic:
             complex_alone("jacrev", primals, out)
+            pullback = conjugated(pullback)
         if isinstance(out, LEAVES) and type_of(out).shape == ():
             row = pullback(np.ones((), type_of(out).dtype)[()])
-            row = tree.map(np.conj, row) if holomorphic else row
             made = row[0] if isinstance(argnums, int) else row
             return (made, aux[0]) if has_aux else made
         rows = vmap(pullback)(basis(out))
-        rows = tree.map(np.conj, rows) if holomorphic else rows
         picked = rows[0] if isinstance(argnums, int) else rows
         columns = [split_basis_axis(row, out, 0) for row in tree.leaves(picked)]
         made = transpose_blocks(columns, tree.structure(out), tree.structure(picked))
         return (made, aux[0]) if has_aux else made
 
     return jacobian_of
+
+
+def conjugated(pullback: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A pullback whose cotangents are those of a complex derivative."""
+    return lambda gy: tree.map(np.conj, pullback(gy))
 
 
 def complex_alone(what: str, primals: Any, out: Any) -> None:

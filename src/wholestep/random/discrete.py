@@ -138,19 +138,26 @@ def _bounds(minval: Any, maxval: Any, dtype: np.dtype[Any], sizes: Shape) -> tup
 
 def _range_bound(x: Any, dtype: np.dtype[Any], roomy: np.dtype[Any], sizes: Shape) -> Value:
     """One bound of a range in the dtype `roomy`; raises RangeError where a known one is outside `dtype`."""
+    limits = np.iinfo(dtype)
     if is_integer(x):
+        if not limits.min <= int(x) <= limits.max:
+            raise outside_of(dtype)
         return broadcast_to(lift(np.asarray(int(x), dtype)[()]).value, sizes)
     v = lift(x).value
     if not dtypes.is_integer(v.dtype):
         raise DtypeError(f"randint: a bound is {v.type}, not an integer")
     if broadcast_shapes("randint", [v.shape, sizes]) != sizes:
         raise ShapeError(f"randint: a bound of shape {v.shape} does not broadcast to shape {sizes}")
-    limits = np.iinfo(dtype)
     if v.data is not None and v.data.size and not limits.min <= v.data.min() <= v.data.max() <= limits.max + 1:
-        raise RangeError(
-            f"randint: a bound lies outside the {dtype} of the result", hint="give a wider dtype=, or other bounds"
-        )
+        raise outside_of(dtype)
     return broadcast_to(cast_to(v, roomy), sizes)
+
+
+def outside_of(dtype: np.dtype[Any]) -> RangeError:
+    """The error for a bound of `randint` that the dtype of the result cannot hold."""
+    return RangeError(
+        f"randint: a bound lies outside the {dtype} of the result", hint="give a wider dtype=, or other bounds"
+    )
 
 
 def scaled64(parts: list[Value], span: Value) -> Value:

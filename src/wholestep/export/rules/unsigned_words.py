@@ -35,11 +35,6 @@ WRITING = ("scatter", "scatter_add", "scatter_max", "scatter_min")
 """Operations of an array, an update and indices, which stay as they are."""
 
 
-def is_unsigned(x: Value) -> bool:
-    """True for unsigned integers."""
-    return x.dtype.kind == "u"
-
-
 def to_order(x: Value) -> Value:
     """A signed number of 64 bits for each unsigned one, in their order."""
     wide: Value = cast(x, dtype=INT)
@@ -52,10 +47,8 @@ def from_order(y: Value, dtype: np.dtype[Any]) -> Value:
     return found
 
 
-def in_signed(name: str, ordered: bool, *xs: Value, **params: Any) -> Sequence[Value] | None:
+def in_signed(name: str, ordered: bool, *xs: Value, **params: Any) -> Sequence[Value]:
     """An operation on the signed numbers of unsigned ones; places among its results stay as they are."""
-    if not xs or not is_unsigned(xs[0]):
-        return None
     dtype, data = xs[0].dtype, 2 if name in WRITING else len(xs)
     wide = [to_order(x) if ordered else cast(x, dtype=INT) for x in xs[:data]]
     found = OPS[name](*wide, *xs[data:], **params)
@@ -65,30 +58,26 @@ def in_signed(name: str, ordered: bool, *xs: Value, **params: Any) -> Sequence[V
     return results
 
 
-def unsigned_sign(x: Value) -> Value | None:
+def unsigned_sign(x: Value) -> Value:
     """1 but for 0."""
-    if not is_unsigned(x):
-        return None
     found: Value = select(equal(x, zeros(x.type)), zeros(x.type), like(x, 1))
     return found
 
 
 def unsigned_power(x: Value, y: Value) -> Value | None:
     """A power in signed numbers, which are too narrow for exponents of 64 bits."""
-    if not is_unsigned(x) or x.dtype.itemsize == 8:
+    if x.dtype.itemsize == 8:
         return None
     found: Value = cast(OPS["pow"](cast(x, dtype=INT), cast(y, dtype=INT)), dtype=x.dtype)
     return found
 
 
-def unsigned_quotient(x: Value, y: Value) -> Value | None:
+def unsigned_quotient(x: Value, y: Value) -> Value:
     """The number of whole ys in x, 0 for a y of 0.
 
     Of 64 bits half of x is divided, which is not negative as a signed number, and twice the quotient is at most one
     too small. A y of 2⁶³ or more, which is negative as a signed number, goes once or never into x.
     """
-    if not is_unsigned(x):
-        return None
     a, b = cast(x, dtype=INT), cast(y, dtype=INT)
     if x.dtype.itemsize < 8:
         return cast(floor_divide(a, b), dtype=x.dtype)
@@ -100,15 +89,11 @@ def unsigned_quotient(x: Value, y: Value) -> Value | None:
     return cast(select(less(b, zeros(b.type)), large, found), dtype=x.dtype)
 
 
-def unsigned_rest(x: Value, y: Value) -> Value | None:
+def unsigned_rest(x: Value, y: Value) -> Value:
     """The rest of x after whole ys, 0 for a y of 0."""
-    if not is_unsigned(x):
-        return None
     if x.dtype.itemsize < 8:
         return cast(remainder(cast(x, dtype=INT), cast(y, dtype=INT)), dtype=x.dtype)
-    quotient = unsigned_quotient(x, y)
-    assert quotient is not None
-    left = cast(x, dtype=INT) - cast(quotient, dtype=INT) * cast(y, dtype=INT)
+    left = cast(x, dtype=INT) - cast(unsigned_quotient(x, y), dtype=INT) * cast(y, dtype=INT)
     found: Value = cast(select(equal(y, zeros(y.type)), zeros(left.type), left), dtype=x.dtype)
     return found
 
@@ -122,15 +107,15 @@ UNSIGNED_RULES: dict[str, Rule] = {
     "remainder": unsigned_rest,
     "fmod": unsigned_rest,
 }
-"""Rules that hold for unsigned integers alone."""
+"""Rules for operands of unsigned integers; None where there is none."""
 
 
 def or_unsigned(name: str, otherwise: Rule | None) -> Rule:
-    """The rule for unsigned integers, and another one where that does not hold."""
+    """The rule for unsigned integers, and another one for all else."""
     rule = UNSIGNED_RULES[name]
 
     def chosen(*xs: Value, **params: Any) -> Value | Sequence[Value] | None:
-        found = rule(*xs, **params)
+        found = rule(*xs, **params) if xs and xs[0].dtype.kind == "u" else None
         return otherwise(*xs, **params) if found is None and otherwise is not None else found
 
     return chosen
