@@ -32,7 +32,7 @@ ROOMS = {
     "load": "runtime",
 }
 """The rooms of the pipeline in their order, and the folders and files of each."""
-TOOLS = ("named_pass", "optional", "pipeline", "rewrite", "differential_check", "inline_bodies", "dce")
+TOOLS = ("named_pass", "optional", "pipeline", "rewrite", "differential_check", "inline_bodies", "cse", "dce")
 """The modules of `passes` that are no room: the pass manager, and the parts of rerolling and legalizing passes.
 
 Neither are the drivers that call the rooms: `train/program`, `compiler`, `lower/compile.py`, `lower/lower_graph.py`.

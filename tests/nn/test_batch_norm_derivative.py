@@ -10,7 +10,7 @@ import pytest
 
 import wholestep as ws
 from wholestep import nn
-from wholestep.passes.inline_bodies import inline_bodies
+from wholestep.passes.inline_bodies import inline_bodies, inline_composites
 from wholestep.passes.pipeline import ALL_PASSES, run_passes
 
 EPS = 1e-3
@@ -77,3 +77,16 @@ def test_two_sums_over_the_places_are_all_that_the_way_back_takes() -> None:
     found = run_passes(inline_bodies(graph), ALL_PASSES)
     sums = [n for n in found.nodes if n.op.name == "sum" and n.inputs[0].ndim == 4]
     assert len(sums) == 2 + 2  # mean and variance of the forward pass
+
+
+def test_the_compiled_way_back_has_the_mean_and_the_variance_of_the_way_there() -> None:
+    args = [a.astype("f") for a in arguments((4, 3, 2, 5), True, True)]
+    graph = ws.trace(ws.value_and_grad(lambda *xs: np.sum(stated(*xs) ** 3), (0, 1, 2)))(*args)
+
+    def sums(found: Any) -> int:
+        return len([n for n in found.nodes if n.op.name == "sum" and n.inputs[0].ndim == 4])
+
+    loss, forward, backward = 1, 2, 2
+    optimized = run_passes(graph, ALL_PASSES)
+    assert sums(inline_bodies(optimized)) == loss + 2 * forward + backward
+    assert sums(inline_composites(optimized)) == loss + forward + backward

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from wholestep.ir.graph import Graph, Node, Value
+from wholestep.passes.cse import cse
 from wholestep.passes.named_pass import Pass
 from wholestep.passes.rewrite import copy_node
 
@@ -52,4 +53,18 @@ def splice(graph: Graph, body_of: Callable[[Node], Graph | None]) -> Graph:
     return Graph(graph.inputs, tuple(nodes), tuple(outputs), graph.name, graph.input_names) if env else graph
 
 
+def inline_composites(graph: Graph) -> Graph:
+    """Put the bodies of composites in the place of their calls, and compute once what a body and its gradient share.
+
+        y = composite(x, label="centred", graph=g); m = sum(x); z = mul(m, m)       where g(a) = sub(a, sum(a))
+        -->
+        m = sum(x); y = sub(x, m); z = mul(m, m)
+
+    Checkpoints are still calls, since their bodies are recomputed on purpose.
+    """
+    inlined = inline_bodies(graph, ("composite",))
+    return graph if inlined is graph else cse(inlined)
+
+
+INLINE_COMPOSITES = Pass("inline_composites", inline_composites, exact=True)
 INLINE_BODIES = Pass("inline_bodies", inline_bodies, exact=True, optional=False)

@@ -13,10 +13,11 @@ from wholestep.lower.legalize.sort_scatters import SORT_SCATTERS
 from wholestep.lower.legalize.split_reductions import SPLIT_REDUCTIONS
 from wholestep.lower.legalize.tiled_convolutions import TILED_CONVOLUTIONS, TiledConvolutions
 from wholestep.lower.target import Target
-from wholestep.passes.inline_bodies import INLINE_BODIES
+from wholestep.passes.inline_bodies import INLINE_BODIES, INLINE_COMPOSITES
 from wholestep.passes.rewrite import map_nested_graphs
 
 LEGALIZATIONS = (
+    INLINE_COMPOSITES,
     INLINE_BODIES,
     SORT_SCATTERS,
     EXPAND_OPS,
@@ -39,16 +40,16 @@ class LegalGraph(NamedTuple):
 def legalize(graph: Graph, target: Target, winograd: bool = False) -> LegalGraph:
     """The graph after every legalizing pass, loops and branches inside it included; with `winograd`, convolutions are
     computed by tiles."""
-    inline_bodies, sort_scatters, expand_ops, loop_invariants, split_reductions, channels_last, tiles, contractions = (
-        LEGALIZATIONS
-    )
+    inline_composites, inline_bodies, sort_scatters, expand_ops, *others = LEGALIZATIONS
+    loop_invariants, split_reductions, channels_last, tiles, contractions = others
     done: dict[Graph, Graph] = {}
     stored: set[Value] = set()
     notes: list[str] = []
 
     def run(given: Graph) -> Graph:
         if given not in done:
-            expanded = expand_ops(sort_scatters(inline_bodies(given), target.looks), target)
+            inlined = inline_bodies(inline_composites(given))
+            expanded = expand_ops(sort_scatters(inlined, target.looks), target)
             found = map_nested_graphs(loop_invariants(expanded, target.panel_columns), run)
             found = channels_last(split_reductions(found, target.split))
             if winograd:
