@@ -294,5 +294,16 @@ def total_microseconds(steps: tuple[Step, ...], rates: Rates = DEFAULT_RATES) ->
 
 
 def sum_microseconds(steps: Iterable[tuple[Launch | RoutineCall, Size]], rates: Rates) -> float:
-    """The predicted time of kernels and routines, each run several times."""
-    return sum(most(n) * microseconds(s, rates) for s, n in steps)
+    """The predicted time of kernels and routines, each run several times; a kernel with many launches is predicted
+    once."""
+    known: dict[tuple[Kernel, bool], float] = {}
+
+    def time_of(step: Launch | RoutineCall) -> float:
+        if isinstance(step, RoutineCall):
+            return microseconds(step, rates)
+        key = step.kernel, step.parallel
+        if key not in known:
+            known[key] = microseconds(step, rates)
+        return known[key]
+
+    return sum(most(n) * time_of(s) for s, n in steps)
