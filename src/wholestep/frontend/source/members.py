@@ -56,7 +56,10 @@ class UserMembers:
 
     def __init__(self) -> None:
         self.loaded: set[str] = set()
-        self.modules: dict[str, tuple[int, frozenset[str]]] = {}
+        self.sizes: dict[str, int] = {}
+        """The number of names in each of the user's modules, when its classes were looked at."""
+        self.found: dict[str, frozenset[str]] = {}
+        self.all = frozenset[str]()
 
     def names(self) -> frozenset[str]:
         if len(sys.modules) != len(self.loaded):
@@ -65,13 +68,21 @@ class UserMembers:
             # Nearly all belong to installed packages, found by one look at each package; the module that runs as the
             # program may be the `__main__.py` of one.
             users = [n for n in new if n == "__main__" or (not is_installed(n.partition(".")[0]) and is_users(n))]
-            self.modules = {name: (-1, frozenset[str]()) for name in users} | self.modules
-        for name, (size, _) in self.modules.items():
-            held = getattr(sys.modules.get(name), "__dict__", {})
-            if len(held) != size:
-                kinds = [x for x in list(held.values()) if isinstance(x, type) and x.__module__ == name]
-                self.modules[name] = len(held), frozenset([found for kind in kinds for found in names_in(kind)])
-        return frozenset().union(*[found for _, found in self.modules.values()])
+            self.found = dict.fromkeys(users, frozenset[str]()) | self.found
+        sizes = {name: len(names_of_module(name)) for name in self.found}
+        if sizes != self.sizes:
+            for name in [name for name, size in sizes.items() if size != self.sizes.get(name)]:
+                held = list(names_of_module(name).values())
+                kinds = [x for x in held if isinstance(x, type) and x.__module__ == name]
+                self.found[name] = frozenset([member for kind in kinds for member in names_in(kind)])
+            self.sizes, self.all = sizes, frozenset().union(*self.found.values())
+        return self.all
+
+
+def names_of_module(name: str) -> dict[str, Any]:
+    """The names of a loaded module and their values; empty if it is gone."""
+    found: dict[str, Any] = getattr(sys.modules.get(name), "__dict__", {})
+    return found
 
 
 KNOWN = UserMembers()
