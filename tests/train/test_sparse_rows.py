@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.optim.test_optimizers import MADE, OTHERS
 
 import wholestep as ws
 from wholestep import nn, optim, tree
@@ -15,6 +16,7 @@ ROWS, WIDTH, BATCH = 96, 4, 6
 @pytest.fixture(autouse=True)
 def every_table(monkeypatch):
     monkeypatch.setattr(rewriter, "MIN_BYTES", 0)
+    monkeypatch.setattr(rewriter, "MIN_SPARED", 0)
 
 
 def two_tables(dtype="float32"):
@@ -76,6 +78,56 @@ def test_rows_alone_give_the_bits_of_all_rows(monkeypatch, optimizer):
         assert by_rows(batch).loss == whole(batch).loss
     assert_same_state(by_rows, whole)
     assert by_rows.memory.arena < whole.memory.arena
+
+
+BY_WHOLE_GRADIENTS = {"adan", "conditioned"}
+"""Optimizers that need gradients whole: differences of two of them, and their means over all rows."""
+BY_SUMS = {"dog", "prodigy"}
+"""Optimizers that sum over all rows, whose order is another one."""
+
+
+@pytest.mark.parametrize("name", [*MADE, *OTHERS])
+def test_gradients_of_rows_train_as_whole_ones_do_with_every_optimizer(monkeypatch, name):
+    given = list(batches())
+    by_rows, whole = by_rows_and_whole(monkeypatch, loss, two_tables(), {**MADE, **OTHERS}[name], given[0])
+    said = tables_of(by_rows)
+    assert len(said) == 2
+    for line in said:
+        assert (", 6 by a gradient" in line or ": 6 of 96 rows are" in line) == (name not in BY_WHOLE_GRADIENTS)
+    for batch in given:
+        by_rows(batch), whole(batch)
+    assert_same_state(by_rows, whole, **({"rtol": 1e-5} if name in BY_SUMS else {}))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"optimizer": optim.adam(0.1), "steps_per_call": 3},
+        {"optimizer": optim.adam(0.1), "guard": None},
+        {"optimizer": optim.adamw(0.1), "loss_scale": 8.0, "precision": "bfloat16"},
+        {"optimizer": optim.adam(0.1), "microbatch": 2},
+        {"optimizer": optim.lookahead(optim.adam(0.1), 2)},
+        {"optimizer": optim.chain(optim.add_decayed_weights(0.1), optim.adam(0.1)), "grad_norm": True},
+    ],
+    ids=repr,
+)
+def test_no_array_has_the_size_of_a_table_where_every_row_changes(monkeypatch, options):
+    given = list(batches())
+    if options.get("steps_per_call"):
+        given = [tree.map(lambda *xs: np.stack(xs), *given)]
+    by_rows, whole = by_rows_and_whole(monkeypatch, loss, two_tables(), example=given[0], **options)
+    assert all(", 6 by a gradient" in line for line in tables_of(by_rows)) and len(tables_of(by_rows)) == 2
+    for batch in given:
+        np.testing.assert_allclose(by_rows(batch).loss, whole(batch).loss, rtol=1e-5)
+    assert_same_state(by_rows, whole, rtol=1e-5, atol=1e-6)
+    assert by_rows.memory.arena < whole.memory.arena
+
+
+def test_a_small_table_keeps_a_whole_gradient(monkeypatch):
+    monkeypatch.setattr(rewriter, "MIN_SPARED", ROWS * WIDTH * 4 // BATCH + 1)
+    (batch,) = batches(1)
+    step = ws.compile(loss, two_tables(), optimizer=optim.adam(0.1), batch=batch)
+    assert "params_table: every row is updated, since optimizer_m_table changes in every row" in tables_of(step)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +223,7 @@ def test_stacked_tables_are_rows_along_both_axes(monkeypatch):
 def test_what_changes_every_row_is_said(optimizer, why):
     (batch,) = batches(1)
     step = ws.compile(loss, two_tables(), optimizer=optimizer, batch=batch)
-    assert f"params_table: every row is updated, since {why}" in tables_of(step)
+    assert f"params_table: every row is updated, 6 by a gradient, since {why}" in tables_of(step)
 
 
 def test_a_table_that_is_used_whole_too_stays_so(monkeypatch):

@@ -8,13 +8,32 @@ from typing import Any
 from wholestep.ir.graph import Node, Value
 from wholestep.kernel.index_arithmetic import Coordinates, linear_index, row_major_strides
 from wholestep.lower.buffers.materialize import Materializer, strip_reshapes
-from wholestep.lower.buffers.tasks import Assignment, Task
+from wholestep.lower.buffers.tasks import Assignment, Task, row_major_location
+from wholestep.lower.fusion.fusion_groups import is_virtual
 from wholestep.lower.kernels.op_rules import wrap_index
 from wholestep.lower.kernels.scalar_codegen import ElementReader, Location, components_of
 from wholestep.lower.legalize.scatter_places import scatter_way
-from wholestep.lower.ops.loop_templates import KernelTemplate, axes_of_shape, copy_kernel_task
+from wholestep.lower.ops.loop_templates import KernelTemplate, axes_of_shape, copy_kernel_task, leaf_operands
 from wholestep.lower.ops.scatter_elements import combined_components, elements_task
+from wholestep.lower.program.allocation import Allocation
 from wholestep.lower.program.steps import Step
+
+
+def scatter_operands(low: Materializer, node: Node) -> None:
+    """Materialize the operands; an operand whose result replaces an input in memory is computed in that place, which
+    its other readers then read before the updates."""
+    out, x = node.outputs[0], strip_reshapes(node.inputs[0])
+    at, layout = low.locations.get(out), low.context.layout
+    if at is not None and layout.overwritten_memory(at.place) is not None and is_computed(low, x):
+        if at.strides == row_major_strides(out.shape):
+            low.locations[x] = row_major_location(x, Allocation(at.place.size, base=at.place))
+            low.pending.append(x)
+    leaf_operands(low, node)
+
+
+def is_computed(low: Materializer, v: Value) -> bool:
+    """True for a value that a kernel stores and that has no location yet."""
+    return v not in low.locations and v.node is not None and not is_virtual(v.node)
 
 
 def scatter_tasks(low: Materializer, node: Node) -> list[Task]:

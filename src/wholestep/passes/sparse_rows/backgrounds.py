@@ -27,7 +27,13 @@ class Same(NamedTuple):
     value: Value
 
 
-Background = Uniform | Same | None
+class Computed(NamedTuple):
+    """The elements of a value of the new graph: the same operations on the backgrounds of their operands."""
+
+    value: Value
+
+
+Background = Uniform | Same | Computed | None
 """The background of a value; None where rows without a gradient may have any other value."""
 
 

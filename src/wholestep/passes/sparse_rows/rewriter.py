@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from wholestep.errors import show
 from wholestep.ir.analysis import in_order
@@ -13,6 +14,7 @@ from wholestep.passes.rewrite import count_uses, defining_node
 from wholestep.passes.rules.arithmetic import is_positive_zero
 from wholestep.passes.sparse_rows.backgrounds import (
     Background,
+    Computed,
     Same,
     Uniform,
     dense_background,
@@ -30,6 +32,9 @@ MIN_BYTES = 2**20
 """The least bytes of a table whose rows are updated alone."""
 MIN_ROWS = 4
 """The least rows of a table for each index that reads it in a step."""
+MIN_SPARED = 2**12
+"""The least bytes of a table, for each index, whose gradient stays rows while every row is updated: the time to sort an
+index and to write its row twice is that to write and read some thousand bytes in sequence."""
 
 
 def is_large_scatter(node: Node) -> bool:
@@ -38,6 +43,13 @@ def is_large_scatter(node: Node) -> bool:
         return False
     size = node.outputs[0].type.nbytes
     return isinstance(size, int) and size >= MIN_BYTES
+
+
+class RowWrite(NamedTuple):
+    """A write of rows, and whether the other rows of the table stay as they are."""
+
+    set: RowSet
+    alone: bool
 
 
 @dataclass
@@ -52,8 +64,8 @@ class Findings:
     """The name of the table of each gradient, an input of the program."""
     reasons: dict[Node, str] = field(default_factory=dict)
     """The reason why a gradient is needed whole."""
-    updated: dict[Node, RowSet] = field(default_factory=dict)
-    """The rows that are written, for gradients that are not needed whole."""
+    writes: dict[Node, RowWrite] = field(default_factory=dict)
+    """The operations of the new graph that write rows of a table; those that nothing uses are dropped with it."""
 
 
 class RowRewriter(RowEmitter):
@@ -72,6 +84,8 @@ class RowRewriter(RowEmitter):
         self.taken: dict[tuple[Value, RowSet], Value] = {}
         self.indices: dict[RowSet, Value] = {}
         self.inputs = set(graph.inputs)
+        self.elementwise: dict[Value, bool] = {}
+        """For each value that was asked about, whether it is computed from inputs by elementwise operations alone."""
         self.uses = count_uses(graph)
         for v, rows in given.items():
             self.restore(v, rows)
@@ -106,7 +120,9 @@ class RowRewriter(RowEmitter):
             return False
         if not index.size or not is_large_scatter(node):
             return False
-        self.findings.names.setdefault(node, self.table_name(node))
+        name = self.table_name(node)
+        if name:
+            self.findings.names.setdefault(node, name)
         return node not in self.findings.refused and self.fits(node, table.shape[: len(axes)], index.size)
 
     def fits(self, node: Node, lead: Sequence[int], slots: int) -> bool:
@@ -118,13 +134,13 @@ class RowRewriter(RowEmitter):
         return False
 
     def table_name(self, node: Node) -> str:
-        """The name of the input that is gathered at the indices of a gradient."""
+        """The name of the input that is gathered at the indices of a gradient; empty where it is no input."""
         for other in self.source.nodes:
             x = other.inputs[0] if other.inputs else None
             if isinstance(other.op, Gather) and x is not None and other.inputs[1:] == node.inputs[2:]:
                 if x.type is node.outputs[0].type and x in self.names:
                     return self.names[x]
-        return str(node.outputs[0].type)
+        return ""
 
     def complain(self, sources: Sequence[Node], why: str) -> None:
         """Note the reason why gradients are needed whole, unless one is noted already."""
@@ -144,6 +160,8 @@ class RowRewriter(RowEmitter):
             self.env[node.outputs[0]] = found
             return
         if found is not None and self.restore(node.outputs[0], found):
+            if not self.is_input(found.background):
+                self.complain_of_background(node, found)
             return
         self.keep(node)
         if found is None:
@@ -185,18 +203,51 @@ class RowRewriter(RowEmitter):
             self.like = before
 
     def restore(self, v: Value, rows: RowwiseValue) -> bool:
-        """Enter the rows of a value; True if the whole value is an input with these rows written into it."""
+        """Enter the rows of a value; True if the whole value is its background with these rows written into it."""
         self.rows[v] = rows
-        background = rows.background
-        if not isinstance(background, Same) or background.value not in self.inputs or background.value.type != v.type:
+        alone = self.is_input(rows.background)
+        x = self.whole(rows.background, v)
+        if x is None or x.type != v.type or isinstance(rows.background, Uniform):
             return False
-        x, (total, *rest) = background.value, (rows.set.rows, *v.shape[len(rows.set.lead) :])
-        flat = self.reshape(x, (total, *rest))
+        if not alone and v.type.nbytes < MIN_SPARED * rows.set.slots:
+            return False
+        flat = self.reshape(x, (rows.set.rows, *v.shape[len(rows.set.lead) :]))
         written = self.op("scatter", flat, rows.value, self.index(rows.set), axes=(0,))
+        self.findings.writes[self.nodes[-1]] = RowWrite(rows.set, alone)
         self.env[v] = self.reshape(written, v.shape)
-        for source in rows.set.sources:
-            self.findings.updated[source] = rows.set
         return True
+
+    def is_input(self, background: Background) -> bool:
+        """True for the elements of an input."""
+        return isinstance(background, Same) and background.value in self.inputs
+
+    def whole(self, background: Background, v: Value) -> Value | None:
+        """A background as a whole array like v; None where it depends on more than inputs and elementwise operations,
+        so that it would be an array beside the gradient, in place of which it is used."""
+        if isinstance(background, Uniform):
+            return self.full(background.number.item(), v.shape, v.dtype)
+        if isinstance(background, Same):
+            x = background.value
+            return self.env.get(x, x) if self.is_elementwise(x) else None
+        return None if background is None else background.value
+
+    def is_elementwise(self, wanted: Value) -> bool:
+        """True for a value that is computed from inputs and single numbers by elementwise operations and moves."""
+
+        def needs(v: Value) -> Sequence[Value]:
+            return () if v.type.size == 1 or v.node is None else v.node.inputs
+
+        def judge(v: Value) -> None:
+            node = v.node
+            if node is None or v in self.inputs or v.type.size == 1:
+                found = v in self.inputs or v.type.size == 1
+            else:
+                found = isinstance(node.op, Pointwise | Broadcast | Reshape) or not node.inputs
+                found = found and all([self.elementwise[x] for x in node.inputs])
+            self.elementwise[v] = found and v not in self.rows
+
+        in_order(wanted, self.elementwise.__contains__, needs, judge)
+        return self.elementwise[wanted]
 
     def index(self, own: RowSet) -> Value:
         """The rows of a set as an index."""
@@ -245,7 +296,21 @@ class RowRewriter(RowEmitter):
         given: list[Background] = [
             self.rows[v].background if v in self.rows else dense_background(v) for v in node.inputs
         ]
-        return RowwiseValue(own, value, pointwise_background(node, given))
+        background = pointwise_background(node, given)
+        if background is None and not all([self.is_input(rows.background) for rows in found]):
+            background = self.computed(node, given)
+        return RowwiseValue(own, value, background)
+
+    def computed(self, node: Node, given: Sequence[Background]) -> Background:
+        """The background of an elementwise result, computed from those of its operands; None where one is none.
+
+        It is not asked for where the operands are inputs with rows written into them, since these are there whole.
+        """
+        operands = [self.whole(b, v) for b, v in zip(given, node.inputs, strict=True)]
+        found = [x for x in operands if x is not None]
+        if len(found) < len(operands):
+            return None
+        return Computed(self.add(node.op, found, node.params, node)[0])
 
     def moved(self, node: Node) -> RowwiseValue | None:
         """A broadcast or reshape that leaves the rows as they are."""
@@ -288,19 +353,30 @@ class RowRewriter(RowEmitter):
         """Note the operation by which rows without a gradient begin to change."""
         if found.background is None or isinstance(found.background, Uniform):
             return
-        x = found.background.value
-        while x.node is not None and (isinstance(x.node.op, Pointwise) or x.node.op.view):
-            leaves = [y for y in x.node.inputs if y.type.size == x.type.size]
-            if not leaves:
-                break
-            x = leaves[-1]
-        name = self.names.get(x)
+        sources = self.elementwise_sources(found.background.value)
+        name = next((self.names[x] for x in sources if x in self.names), None)
         if name is not None:
             why = f"{name} changes in every row"
+        elif isinstance(found.background, Computed):
+            return  # of operations before the one by which an array of the state changes
         else:
-            made = x.node.op.name if x.node is not None else "what is added"
-            why = f"its gradient has every row, by {made}{self.place(x.node or node)}"
+            made = sources[0].node
+            what = made.op.name if made is not None else "what is added"
+            why = f"its gradient has every row, by {what}{self.place(made or node)}"
         self.complain(found.set.sources, why)
+
+    def elementwise_sources(self, v: Value) -> list[Value]:
+        """The values of the same size that a value is computed from by elementwise operations and moves."""
+        seen, waiting = {v}, [v]
+        found = []
+        while waiting:
+            x = waiting.pop()
+            moved = x.node is not None and (isinstance(x.node.op, Pointwise) or x.node.op.view)
+            same = [y for y in x.node.inputs if y.type.size == x.type.size] if moved and x.node is not None else []
+            found += [] if same else [x]
+            waiting += [y for y in same if y not in seen]
+            seen.update(same)
+        return found
 
     def place(self, node: Node) -> str:
         """The user's line of a node."""

@@ -9,8 +9,8 @@ from wholestep.ir.analysis import reordered, slimmed
 from wholestep.ir.graph import Graph, Node, Value
 from wholestep.passes.named_pass import Pass
 from wholestep.passes.rules.arithmetic import is_positive_zero
-from wholestep.passes.sparse_rows.backgrounds import Same
-from wholestep.passes.sparse_rows.rewriter import Findings, RowRewriter, is_large_scatter
+from wholestep.passes.sparse_rows.backgrounds import Computed, Same
+from wholestep.passes.sparse_rows.rewriter import Findings, RowRewriter, RowWrite, is_large_scatter
 from wholestep.passes.sparse_rows.row_sets import GatherGradient, RowSet, RowwiseValue
 from wholestep.primitives.loops import Scan
 from wholestep.primitives.structure import Cond
@@ -25,7 +25,7 @@ class RowUpdates(NamedTuple):
 
 
 def sparse_rows(graph: Graph) -> RowUpdates:
-    """Update the rows of a table that were gathered, where no other row would change.
+    """Update the rows of a table that were gathered, alone where no other row would change.
 
         g = scatter_add(full(0, shape=(1000000, 16)), u, ids); new = sub(table, mul(broadcast(lr), g))
         -->
@@ -34,7 +34,8 @@ def sparse_rows(graph: Graph) -> RowUpdates:
 
     A value is followed row by row as long as its other rows are one number or those of an input: 0 * lr is 0, p - 0 is
     p, and select(False, new, old) is old. Elementwise operations, norms, tests and branches are computed on the rows.
-    Gradients that an operation needs whole stay as they are. Sums over rows are in another order.
+    Where every row changes, as by the moments of Adam, all are updated with a gradient of 0, and the gathered ones are
+    written over it. Gradients that an operation needs whole stay as they are. Sums over rows are in another order.
     """
     if not any(map(is_large_scatter, [node for part in graph.family() for node in part.nodes])):
         return RowUpdates(graph)
@@ -45,24 +46,27 @@ def sparse_rows(graph: Graph) -> RowUpdates:
         walk = SparseRows(graph, found, names, {})
         walk.run()
         made = walk.finish()
-        whole = {found.mirrors[node] for part in made.family() for node in part.nodes if node in found.mirrors}
+        nodes = [node for part in made.family() for node in part.nodes]
+        whole = {found.mirrors[node] for node in nodes if node in found.mirrors}
         if not whole:
-            leads = {own.lead for own in found.updated.values()}
+            writes = [found.writes[node] for node in nodes if node in found.writes]
+            leads = {write.set.lead for write in writes}
             written = [i for i, v in enumerate(graph.inputs) if any(v.shape[: len(lead)] == lead for lead in leads)]
-            return RowUpdates(made if found.updated else graph, notes(found), frozenset(written))
+            return RowUpdates(made if writes else graph, notes(found, writes), frozenset(written))
         found.refused |= whole
 
 
-def notes(found: Findings) -> tuple[str, ...]:
+def notes(found: Findings, writes: Sequence[RowWrite]) -> tuple[str, ...]:
     """A line for each table."""
     said: dict[str, str] = {}
     for source, name in found.names.items():
-        own = found.updated.get(source)
-        if own is not None:
-            said[name] = f"{name}: {own.slots:,} of {own.rows:,} rows are updated"
-        elif source in found.refused or source in found.reasons:
-            why = found.reasons.get(source, "its gradient is needed whole")
-            said[name] = f"{name}: every row is updated, since {why}"
+        own = [write for write in writes if source in write.set.sources]
+        why = found.reasons.get(source, "its gradient is needed whole")
+        if own and all([write.alone for write in own]):
+            said[name] = f"{name}: {own[0].set.slots:,} of {own[0].set.rows:,} rows are updated"
+        elif own or source in found.refused or source in found.reasons:
+            rows = f", {own[0].set.slots:,} by a gradient" if own else ""
+            said[name] = f"{name}: every row is updated{rows}, since {why}"
     return tuple(said.values())
 
 
@@ -172,7 +176,7 @@ class Lent:
             given, value, background = self.known[v]
             if given not in sets:
                 sets[given] = RowSet(given.lead, given.slots, own[given.ids], own[given.first], given.sources)
-            if isinstance(background, Same):
+            if isinstance(background, Same | Computed):  # a computed one would be an array beside the operand
                 background = Same(own[background.value]) if background.value in own else None
             found[x] = RowwiseValue(sets[given], own[value], background)
         return found
