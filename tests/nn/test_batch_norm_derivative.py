@@ -10,7 +10,7 @@ import pytest
 
 import wholestep as ws
 from wholestep import nn
-from wholestep.passes.inline_bodies import inline_bodies, inline_composites
+from wholestep.passes.inline_bodies import inline_bodies, share_composites
 from wholestep.passes.pipeline import ALL_PASSES, run_passes
 
 EPS = 1e-3
@@ -89,4 +89,4 @@ def test_the_compiled_way_back_has_the_mean_and_the_variance_of_the_way_there() 
     loss, forward, backward = 1, 2, 2
     optimized = run_passes(graph, ALL_PASSES)
     assert sums(inline_bodies(optimized)) == loss + 2 * forward + backward
-    assert sums(inline_composites(optimized)) == loss + forward + backward
+    assert sums(share_composites(optimized)) == loss + forward + backward

@@ -53,8 +53,8 @@ def splice(graph: Graph, body_of: Callable[[Node], Graph | None]) -> Graph:
     return Graph(graph.inputs, tuple(nodes), tuple(outputs), graph.name, graph.input_names) if env else graph
 
 
-def inline_composites(graph: Graph) -> Graph:
-    """Put the bodies of composites in the place of their calls, and compute once what a body and its gradient share.
+def share_composites(graph: Graph) -> Graph:
+    """Compute once the operations that the body of a composite shares with its gradient, in the place of its call.
 
         y = composite(x, label="centred", graph=g); m = sum(x); z = mul(m, m)       where g(a) = sub(a, sum(a))
         -->
@@ -66,5 +66,5 @@ def inline_composites(graph: Graph) -> Graph:
     return graph if inlined is graph else cse(inlined)
 
 
-INLINE_COMPOSITES = Pass("inline_composites", inline_composites, exact=True)
+SHARE_COMPOSITES = Pass("share_composites", share_composites, exact=True)
 INLINE_BODIES = Pass("inline_bodies", inline_bodies, exact=True, optional=False)

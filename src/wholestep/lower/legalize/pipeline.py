@@ -13,11 +13,11 @@ from wholestep.lower.legalize.sort_scatters import SORT_SCATTERS
 from wholestep.lower.legalize.split_reductions import SPLIT_REDUCTIONS
 from wholestep.lower.legalize.tiled_convolutions import TILED_CONVOLUTIONS, TiledConvolutions
 from wholestep.lower.target import Target
-from wholestep.passes.inline_bodies import INLINE_BODIES, INLINE_COMPOSITES
+from wholestep.passes.inline_bodies import INLINE_BODIES, SHARE_COMPOSITES
 from wholestep.passes.rewrite import map_nested_graphs
 
 LEGALIZATIONS = (
-    INLINE_COMPOSITES,
+    SHARE_COMPOSITES,
     INLINE_BODIES,
     SORT_SCATTERS,
     EXPAND_OPS,
@@ -40,7 +40,7 @@ class LegalGraph(NamedTuple):
 def legalize(graph: Graph, target: Target, winograd: bool = False) -> LegalGraph:
     """The graph after every legalizing pass, loops and branches inside it included; with `winograd`, convolutions are
     computed by tiles."""
-    inline_composites, inline_bodies, sort_scatters, expand_ops, *others = LEGALIZATIONS
+    share_composites, inline_bodies, sort_scatters, expand_ops, *others = LEGALIZATIONS
     loop_invariants, split_reductions, channels_last, tiles, contractions = others
     done: dict[Graph, Graph] = {}
     stored: set[Value] = set()
@@ -48,7 +48,7 @@ def legalize(graph: Graph, target: Target, winograd: bool = False) -> LegalGraph
 
     def run(given: Graph) -> Graph:
         if given not in done:
-            inlined = inline_bodies(inline_composites(given))
+            inlined = inline_bodies(share_composites(given))
             expanded = expand_ops(sort_scatters(inlined, target.looks), target)
             found = map_nested_graphs(loop_invariants(expanded, target.panel_columns), run)
             found = channels_last(split_reductions(found, target.split))
