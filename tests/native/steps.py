@@ -94,5 +94,17 @@ def gaussian() -> tuple[Any, Any]:
     return ws.compile(loss, params, optimizer=ws.optim.adam(1e-2), batch=batch), batch
 
 
-STEPS = {"tiny": tiny, "mlp": mlp, "cnn": cnn, "gpt": gpt, "rnn": rnn, "stacked": stacked, "gaussian": gaussian}
+def table() -> tuple[Any, Any]:
+    """A table of which every row is updated, and some by a gradient."""
+    rng = np.random.default_rng(2)
+    params = {"table": rng.normal(size=(2**16, 4)).astype(np.float32), "w": np.ones(4, np.float32)}
+    batch = {"ids": np.array([7, 2**16 - 1, 7, 0, -5, 7]), "y": np.linspace(-1, 1, 6, dtype=np.float32)}
+
+    def loss(p: Any, batch: Any) -> Any:
+        return np.mean((np.tanh(p["table"][batch["ids"]]) @ p["w"] - batch["y"]) ** 2)
+
+    return ws.compile(loss, params, optimizer=ws.optim.adamw(1e-2), batch=batch), batch
+
+
+STEPS = {made.__name__: made for made in (tiny, mlp, cnn, gpt, rnn, stacked, gaussian, table)}
 """The steps by name."""
