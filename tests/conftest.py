@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import hypothesis
 import numpy as np
@@ -88,10 +89,17 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def kept_objects() -> Iterator[None]:
+def kept_objects() -> Iterator[Any]:
     """Reuse the object that LLVM compiled from a module in an earlier test."""
     kept = importlib.import_module("tests.kept_objects").KeptObjects()
     with unittest.mock.patch("wholestep.backends.cpu.object_compiler.object_code", kept):
+        yield kept
+
+
+@pytest.fixture
+def quick_modules(kept_objects: Any) -> Iterator[None]:
+    """Compile most modules without LLVM's optimization, for tests of programs whose machine code is not in question."""
+    with kept_objects.quickly():
         yield
 
 

@@ -11,6 +11,7 @@ from wholestep import nn
 from wholestep.errors import WholestepError
 
 STEPS, ROWS, WIDTH, LAYERS = 3, 48, 6, 5
+pytestmark = pytest.mark.usefixtures("quick_modules")
 
 
 class Option(NamedTuple):
