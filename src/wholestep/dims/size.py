@@ -210,6 +210,8 @@ def most(size: Size) -> int:
     ...     most(2*Dim("B")), most(7)
     (200, 7)
     """
+    if isinstance(size, int):
+        return size
     found = substitute(size, _supposed.values)
     if isinstance(found, Dim):
         raise SymbolicError(f"the size {size} is symbolic: no number is supposed for it")

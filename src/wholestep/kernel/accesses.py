@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from wholestep.dims import Size, least, most
@@ -54,16 +54,22 @@ class MemoryAccess(NamedTuple):
         return least(least(math.prod([a.size for a in moving]), reach), self.buffer.room)
 
 
-def memory_accesses(body: Sequence[Statement], path: tuple[Loop, ...] = ()) -> Iterator[MemoryAccess]:
+def memory_accesses(body: Sequence[Statement]) -> list[MemoryAccess]:
     """The loads and stores of a body, in order."""
-    for s in body:
-        if isinstance(s, Loop):
-            yield from memory_accesses(s.body, (*path, s))
-        elif isinstance(s, Store):
-            yield MemoryAccess(s, s.buffer, s.index, path, s.guard)
-        elif isinstance(s, Var) and s.op == "load":
-            buffer, offset = s.attr
-            yield MemoryAccess(s, buffer, offset, path, s.args[0] if s.args else None)
+    found: list[MemoryAccess] = []
+
+    def visit(body: Sequence[Statement], path: tuple[Loop, ...]) -> None:
+        for s in body:
+            if isinstance(s, Var):
+                if s.op == "load":
+                    found.append(MemoryAccess(s, *s.attr, path, s.args[0] if s.args else None))
+            elif isinstance(s, Store):
+                found.append(MemoryAccess(s, s.buffer, s.index, path, s.guard))
+            elif isinstance(s, Loop):
+                visit(s.body, (*path, s))
+
+    visit(body, ())
+    return found
 
 
 def space_accesses(kernel: Kernel, space: Space) -> list[MemoryAccess]:

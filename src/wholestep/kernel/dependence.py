@@ -40,24 +40,19 @@ class MultipleRange(NamedTuple):
 
 def affine_form(index: Index) -> AffineForm:
     """An index in terms of axes as far as its values are themselves affine."""
-    flat = inline_index_values(index)
-    axes = {k: c for k, c in flat.terms.items() if isinstance(k, Axis)}
-    return AffineForm(flat.const, axes, {k: c for k, c in flat.terms.items() if isinstance(k, Var)})
-
-
-def inline_index_values(index: Index) -> Index:
-    """The index with its values that are indices or constants replaced by these."""
-    const, terms, waiting = index.const, dict[Axis | Var, int](), [*reversed(index.terms.items())]
+    const, axes, values, waiting = index.const, dict[Axis, int](), dict[Var, int](), [*reversed(index.terms.items())]
     while waiting:
         key, factor = waiting.pop()
-        if isinstance(key, Var) and key.op == "index":
+        if isinstance(key, Axis):
+            axes[key] = axes.get(key, 0) + factor
+        elif key.op == "index":
             const += key.attr.const * factor
             waiting += [(k, c * factor) for k, c in reversed(key.attr.terms.items())]
-        elif isinstance(key, Var) and key.op == "const":
+        elif key.op == "const":
             const += int(key.attr) * factor
         else:
-            terms[key] = terms.get(key, 0) + factor
-    return Index(const, terms)
+            values[key] = values.get(key, 0) + factor
+    return AffineForm(const, {k: c for k, c in axes.items() if c}, {k: c for k, c in values.items() if c})
 
 
 class ValueRanges:
@@ -161,6 +156,7 @@ def find_conflict(
     """
     group = find_workgroup(kernel)
     intervals = barrier_intervals(group.body).of if group.threads else {}
+    forms = [affine_form(access.offset) for access in accesses]
     for a, first in enumerate(accesses):
         if not isinstance(first.source, Store):
             continue
@@ -177,7 +173,7 @@ def find_conflict(
                     continue
                 if loop.axis.thread and intervals[id(first.source)].isdisjoint(intervals[id(second.source)]):
                     continue
-                if not surely_disjoint(first, second, depth, depends):
+                if not surely_disjoint(forms[a], forms[b], first.path[: depth + 1], depends):
                     what = "stored to" if isinstance(second.source, Store) else "loaded from"
                     way = "part them by a barrier" if loop.axis.thread else "order the loop"
                     problem = f"steps of the loop over {loop.axis} may store to what is {what} in others: {way}"
@@ -239,12 +235,14 @@ def stores_uniform_value(access: MemoryAccess, axis: Axis, depends: Mapping[Var,
 
 
 def surely_disjoint(
-    first: MemoryAccess, second: MemoryAccess, depth: int, depends: Mapping[Var, frozenset[Axis]]
+    one: AffineForm, two: AffineForm, path: tuple[Loop, ...], depends: Mapping[Var, frozenset[Axis]]
 ) -> bool:
-    """Test whether two different steps of the loop at this depth provably access different elements."""
-    axis = first.path[depth].axis
-    one, two = affine_form(first.offset), affine_form(second.offset)
-    around = {loop.axis for loop in first.path[:depth]}
+    """Test whether two different steps of the last of these loops provably access different elements, at these offsets
+    of both accesses."""
+    axis = path[-1].axis
+    if axis.extent <= 1:
+        return True
+    around = {loop.axis for loop in path[:-1]}
     terms = []
     for key in around:
         terms.append(multiples_of(one.axes.get(key, 0) - two.axes.get(key, 0), 0, key.extent - 1))
@@ -261,8 +259,6 @@ def surely_disjoint(
         for c in (factors[0] - factors[1],) if fixed else (factors[0], -factors[1]):
             terms.append(multiples_of(c, *ranges.value(value)))
     const = one.const - two.const
-    if axis.extent <= 1:
-        return True
     ahead = multiples_of(step, 1, axis.extent - 1) if equal else multiples_of(0, 0, 0)
     behind = MultipleRange(ahead.factor, -ahead.high, -ahead.low)
     return not any(may_be_zero(const, [way, *terms]) for way in (ahead, behind))

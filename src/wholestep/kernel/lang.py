@@ -12,6 +12,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -319,6 +320,11 @@ class Kernel:
     body: tuple[Statement, ...]
     scratch: tuple[Buffer, ...] = ()
 
+    @cached_property
+    def loops(self) -> tuple[Loop, ...]:
+        """All of its loops, outer ones first."""
+        return tuple([s for s in walk(self.body) if isinstance(s, Loop)])
+
     @property
     def outer(self) -> Axis | None:
         """The axis whose steps are independent of each other and may be shared out; None where there is none."""
@@ -338,15 +344,20 @@ PRINTER: list[Callable[[Kernel], str]] = []
 
 def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
     """Every statement of a body and of the loops in it, in order; a loop comes before the statements of its body."""
-    for statement in body:
-        yield statement
-        if isinstance(statement, Loop):
-            yield from walk(statement.body)
+    entered = [iter(body)]
+    while entered:
+        for statement in entered[-1]:
+            yield statement
+            if isinstance(statement, Loop):
+                entered.append(iter(statement.body))
+                break
+        else:
+            entered.pop()
 
 
 def axes_of(kernel: Kernel) -> list[Axis]:
     """The axes of a kernel's loops, outermost first."""
-    return [s.axis for s in walk(kernel.body) if isinstance(s, Loop)]
+    return [loop.axis for loop in kernel.loops]
 
 
 def sizes_of(kernel: Kernel) -> dict[Dim, None]:

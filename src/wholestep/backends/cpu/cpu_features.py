@@ -36,8 +36,7 @@ class CpuTarget:
         >>> named_target("aarch64-neon").arch, exported_target("cortex-m4").arch
         ('aarch64', 'thumb')
         """
-        word = self.triple.partition("-")[0]
-        return EXPORTED_ARCHITECTURES.get(word) or architecture(self.triple)
+        return _arch(self.triple)
 
     @property
     def relocation(self) -> str:
@@ -110,6 +109,11 @@ def architecture(triple: str) -> str:
     if word not in known:
         raise UnsupportedError(f"compile: no code can be made for the processor {word}", hint="use device='reference'")
     return known[word]
+
+
+@cache
+def _arch(triple: str) -> str:
+    return EXPORTED_ARCHITECTURES.get(triple.partition("-")[0]) or architecture(triple)
 
 
 def named_target(name: str) -> CpuTarget:

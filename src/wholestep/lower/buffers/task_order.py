@@ -204,7 +204,7 @@ class MemoryBalance:
 
 def runs_in_place(kernel: Kernel, old: Buffer, new: Buffer) -> bool:
     """True if a kernel may write `new` over `old`: each element is read only in the iteration that writes it."""
-    found = list(memory_accesses(kernel.body))
+    found = memory_accesses(kernel.body)
     loads = [a for a in found if not a.is_store and a.buffer is old]
     stores = [a for a in found if a.is_store and a.buffer is new]
     if old.dtype != new.dtype or len(stores) != 1:

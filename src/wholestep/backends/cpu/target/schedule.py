@@ -10,7 +10,6 @@ from wholestep.backends.cpu.target.tiles import (
     LINE,
     MAX_PICK_STRIDE,
     contiguous_axis,
-    kernel_loops,
     parallel_axes,
     point_count,
     preferred_lanes,
@@ -65,7 +64,7 @@ def schedule_kernel(draft: DraftKernel, machine: Target) -> tuple[KernelWriter, 
             return order_columns(draft, found, columns, machine)
         found, kernel, lane = rotate_reduction(draft, found, kernel, machine)
     order = sorted(found.grid, key=lambda a: found.axes[a] is lane)
-    terms = math.prod([loop.axis.extent for loop in kernel_loops(kernel) if loop.folds or loop.carries])
+    terms = math.prod([loop.axis.extent for loop in kernel.loops if loop.folds or loop.carries])
     panels = terms >= LONG_REDUCTION or turned_terms(kernel, lane, machine) is not None
     if lane is not None and len(order) > 1 and found.axes[order[-1]] is lane and panels:
         if found.axes[order[-2]] in reused_axes(kernel, lane):
@@ -105,7 +104,7 @@ def column_order(kernel: Kernel, machine: Target) -> list[Axis]:
     The axis of the stores comes before the runs: a vector along it reads a cache line for each lane, and the runs read
     the other elements of these lines.
     """
-    axes, accesses = parallel_axes(kernel), list(memory_accesses(kernel.body))
+    axes, accesses = parallel_axes(kernel), memory_accesses(kernel.body)
     loads, stores = [a for a in accesses if not a.is_store], [a for a in accesses if a.is_store]
     plain = not any(a.conditional or a.offset.values() for a in accesses)
     if len(loads) != 1 or len(stores) != 1 or not plain or any(a.symbolic for a in axes):
@@ -139,7 +138,7 @@ def order_columns(
 def best_lane(kernel: Kernel, machine: Target, *, arithmetic: bool = False) -> Axis | None:
     """The axis along which vectors cost least; None where a scalar loop costs less. With `arithmetic`, operations count
     as well as accesses."""
-    found = list(memory_accesses(kernel.body))
+    found = memory_accesses(kernel.body)
     sizes = [a.buffer.dtype.itemsize for a in found]
     width = min([machine.lanes(size) for size in sizes if size >= 4], default=machine.lanes(4))
     done = [around for s, around in statements_in_loops(kernel.body) if arithmetic and is_arithmetic(s)]
@@ -148,7 +147,7 @@ def best_lane(kernel: Kernel, machine: Target, *, arithmetic: bool = False) -> A
     axes = vectorizable_axes(kernel)
     chained = [a for a in axes if turned_terms(kernel, a, machine) is not None]
     paired = neighbouring_stores(found)
-    turns = bool(chained) or not any(loop.folds or loop.carries for loop in kernel_loops(kernel))
+    turns = bool(chained) or not any(loop.folds or loop.carries for loop in kernel.loops)
     for axis in chained or axes:
         steps = -(-axis.extent // width) / axis.extent
         price = sum([access_cost(a, axis, width, turns, paired) for a in found])
@@ -175,7 +174,7 @@ def vectorizable_axes(kernel: Kernel) -> list[Axis]:
     # All vectors along an axis are full, or the number of valid lanes of the last one is known.
     known = [a for a in axes_of(kernel) if not a.symbolic or a.size % MOST_LANES == 0]
     found = dict.fromkeys([axis for axis in known if axis.extent > 1])
-    barred = {loop.axis for loop in kernel_loops(kernel) if in_order(loop)}
+    barred = {loop.axis for loop in kernel.loops if in_order(loop)}
     return [axis for axis in found if axis not in barred]
 
 

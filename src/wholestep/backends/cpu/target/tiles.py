@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from wholestep.backends.cpu.target.blocking import register_count
 from wholestep.dims import Size
 from wholestep.kernel.accesses import MemoryAccess, memory_accesses
 from wholestep.kernel.dependence import varies_along
-from wholestep.kernel.lang import Axis, Kernel, Loop, Statement, loop_points, walk
+from wholestep.kernel.lang import Axis, Kernel, Loop, Statement, loop_points
 from wholestep.kernel.schedule import KernelSchedule
 from wholestep.lower.kernels.kernel_writer import KernelWriter
 from wholestep.lower.target import Target
@@ -51,11 +51,6 @@ FULL_BODY = 40
 """The most statements of a body that is unrolled up to four times: two copies of a longer one fill the registers."""
 
 
-def kernel_loops(kernel: Kernel) -> Iterator[Loop]:
-    """Every loop of a kernel, outer ones first."""
-    return (s for s in walk(kernel.body) if isinstance(s, Loop))
-
-
 def point_count(axes: Sequence[Axis]) -> int:
     """The number of points of the loops along these axes."""
     return math.prod([a.extent for a in axes])
@@ -84,7 +79,7 @@ def parallel_axes(kernel: Kernel) -> list[Axis]:
 
 def tile_axes(kernel: Kernel, lane: Axis | None, machine: Target) -> KernelSchedule:
     """Choose lanes and tiles, with vectors along this axis."""
-    folding = [loop.axis for loop in kernel_loops(kernel) if loop.folds]
+    folding = [loop.axis for loop in kernel.loops if loop.folds]
     if lane is None:
         return KernelSchedule()
     lanes = preferred_lanes(kernel, lane, machine) if lane in folding else unfolded_lanes(kernel, lane, machine)
@@ -94,7 +89,7 @@ def tile_axes(kernel: Kernel, lane: Axis | None, machine: Target) -> KernelSched
         across = transposed_axis(kernel, lane, lanes)
         if across is not None:
             return schedule.with_axis(across, tile=min(lanes, across.extent) if not across.symbolic else lanes)
-        most = 2 if sum(len(loop.body) for loop in kernel_loops(kernel)) > FULL_BODY else 4
+        most = 2 if sum(len(loop.body) for loop in kernel.loops) > FULL_BODY else 4
         return schedule.with_axis(lane, tile=tile_divisor(vectors, most, 2) if vectors > 1 else 1)
     if lane in folding:
         return schedule.with_axis(lane, tile=tile_divisor(vectors, 4, 2) if vectors > 1 else 1)
@@ -135,12 +130,12 @@ def rows_ahead(kernel: Kernel, terms: Axis, lane: Axis) -> int:
 
 def sums_products(kernel: Kernel) -> bool:
     """True if every sum of a kernel is one of products."""
-    return all(fold.op == "fma" for loop in kernel_loops(kernel) for fold in loop.folds)
+    return all(fold.op == "fma" for loop in kernel.loops for fold in loop.folds)
 
 
 def adds_rows(kernel: Kernel) -> bool:
     """True if no sum of a kernel is one of products, and the work for each term is little."""
-    loops = [loop for loop in kernel_loops(kernel) if loop.folds]
+    loops = [loop for loop in kernel.loops if loop.folds]
     plain = all(fold.op != "fma" for loop in loops for fold in loop.folds)
     return plain and max([len(loop.body) for loop in loops]) <= ADDED_BODY
 
@@ -156,7 +151,7 @@ def contiguous_axis(access: MemoryAccess, lane: Axis, width: int) -> Axis | None
 def turned_terms(kernel: Kernel, lane: Axis | None, machine: Target) -> Axis | None:
     """The terms of sums of products along which an operand is contiguous that is strided along the lanes, if all other
     accesses have a stride of 0 or 1 there: squares of the operand are transposed in registers, and sums stay chains."""
-    loops = [loop for loop in kernel_loops(kernel) if loop.folds]
+    loops = [loop for loop in kernel.loops if loop.folds]
     if lane is None or lane.extent < machine.operands.lane or not sums_products(kernel):
         return None
     lanes, terms = preferred_lanes(kernel, lane, machine), [loop.axis for loop in loops]
@@ -208,7 +203,7 @@ def streamed_columns(kernel: Kernel, lane: Axis, vectors: int, machine: Target) 
     """The most vectors of columns side by side in sums of products whose columns no other row reuses: as many as there
     are registers for, since memory is then read in long runs and no sum waits for its last product, but few enough that
     each thread has a large part of a long sum; 0 for short sums."""
-    folding = [loop for loop in kernel_loops(kernel) if loop.folds]
+    folding = [loop for loop in kernel.loops if loop.folds]
     if max([loop.axis.extent for loop in folding]) < STREAMED_TERMS:
         return 0
     most = machine.registers * 7 // 8 // max([len(loop.folds) for loop in folding])
@@ -261,7 +256,7 @@ def unfolded_lanes(kernel: Kernel, lane: Axis, machine: Target) -> int:
         return lanes
     if lane.extent.bit_count() == 1:
         return lane.extent
-    return 1 if any(loop.ordered for loop in kernel_loops(kernel)) else lanes
+    return 1 if any(loop.ordered for loop in kernel.loops) else lanes
 
 
 def schedule_row(draft: KernelWriter) -> KernelSchedule:
