@@ -13,11 +13,8 @@ from functools import partial
 from wholestep.backends.cpu.llvm_builder import FunctionBuilder
 from wholestep.backends.cpu.routines.pivot_choice import PivotWriter
 from wholestep.backends.cpu.routines.strips import FIELDS, StripWriter, field_type
-from wholestep.backends.cpu.routines.substitution import quotient_above
+from wholestep.backends.cpu.routines.substitution import WORTH_SHARING, quotient_above
 from wholestep.backends.cpu.target.register_tiles import RegisterTile
-
-WORTH_SHARING = 1 << 15
-"""The multiply-adds below which one thread is quicker. Measured."""
 
 
 def elimination_text(name: str, tile: RegisterTile, panel: int) -> str:

@@ -14,7 +14,7 @@ from wholestep.backends.cpu.llvm_builder import FunctionBuilder
 from wholestep.backends.cpu.target.register_tiles import RegisterTile, Substitution
 
 WORTH_SHARING = 1 << 15
-"""The multiply-adds of a strip of rows of a factor below which one thread is quicker. Measured."""
+"""The multiply-adds of a part of a routine below which one thread is quicker. Measured."""
 
 
 def substitution_declarations(tile: RegisterTile) -> tuple[str, ...]:
