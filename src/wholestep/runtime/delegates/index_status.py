@@ -54,28 +54,27 @@ class StatusWriter:
     def __init__(self) -> None:
         self.sites: list[IndexSite] = []
 
-    def graph(self, graph: Graph, carries: tuple[int, int] | None = None) -> Graph:
+    def graph(self, graph: Graph, carry: int | None = None) -> Graph:
         """The graph with its status before its results; the body of a loop also has a status first in its carry.
 
-        `carries`, given for a body alone, begins with the number of inputs before the carry, where the body takes the
-        status of earlier trips.
+        `carry`, given for a body alone, is the number of inputs before the carry, where the body takes the status of
+        earlier trips.
         """
 
         def write(*values: Value) -> list[Value]:
             before: Status = (count_of(0), count_of(0))
             given = list(values)
-            if carries is not None:
-                at = carries[0]
-                before = (given.pop(at), given.pop(at))
+            if carry is not None:
+                before = (given.pop(carry), given.pop(carry))
             outputs, status = self.nodes(graph, given, before)
             return [*status, *outputs]
 
         types = list(graph.in_types)
-        if carries is not None:
-            types[carries[0] : carries[0]] = STATUS
+        if carry is not None:
+            types[carry:carry] = STATUS
         made, captured = build(write, types, name=graph.name)
         assert not captured
-        return Graph(made.inputs, made.nodes, made.outputs, graph.name, () if carries else graph.input_names)
+        return Graph(made.inputs, made.nodes, made.outputs, graph.name, graph.input_names if carry is None else ())
 
     def nodes(self, graph: Graph, values: Sequence[Value], status: Status) -> tuple[list[Value], Status]:
         """Emit the nodes of a graph; its results, and the status after them."""
@@ -95,13 +94,13 @@ class StatusWriter:
             operands, status = self.checked(node, operands, status)
         elif isinstance(node.op, Scan):
             before, carry = params["sizes"]
-            body = self.graph(params["graph"], (before, carry))
+            body = self.graph(params["graph"], before)
             params = {**params, "graph": body, "sizes": (before, carry + 2)}
             return self.looped(node, operands, params, before, status)
         elif isinstance(node.op, While):
             p, b = params["constants"]
             predicate = unaffected(params["predicate"], p)
-            params = {**params, "predicate": predicate, "body": self.graph(params["body"], (b, 0))}
+            params = {**params, "predicate": predicate, "body": self.graph(params["body"], b)}
             return self.looped(node, operands, params, p + b, status)
         elif isinstance(node.op, Cond):
             branches = tuple([self.graph(branch) for branch in params["branches"]])
