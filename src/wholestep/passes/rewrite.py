@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -196,6 +196,22 @@ def copy_node(node: Node, inputs: tuple[Value, ...], params: dict[str, Any]) -> 
     else:
         made.outputs = tuple([Value(v.type, made, None) for v in outputs])
     return made
+
+
+def copy_nodes(nodes: Iterable[Node], env: dict[Value, Value]) -> list[Node]:
+    """Copies of nodes on the values that `env` has for their operands; the results of the copies enter `env`."""
+    found = []
+    for node in nodes:
+        found.append(copy_node(node, tuple([env[v] for v in node.inputs]), node.params))
+        env.update(zip(node.outputs, found[-1].outputs, strict=True))
+    return found
+
+
+def on_values(graph: Graph, inputs: Sequence[Value]) -> list[Value]:
+    """The results of a graph on some values, by nodes that no graph has yet."""
+    env = dict(zip(graph.inputs, inputs, strict=True))
+    copy_nodes(graph.nodes, env)
+    return [env[v] for v in graph.outputs]
 
 
 def map_nested_graphs(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:

@@ -17,7 +17,7 @@ from wholestep.passes.attention_pattern.masks import KnownMasks, emitted_mask, s
 from wholestep.passes.attention_pattern.pattern import Roles, WrittenAttention, roles_of, scores_of
 from wholestep.passes.attention_pattern.softmaxes import softmax_operand
 from wholestep.passes.pipeline import run_passes
-from wholestep.passes.rewrite import copy_node, new_value
+from wholestep.passes.rewrite import new_value, on_values
 from wholestep.primitives.attention_dropout import spread_thin
 from wholestep.primitives.family import ones, zeros
 from wholestep.primitives.functions import exp
@@ -98,7 +98,7 @@ def attention_of(graph: Graph, written: WrittenAttention, softmaxed: SoftmaxedSc
     if sizes is None or (unsure and not softmaxed.guarded):
         return None
     node, inputs, (y,) = written.mixing, (*operands, *[part.value for part in unsure]), written.mixing.outputs
-    mask = mask_operand(masks, x, sizes, node) if masks.constants or unsure else None
+    mask = mask_operand(masks, x, sizes) if masks.constants or unsure else None
     scale = new_value(node, "full", value=written.scores.scale, shape=(), dtype=x.dtype)
     return WrittenFunction(
         attention_label(masks.causal, mask is not None),
@@ -139,7 +139,7 @@ def operand_forms(own: Roles, labels: tuple[str, ...], n: HeadSizes) -> tuple[Op
     return tuple([OperandForm(order, shape) for order, shape in zip(orders, shapes, strict=True)])
 
 
-def mask_operand(masks: KnownMasks, scores: Value, n: HeadSizes, like: Node) -> Value:
+def mask_operand(masks: KnownMasks, scores: Value, n: HeadSizes) -> Value:
     """The masks that are not causal as one, [batch, heads, queries, keys] with axes of size 1 where it is the same."""
     unsure = [part.value for part, _ in (*masks.dynamic, *masks.added)]
 
@@ -152,11 +152,8 @@ def mask_operand(masks: KnownMasks, scores: Value, n: HeadSizes, like: Node) -> 
         return [merged_mask(mask, scores, n.outer)]
 
     graph, _ = build(write, [v.type for v in unsure])
-    env = dict(zip(graph.inputs, unsure, strict=True))
-    for node in graph.nodes:
-        copy = copy_node(node, tuple([env[v] for v in node.inputs]), node.params)
-        env |= dict(zip(node.outputs, copy.outputs, strict=True))
-    return env[graph.outputs[0]]
+    (mask,) = on_values(graph, unsure)
+    return mask
 
 
 def merged_mask(mask: Value, scores: Value, outer: int) -> Value:

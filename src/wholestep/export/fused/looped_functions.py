@@ -7,7 +7,7 @@ one body of both, searched as any program, and cut again where the inputs of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from wholestep.export.core import CONVOLVING
@@ -16,7 +16,7 @@ from wholestep.export.fused.replaced_values import with_values
 from wholestep.ir.analysis import dependents, reordered
 from wholestep.ir.graph import Graph, Node, Value
 from wholestep.passes.pipeline import run_passes
-from wholestep.passes.rewrite import at_roots, copy_node, map_params, rewrite
+from wholestep.passes.rewrite import at_roots, copy_node, copy_nodes, map_params, on_values, rewrite
 from wholestep.primitives.loops import split_late
 from wholestep.primitives.min_cut import again
 
@@ -94,7 +94,7 @@ class LoopPair(NamedTuple):
                 nodes += made_of_constants(graph, v, first, fixed)
             env[inner] = known.get(v, Value(inner.type, None, None))
             own += [] if v in known else [i]
-        nodes += copies(late.nodes, env)
+        nodes += copy_nodes(late.nodes, env)
         read = {v for node in graph.nodes if node is not back for v in node.inputs} | {*graph.outputs}
         stays = [i for i, v in enumerate(first.outputs) if i < k or v in read]
         outputs = (*[body.outputs[i] for i in stays], *[env[v] for v in late.outputs])
@@ -107,7 +107,7 @@ class LoopPair(NamedTuple):
         (c, k), (c2, k2) = first.params["sizes"], back.params["sizes"]
         halves = split_late(made, len(first.inputs), len(shared.stays), (c, k))
         forth = loop_like(first, halves.forward, first.inputs, (c, k))
-        early = inlined(halves.early, first.inputs[:c])
+        early = on_values(halves.early, first.inputs[:c])
         read = [first.inputs[c + k + i] for i in halves.x_places] + [forth.outputs[i] for i in halves.kept]
         e, n = len(early), len(early) + len(read)
         own = [[t for t, i in enumerate(shared.own) if low <= i < high] for low, high in ((0, c2), (c2, c2 + k2))]
@@ -128,27 +128,11 @@ def loop_like(node: Node, body: Graph, inputs: Sequence[Value], sizes: tuple[int
     return made
 
 
-def copies(nodes: Iterable[Node], env: dict[Value, Value]) -> list[Node]:
-    """Copies of nodes on the values that `env` has for their operands; the results of the copies enter `env`."""
-    found = []
-    for node in nodes:
-        found.append(copy_node(node, tuple([env[v] for v in node.inputs]), node.params))
-        env.update(zip(node.outputs, found[-1].outputs, strict=True))
-    return found
-
-
 def with_own_inputs(graph: Graph) -> Graph:
     """A graph whose inputs no node makes."""
     env = {v: Value(v.type, None, None) for v in graph.inputs}
-    inputs, nodes = tuple(env.values()), tuple(copies(graph.nodes, env))
+    inputs, nodes = tuple(env.values()), tuple(copy_nodes(graph.nodes, env))
     return Graph(inputs, nodes, tuple([env[v] for v in graph.outputs]), graph.name)
-
-
-def inlined(graph: Graph, inputs: Sequence[Value]) -> list[Value]:
-    """The results of a graph on some values, by nodes that no graph has yet."""
-    env = dict(zip(graph.inputs, inputs, strict=True))
-    copies(graph.nodes, env)
-    return [env[v] for v in graph.outputs]
 
 
 def made_of_constants(graph: Graph, v: Value, loop: Node, fixed: dict[Value, Value]) -> list[Node]:
@@ -158,7 +142,7 @@ def made_of_constants(graph: Graph, v: Value, loop: Node, fixed: dict[Value, Val
     given = all([x.node is not None or x in fixed for x in operands])
     if not given or loop in inside or any([node.op.nested for node in inside]):
         return []
-    return copies([node for node in graph.nodes if node in inside], fixed)
+    return copy_nodes([node for node in graph.nodes if node in inside], fixed)
 
 
 def costly(graph: Graph, constants: int) -> int:
