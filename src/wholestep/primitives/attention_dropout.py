@@ -16,7 +16,7 @@ import numpy as np
 from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.ir.graph import NDArray, Value
 from wholestep.ir.types import Type
-from wholestep.primitives.creation import full, iota
+from wholestep.primitives.creation import iota, like
 from wholestep.primitives.family import zeros
 from wholestep.primitives.logic import bitwise_and, less_equal, right_shift, select
 from wholestep.primitives.movement import broadcast, reshape, slice_along
@@ -58,19 +58,13 @@ def kept_weights(key: Value, first: Value, count: int, p: float, *, aligned: boo
     """
     blocks = -(-(count if aligned else count + 3) // 4)
     axis, shape = first.ndim, (*first.shape, count)
-    drawn: Value = random_blocks(key, right_shift(first, number_beside(first, 2)), blocks=blocks, stream=STREAM)
+    drawn: Value = random_blocks(key, right_shift(first, like(first, 2)), blocks=blocks, stream=STREAM)
     words: Value = slice_along(drawn, axis, 0, count)
     if not aligned:
-        off = broadcast(bitwise_and(first, number_beside(first, 3)), shape=shape, axes=tuple(range(axis)))
+        off = broadcast(bitwise_and(first, like(first, 3)), shape=shape, axes=tuple(range(axis)))
         for i in (1, 2, 3):
             words = select(off.equals(i), slice_along(drawn, axis, i, i + count), words)
-    found: Value = less_equal(number_beside(words, least_word(p)), words)
-    return found
-
-
-def number_beside(x: Value, number: int) -> Value:
-    """A number in the type of a value."""
-    found: Value = full(value=number, shape=x.shape, dtype=x.dtype)
+    found: Value = less_equal(like(words, least_word(p)), words)
     return found
 
 

@@ -117,3 +117,9 @@ constant = ConstantPrimitive("constant")
 full = Full()
 iota = Iota()
 cast = Cast()
+
+
+def like(v: Value, number: Any) -> Value:
+    """A number in the type of a value."""
+    made: Value = full(value=number, shape=v.shape, dtype=v.dtype)
+    return made

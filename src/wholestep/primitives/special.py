@@ -12,6 +12,7 @@ import numpy as np
 
 from wholestep.ir.graph import NDArray, Value
 from wholestep.kernel import maths
+from wholestep.primitives.creation import like
 from wholestep.primitives.elementwise import Elementwise
 from wholestep.primitives.family import ones, zeros
 from wholestep.primitives.functions import (
@@ -43,11 +44,6 @@ def times_log(s: Value, x: Value, shift: float = 0.0) -> Value:
     logarithm = log1p(safe) if shift else log(safe)
     made: Value = select(nothing, zeros(x.type), s * logarithm)
     return made
-
-
-def number_like(a: Value, number: float) -> Value:
-    """A number in the type of a value."""
-    return ones(a.type) * number
 
 
 # Gamma and its kin.
@@ -221,7 +217,7 @@ def _half(f: Elementwise, v: Value, x: Value, sign: int) -> Value:
 def _scaled_second(y: Value, x: Value) -> Value:
     """The scaled function of order 2: by recurrence from y of order 1 far from 0, where SciPy's own ends in nan."""
     near = (x < 2.0) & (-x < 2.0)
-    own = ive(number_like(x, 2), select(near, x, zeros(x.type)))
+    own = ive(like(x, 2), select(near, x, zeros(x.type)))
     made: Value = select(near, own, i0e(x) - 2.0 * y / select(near, ones(x.type), x))
     return made
 
@@ -234,11 +230,11 @@ ive: Elementwise = _bessel("ive", lambda y, v, x: _half(ive, v, x, 1) - sign(x) 
 kve: Elementwise = _bessel("kve", lambda y, v, x: y - _half(kve, v, x, 1))
 # The orders 0 and 2 have all derivatives at 0, where f(1, x) / x has none.
 i0 = External("i0", lambda y, x: i1(x))
-i1: Elementwise = External("i1", lambda y, x: 0.5 * (i0(x) + iv(number_like(x, 2), x)), domain=(0.2, 3.0))
+i1: Elementwise = External("i1", lambda y, x: 0.5 * (i0(x) + iv(like(x, 2), x)), domain=(0.2, 3.0))
 i0e = External("i0e", lambda y, x: i1e(x) - sign(x) * y, domain=(0.2, 3.0))
 i1e: Elementwise = External("i1e", lambda y, x: 0.5 * (i0e(x) + _scaled_second(y, x)) - sign(x) * y, domain=(0.2, 3.0))
 j0 = External("j0", lambda y, x: -j1(x))
-j1: Elementwise = External("j1", lambda y, x: 0.5 * (j0(x) - jv(number_like(x, 2), x)), domain=(0.2, 3.0))
+j1: Elementwise = External("j1", lambda y, x: 0.5 * (j0(x) - jv(like(x, 2), x)), domain=(0.2, 3.0))
 y0 = External("y0", lambda y, x: -y1(x), domain=(0.2, 3.0))
 y1: Elementwise = External("y1", lambda y, x: y0(x) - y / x, domain=(0.2, 3.0))
 k0 = External("k0", lambda y, x: -k1(x), domain=(0.2, 3.0))
@@ -260,18 +256,16 @@ hyp2f1: Elementwise = External(
     lambda y, a, b, c, z: a * b / c * hyp2f1(a + 1, b + 1, c + 1, z),
     domain=_SHARE,
 )
-exprel = External("exprel", lambda y, x: 0.5 * hyp1f1(number_like(x, 2), number_like(x, 3), x))
-spence = External(
-    "spence", lambda y, x: -hyp2f1(number_like(x, 1), number_like(x, 1), number_like(x, 2), 1 - x), domain=_POSITIVE
-)
+exprel = External("exprel", lambda y, x: 0.5 * hyp1f1(like(x, 2), like(x, 3), x))
+spence = External("spence", lambda y, x: -hyp2f1(like(x, 1), like(x, 1), like(x, 2), 1 - x), domain=_POSITIVE)
 ellipk = External(
     "ellipk",
-    lambda y, m: (math.pi / 8) * hyp2f1(number_like(m, 1.5), number_like(m, 1.5), number_like(m, 2), m),
+    lambda y, m: (math.pi / 8) * hyp2f1(like(m, 1.5), like(m, 1.5), like(m, 2), m),
     domain=(-0.9, 0.9),
 )
 ellipe = External(
     "ellipe",
-    lambda y, m: (-math.pi / 8) * hyp2f1(number_like(m, 0.5), number_like(m, 1.5), number_like(m, 2), m),
+    lambda y, m: (-math.pi / 8) * hyp2f1(like(m, 0.5), like(m, 1.5), like(m, 2), m),
     domain=(-0.9, 0.9),
 )
 

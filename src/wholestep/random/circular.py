@@ -12,6 +12,7 @@ from wholestep.frontend.custom import custom_jvp
 from wholestep.frontend.marks import stop_gradient
 from wholestep.frontend.promotion import lift, wrap
 from wholestep.ir.graph import NDArray, Value
+from wholestep.primitives.creation import like
 from wholestep.primitives.functions import arctan, cos, hypot, log, sin, sqrt, tan
 from wholestep.primitives.logic import isfinite, select
 from wholestep.primitives.marks import stop_gradient as stop_value
@@ -26,7 +27,6 @@ from wholestep.random.keys import (
     random_words,
     require_known,
     run_in_trace,
-    scalar_value,
     words_per_number,
 )
 from wholestep.random.rejection import until_accepted
@@ -68,12 +68,12 @@ def accepted_angles(key: Value, kappa: Value) -> Value:
     """
     shape, dtype = kappa.shape, kappa.dtype
     valid = (kappa >= 0) & isfinite(kappa * 8)
-    kappa = select(valid, kappa, scalar_value(1, kappa))
-    q = hypot(scalar_value(1, kappa), kappa * 2)
+    kappa = select(valid, kappa, like(kappa, 1))
+    q = hypot(like(kappa, 1), kappa * 2)
     root = sqrt(q + 1)
     part = root / (root + math.sqrt(2))
     rho = 2 * kappa / (q + 1) * part
-    wide = select(kappa > 1, kappa, scalar_value(1, kappa))
+    wide = select(kappa > 1, kappa, like(kappa, 1))
     gap = select(kappa > 1, (math.sqrt(2) * root - 1 - 1 / (q + 2 * wide)) / (2 * wide), 1 - rho)
     ratio = gap / (1 + rho)
     height = (q + 1) / (4 * part) * gap * gap
@@ -86,7 +86,7 @@ def accepted_angles(key: Value, kappa: Value) -> Value:
         c = height / (cos(half) * cos(half) + ratio * ratio * sin(half) * sin(half))
         return c - 1 - log(c) <= e, tail.signed(2 * arctan(ratio * tan(half)))
 
-    return until_accepted(propose, [key, ratio, height], ~valid, scalar_value(np.nan, kappa))
+    return until_accepted(propose, [key, ratio, height], ~valid, like(kappa, np.nan))
 
 
 @custom_jvp

@@ -11,6 +11,7 @@ from wholestep import dtypes
 from wholestep.frontend.promotion import cast_to
 from wholestep.ir.graph import NDArray, Value
 from wholestep.primitives.arithmetic import make_complex, nextafter
+from wholestep.primitives.creation import like
 from wholestep.primitives.functions import log, log1p, ndtr, ndtri, tan
 from wholestep.primitives.logic import isfinite, less_equal, select
 from wholestep.random.keys import (
@@ -23,7 +24,6 @@ from wholestep.random.keys import (
     random_words,
     require_known,
     run_in_trace,
-    scalar_value,
     shape_of,
     tail_of,
     unit_fraction,
@@ -116,13 +116,13 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
     computed = dtypes.compute_dtype(wanted)
     sizes, (low, high) = broadcast_parameters("truncated_normal", shape, computed, lower, upper)
     require_known("truncated_normal", "lower exceeds upper", np.less_equal, low, high)
-    mirrored = low > scalar_value(0, low)
+    mirrored = low > like(low, 0)
     a, b = select(mirrored, -high, low), select(mirrored, -low, high)
     t = tail_of(k, sizes, computed)
     below, above = ndtr(a), ndtr(b)
     gap = above - below
-    reached = above > scalar_value(0, above)
-    z = ndtri(select(reached, t.pick(above - t.p * gap, below + t.p * gap), scalar_value(0.5, above)))
+    reached = above > like(above, 0)
+    z = ndtri(select(reached, t.pick(above - t.p * gap, below + t.p * gap), like(above, 0.5)))
     z = select(less_equal(z, a), a, select(z >= b, b, z))
     z = select(reached, z, b)
     return drawn_numbers(cast_to(select(mirrored, -z, z), wanted))

@@ -13,6 +13,7 @@ from wholestep.frontend.promotion import cast_to, checked
 from wholestep.ir.build import build
 from wholestep.ir.graph import NDArray, Value
 from wholestep.primitives.arithmetic import minimum
+from wholestep.primitives.creation import like
 from wholestep.primitives.functions import exp, gammaln, log, log1p, sqrt
 from wholestep.primitives.logic import floor, select
 from wholestep.primitives.reduction import any_
@@ -28,7 +29,6 @@ from wholestep.random.keys import (
     random_words,
     require_known,
     run_in_trace,
-    scalar_value,
     tail_of,
     unit_fraction,
 )
@@ -70,11 +70,11 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = np.int64) -> NDA
     _, (v,) = broadcast_parameters("poisson", shape, _DOUBLE, lam)
     require_known("poisson", "lam is negative or above 2**62", lambda x: (x >= 0) & (x <= LARGEST), v)
     usable = (v >= 0) & (v <= LARGEST)
-    low = minimum(select(usable, v, scalar_value(0, v)), scalar_value(FEW, v))
-    high = select(usable & (v >= FEW), v, scalar_value(FEW, v))
+    low = minimum(select(usable, v, like(v, 0)), like(v, FEW))
+    high = select(usable & (v >= FEW), v, like(v, FEW))
     few = inverted(k, exp(-low), lambda count, lam: lam / count, low)
     found = select(v < FEW, few, many_poisson(k, high, ~(v >= FEW)))
-    return drawn_numbers(cast_to(select(usable, found, scalar_value(-1, v)), wanted))
+    return drawn_numbers(cast_to(select(usable, found, like(v, -1)), wanted))
 
 
 @run_in_trace
@@ -102,25 +102,25 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = np.int64)
     )
     require_known("binomial", "p is outside [0, 1]", lambda x: (x >= 0) & (x <= 1), chance)
     usable = (trials >= 0) & (trials <= LARGEST) & floor(trials).equals(trials) & (chance >= 0) & (chance <= 1)
-    trials = select(usable, trials, scalar_value(0, trials))
-    chance = select(usable, chance, scalar_value(0, chance))
+    trials = select(usable, trials, like(trials, 0))
+    chance = select(usable, chance, like(chance, 0))
     turned = chance > 0.5
     rare = select(turned, 1 - chance, chance)
     many = trials * rare >= FEW
     # Each way gets parameters that it can do with where the other one is taken.
-    few_rare = select(many, scalar_value(0, rare), rare)
+    few_rare = select(many, like(rare, 0), rare)
     odds = few_rare / (1 - few_rare)
     few = inverted(
         k, exp(trials * log1p(-few_rare)), lambda count, n, odds: (n - count + 1) / count * odds, trials, odds
     )
-    half = scalar_value(0.5, rare)
+    half = like(rare, 0.5)
     successes = select(
         many,
-        many_binomial(k, select(many, trials, scalar_value(2 * FEW, rare)), select(many, rare, half), ~many),
+        many_binomial(k, select(many, trials, like(rare, 2 * FEW)), select(many, rare, half), ~many),
         minimum(few, trials),
     )
     found = select(turned, trials - successes, successes)
-    return drawn_numbers(cast_to(select(usable, found, scalar_value(-1, found)), wanted))
+    return drawn_numbers(cast_to(select(usable, found, like(found, -1)), wanted))
 
 
 @run_in_trace
@@ -142,10 +142,10 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = np.int64) -> NDA
     sizes, (chance,) = broadcast_parameters("geometric", shape, _DOUBLE, p)
     require_known("geometric", "p is outside (0, 1]", lambda x: (x > 0) & (x <= 1), chance)
     usable = (chance > 0) & (chance <= 1)
-    chance = select(usable, chance, scalar_value(1, chance))
+    chance = select(usable, chance, like(chance, 1))
     failures = floor(standard_exponential(tail_of(k, sizes, _DOUBLE)) / -log1p(-chance))
-    found = minimum(failures + 1, scalar_value(LARGEST, failures))
-    return drawn_numbers(cast_to(select(usable, found, scalar_value(-1, found)), wanted))
+    found = minimum(failures + 1, like(failures, LARGEST))
+    return drawn_numbers(cast_to(select(usable, found, like(found, -1)), wanted))
 
 
 def inverted(key: Value, first: Value, ratio: Callable[..., Value], *fixed: Value) -> Value:
@@ -155,7 +155,7 @@ def inverted(key: Value, first: Value, ratio: Callable[..., Value], *fixed: Valu
     over that of the one before it. Its mean is below `FEW`.
     """
     u = unit_fraction(random_words(key, first.shape, 2), _DOUBLE)
-    start = (u, *fixed, scalar_value(0, u), first, first)
+    start = (u, *fixed, like(u, 0), first, first)
     types = [v.type for v in start]
 
     def waiting(u: Value, count: Value, total: Value) -> Value:
@@ -245,8 +245,8 @@ def transformed(
         count = floor((a * 2 / us + b) * u + centre)
         v = exp(-e)
         outside = impossible(count, us, v, *held)
-        safe = select(outside, scalar_value(0, count), count)
+        safe = select(outside, like(count, 0), count)
         below = log(scale) - e - log(a / (us * us) + b) <= log_density(safe, *held)
         return ((us >= 0.07) & (v <= squeeze) & ~outside) | (~outside & below), count
 
-    return until_accepted(propose, [key, *constants, *fixed], done, scalar_value(0, constants[0]))
+    return until_accepted(propose, [key, *constants, *fixed], done, like(constants[0], 0))

@@ -14,7 +14,7 @@ from wholestep.errors import AxisError, DtypeError, ParameterError, RangeError, 
 from wholestep.frontend.promotion import broadcast_shapes, broadcast_to, cast_to, checked, lift
 from wholestep.ir.graph import NDArray, Value
 from wholestep.ir.types import Shape
-from wholestep.primitives.creation import full
+from wholestep.primitives.creation import full, like
 from wholestep.primitives.functions import log
 from wholestep.primitives.indexing import gather, scatter, take_along
 from wholestep.primitives.logic import less, select
@@ -32,7 +32,6 @@ from wholestep.random.keys import (
     random_words,
     require_known,
     run_in_trace,
-    scalar_value,
     shape_of,
     shift_right,
     tail_of,
@@ -81,7 +80,7 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = np.int64) -> NDArray:
         raise DtypeError(f"rademacher: dtype {wanted} has no -1", hint="int64, the default, float32 and others have")
     (word,) = random_words(k, sizes, 1)
     heads = shift_right(word, 31).equals(1)
-    one = cast_to(scalar_value(1, word), wanted)
+    one = cast_to(like(word, 1), wanted)
     return drawn_numbers(select(heads, one, -one))
 
 
@@ -109,12 +108,12 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = np.int6
     if is_integer(minval) and is_integer(maxval) and maxval - minval == 2**64:
         _, _, low, high = random_words(k, sizes, 4)
         everything = uint64_of_words(low, high)
-        return drawn_numbers(cast_to(everything + scalar_value(minval & (2**64 - 1), everything), wanted))
+        return drawn_numbers(cast_to(everything + like(everything, minval & (2**64 - 1)), wanted))
     first, last, empty = _bounds(minval, maxval, wanted, sizes)
     require_known("randint", "the range is empty, since maxval does not exceed minval", np.logical_not, empty)
     start = cast_to(first, WIDE)
     span = cast_to(last, WIDE) - start + 1
-    span = select(empty, scalar_value(0, span), span)
+    span = select(empty, like(span, 0), span)
     offset = (
         scaled128(random_words(k, sizes, 4), span)
         if wanted.itemsize == 8
@@ -168,16 +167,16 @@ def scaled64(parts: list[Value], span: Value) -> Value:
 
 def scaled128(parts: list[Value], span: Value) -> Value:
     """floor(r span / 2**128) for r of four words, the lowest first, and span below 2**64: long multiplication."""
-    mask = scalar_value(0xFFFFFFFF, span)
+    mask = like(span, 0xFFFFFFFF)
     r = [cast_to(w, WIDE) for w in parts]
     low, high = span & mask, shift_right(span, 32)
-    digits, carry = [], scalar_value(0, span)
+    digits, carry = [], like(span, 0)
     for x in r:
         t = x * low + carry
         digits.append(t & mask)
         carry = shift_right(t, 32)
     digits.append(carry)
-    carry, top = scalar_value(0, span), scalar_value(0, span)
+    carry, top = like(span, 0), like(span, 0)
     for i, x in enumerate(r):
         t = x * high + digits[i + 1] + carry
         top, carry = t & mask, shift_right(t, 32)
@@ -302,7 +301,7 @@ def _with_replacement(k: Value, sizes: Shape, n: int, weights: Value | None) -> 
     ends = cumsum(weights, axis=0, reverse=False)
     u = unit_fraction(random_words(k, (count,), words_per_number(weights.dtype)), weights.dtype)
     whole = broadcast_to(slice_(ends, start=(n - 1,), stop=(n,), step=(1,)), (count,))
-    found: Value = reshape(passed(ends, interpolate_below(u, scalar_value(0, u), whole)), shape=sizes)
+    found: Value = reshape(passed(ends, interpolate_below(u, like(u, 0), whole)), shape=sizes)
     return found
 
 
@@ -310,7 +309,7 @@ def passed(ends: Value, x: Value) -> Value:
     """The number of the ascending `ends` at or below each x, by one stable sort of both, the ends first."""
     n, m = ends.shape[0], x.shape[0]
     _, order = sort(concat(ends, x, axis=0), axis=0)
-    so_far = cumsum(cast_to(order < scalar_value(n, order), _INDEX), axis=0, reverse=False)
+    so_far = cumsum(cast_to(order < like(order, n), _INDEX), axis=0, reverse=False)
     board = full(value=0, shape=(n + m,), dtype=_INDEX)
     placed = scatter(board, so_far, order, axes=(0,))
     out: Value = slice_(placed, start=(n,), stop=(n + m,), step=(1,))
@@ -321,7 +320,7 @@ def _by_weight(k: Value, n: int, weights: Value) -> Value:
     """Candidates in the order of drawing without replacement: descending log(weight) + Gumbel noise."""
     noise = standard_gumbel(tail_of(k, (n,), weights.dtype))
     some = weights > 0
-    heights = select(some, log(select(some, weights, scalar_value(1, weights))) + noise, scalar_value(-np.inf, weights))
+    heights = select(some, log(select(some, weights, like(weights, 1))) + noise, like(weights, -np.inf))
     _, order = sort(-heights, axis=0)
     return order
 

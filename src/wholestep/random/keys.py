@@ -18,7 +18,7 @@ from wholestep.frontend.promotion import broadcast_shapes, broadcast_to, cast_to
 from wholestep.frontend.tracing import scope
 from wholestep.ir.graph import NDArray, Value
 from wholestep.ir.types import Shape
-from wholestep.primitives.creation import cast
+from wholestep.primitives.creation import cast, like
 from wholestep.primitives.logic import right_shift, select
 from wholestep.primitives.movement import concat, reshape, slice_
 from wholestep.primitives.random import WORD, random_bits
@@ -114,11 +114,6 @@ def require_known(name: str, what: str, holds: Callable[..., Any], *values: Valu
         raise ParameterError(f"{name}: {what}")
 
 
-def scalar_value(x: float, like: Value) -> Value:
-    """One number with the shape and dtype of a value."""
-    return full_of(x, like.shape, like.dtype)
-
-
 def random_words(key: Value, shape: Shape, count: int, *, stream: int = BITS, data: Value | None = None) -> list[Value]:
     """`count` words for each element, each a u32 of that shape: element i has the words from i count on."""
     data = full_of(_ZERO[()], (), WORD) if data is None else data
@@ -144,7 +139,7 @@ def uint64_of_words(low: Value, high: Value) -> Value:
 
 def shift_right(x: Value, places: int) -> Value:
     """x >> places."""
-    out: Value = right_shift(x, scalar_value(places, x))
+    out: Value = right_shift(x, like(x, places))
     return out
 
 
@@ -191,7 +186,7 @@ def normal_tail(parts: Sequence[Value], dtype: np.dtype[Any]) -> Tail:
     bits = integer(parts)
     size = 8 * bits.dtype.itemsize
     p = (cast(shift_right(bits, 1), dtype=dtype) + 0.5) * 2.0**-size
-    return Tail(p, (bits & scalar_value(1, bits)).equals(1))
+    return Tail(p, (bits & like(bits, 1)).equals(1))
 
 
 def tail_of(key: Value, shape: Shape, dtype: np.dtype[Any]) -> Tail:
@@ -234,7 +229,7 @@ def integer_words(name: str, x: Any) -> list[Value]:
     if v.shape != ():
         raise ShapeError(f"{name}: takes one integer, not {v.type}", hint="map over many with ws.vmap")
     v = cast_to(v, WIDE)
-    return [cast(v & scalar_value(0xFFFFFFFF, v), dtype=WORD), cast(shift_right(v, 32), dtype=WORD)]
+    return [cast(v & like(v, 0xFFFFFFFF), dtype=WORD), cast(shift_right(v, 32), dtype=WORD)]
 
 
 def key_of_words(low: Value, high: Value) -> Value:

@@ -11,6 +11,7 @@ from wholestep import dtypes
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.frontend.promotion import broadcast_shapes, broadcast_to, cast_to, lift
 from wholestep.ir.graph import NDArray, Value
+from wholestep.primitives.creation import like
 from wholestep.primitives.functions import exp, log, sqrt
 from wholestep.primitives.linalg import cholesky
 from wholestep.primitives.logic import select
@@ -27,7 +28,6 @@ from wholestep.random.keys import (
     random_words,
     require_known,
     run_in_trace,
-    scalar_value,
     shape_of,
     tail_of,
     words_per_number,
@@ -152,7 +152,7 @@ def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dt
     t = tail_of(k, sizes, wanted)
     below, above = t.pick(1 - t.p, t.p), t.pick(t.p, 1 - t.p)
     rising = below * (high - low) < peak - low
-    one = scalar_value(1, low)
+    one = like(low, 1)
     # Each root is of a positive number where the other one is taken, so that no derivative of it is infinite.
     rise = sqrt(select(rising, below * (high - low) * (peak - low), one))
     fall = sqrt(select(rising, one, above * (high - low) * (high - peak)))

@@ -14,6 +14,7 @@ from wholestep.frontend.promotion import cast_to, full_of, lift, wrap
 from wholestep.ir.build import build
 from wholestep.ir.graph import NDArray, Value
 from wholestep.ir.types import Shape
+from wholestep.primitives.creation import like
 from wholestep.primitives.functions import digamma, exp, gammaln, log, logaddexp, sqrt
 from wholestep.primitives.logic import isfinite, select
 from wholestep.primitives.marks import stop_gradient
@@ -33,7 +34,6 @@ from wholestep.random.keys import (
     random_words,
     require_known,
     run_in_trace,
-    scalar_value,
     shape_of,
     tail_of,
     words_per_number,
@@ -79,7 +79,7 @@ def accepted_log_gamma(key: Value, a: Value) -> Value:
     """
     shape, dtype = a.shape, a.dtype
     valid = (a > 0) & isfinite(a)
-    a = select(valid, a, scalar_value(1, a))
+    a = select(valid, a, like(a, 1))
     small = a < 1
     d = select(small, a + 1, a) - 1 / 3
     c = 1 / sqrt(d * 9)
@@ -91,12 +91,12 @@ def accepted_log_gamma(key: Value, a: Value) -> Value:
         e = standard_exponential(normal_tail(parts[count:], dtype))
         t = x * c + 1
         positive = t > 0
-        v = 3 * log(select(positive, t, scalar_value(1, t)))
+        v = 3 * log(select(positive, t, like(t, 1)))
         return positive & (-e < x * x * 0.5 + d - d * exp(v) + d * v), v
 
-    v = until_accepted(propose, [key, d, c], ~valid, scalar_value(np.nan, a))
+    v = until_accepted(propose, [key, d, c], ~valid, like(a, np.nan))
     boost = standard_exponential(tail_of(key, shape, dtype)) / a
-    return log(d) + v - select(small, boost, scalar_value(0, a))
+    return log(d) + v - select(small, boost, like(a, 0))
 
 
 class FixedShare:
@@ -119,12 +119,12 @@ def log_gamma_slope(z: Value, a: Value) -> Value:
     -(dP / da) / (x dP / dx). For tiny x, P is x**a / gamma(a + 1); for large a, Wilson and Hilferty's
     (x / a)**(1 / 3) = 1 - 1 / (9 a) + w / (3 sqrt(a)) with a normal number w is more exact than long sums are.
     """
-    one = scalar_value(1, a)
+    one = like(a, 1)
     tiny, large = z < TINY, a > LARGE
-    log_x, order = select(tiny | large, scalar_value(0, z), z), select(large, one, a)
+    log_x, order = select(tiny | large, like(z, 0), z), select(large, one, a)
     x = exp(log_x)
     middle = -gammainc_order(order, x) / exp(order * log_x - x - gammaln(order))
-    root = exp(select(large, z - log(a), scalar_value(0, z)) / 3)
+    root = exp(select(large, z - log(a), like(z, 0)) / 3)
     normal = (root - 1 + 1 / (9 * a)) * 3 * sqrt(a)
     upper = 1 / a + (1 / (3 * a) - normal / (2 * sqrt(a))) / (a * root)
     made: Value = select(large, upper, select(tiny, (digamma(order + 1) - z) / order, middle))

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from wholestep.export.rules.random_words import like
 from wholestep.export.rules.special import where_else
 from wholestep.ir.graph import Value
 from wholestep.primitives.arithmetic import abs as absolute
+from wholestep.primitives.creation import like
 from wholestep.primitives.functions import cos, exp, log, sin, sqrt
 from wholestep.primitives.logic import equal, isfinite, isnan
 

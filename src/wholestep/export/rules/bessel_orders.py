@@ -16,11 +16,11 @@ import numpy as np
 
 from wholestep.export.rules.debye import debye_terms
 from wholestep.export.rules.incomplete import CONVERGED, state_of_counted_steps, state_where_done
-from wholestep.export.rules.random_words import like
 from wholestep.export.rules.special import is_integral, is_odd, polynomial_in, sine_of_turns, where_else
 from wholestep.ir.graph import Value
 from wholestep.lower.legalize.matrix_functions import modulus
 from wholestep.primitives.arithmetic import abs as absolute, imag, make_complex, maximum, real
+from wholestep.primitives.creation import like
 from wholestep.primitives.functions import arccosh, arctan2, cbrt, cos, cosh, exp, hypot, log, sin, sinh, sqrt
 from wholestep.primitives.logic import equal, floor, isfinite
 

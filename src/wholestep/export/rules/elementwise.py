@@ -6,9 +6,9 @@ import math
 
 from wholestep import dtypes
 from wholestep.export.core import Rule
-from wholestep.export.rules.random_words import like
 from wholestep.ir.graph import Value
 from wholestep.primitives.arithmetic import abs as absolute, copysign, floor_divide, fmod, imag, make_complex, real
+from wholestep.primitives.creation import like
 from wholestep.primitives.family import number_of, ones, zeros
 from wholestep.primitives.functions import exp, log, sqrt
 from wholestep.primitives.logic import (

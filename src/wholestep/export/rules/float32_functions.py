@@ -9,9 +9,9 @@ from wholestep import dtypes
 from wholestep.export.core import Rule
 from wholestep.export.rules.elementwise import negative
 from wholestep.export.rules.functions import FUNCTION_RULES, logarithm_of_sum, real_only
-from wholestep.export.rules.random_words import like
 from wholestep.ir.graph import Value
 from wholestep.primitives.arithmetic import abs as absolute, copysign, maximum, minimum
+from wholestep.primitives.creation import like
 from wholestep.primitives.family import ones, zeros
 from wholestep.primitives.functions import arctan, cos, erfcx, exp, log, log1p, sin, sqrt
 from wholestep.primitives.logic import equal, isnan, less, select

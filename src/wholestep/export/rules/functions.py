@@ -11,12 +11,11 @@ from wholestep import dtypes
 from wholestep.export.core import Rule
 from wholestep.export.rules.elementwise import is_complex_value
 from wholestep.export.rules.matrices import MATRIX_RULES
-from wholestep.export.rules.random_words import like
 from wholestep.export.rules.special import SPECIAL_RULES
 from wholestep.ir.graph import Value
 from wholestep.ir.types import array_type
 from wholestep.primitives.arithmetic import abs as absolute, maximum, minimum
-from wholestep.primitives.creation import cast, iota
+from wholestep.primitives.creation import cast, iota, like
 from wholestep.primitives.family import number_of, ones, zeros
 from wholestep.primitives.functions import exp, expm1, log, log1p
 from wholestep.primitives.logic import bitwise_and, equal, isfinite, isnan, less, not_equal, select

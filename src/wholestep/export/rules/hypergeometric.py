@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from wholestep.export.rules.bessel_orders import first_kind_of_order
 from wholestep.export.rules.incomplete import ENOUGH, state_of_counted_steps, state_where_done
 from wholestep.export.rules.modified_bessel import both_kinds
-from wholestep.export.rules.random_words import like
 from wholestep.export.rules.special import (
     gamma_sign,
     is_integral,
@@ -33,6 +32,7 @@ from wholestep.export.rules.taylor_steps import (
 )
 from wholestep.ir.graph import Value
 from wholestep.primitives.arithmetic import abs as absolute, maximum, minimum
+from wholestep.primitives.creation import like
 from wholestep.primitives.functions import exp, log, sqrt
 from wholestep.primitives.logic import equal, isfinite, not_equal
 

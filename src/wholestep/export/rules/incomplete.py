@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from wholestep.export.rules.random_words import like
 from wholestep.export.rules.special import (
     STIRLING,
     log_beta,
@@ -24,7 +23,7 @@ from wholestep.ir.build import build
 from wholestep.ir.graph import OPS, Value
 from wholestep.ir.types import array_type
 from wholestep.primitives.arithmetic import abs as absolute
-from wholestep.primitives.creation import cast
+from wholestep.primitives.creation import cast, like
 from wholestep.primitives.family import zeros
 from wholestep.primitives.functions import exp, expm1, log, log1p, ndtr, sqrt
 from wholestep.primitives.logic import equal, isfinite, less, select

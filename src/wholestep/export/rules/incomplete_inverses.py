@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from wholestep.export.rules.incomplete import incomplete_gamma, part_of_beta
 from wholestep.export.rules.matrices import for_each_place
-from wholestep.export.rules.random_words import like
 from wholestep.export.rules.special import normal_quantile, where_else
 from wholestep.ir.graph import Value
+from wholestep.primitives.creation import like
 from wholestep.primitives.functions import exp, expit, sqrt
 from wholestep.primitives.logic import equal, isfinite, select
 

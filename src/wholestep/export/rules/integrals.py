@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from wholestep.export.rules.random_words import like
 from wholestep.export.rules.special import (
     beta_function,
     gamma_sign,
@@ -20,6 +19,7 @@ from wholestep.export.rules.special import (
 )
 from wholestep.ir.graph import OPS, Value
 from wholestep.primitives.arithmetic import abs as absolute, make_complex, minimum, real
+from wholestep.primitives.creation import like
 from wholestep.primitives.functions import exp, expm1, log, log1p, log_ndtr, ndtr, sqrt
 from wholestep.primitives.logic import equal, floor, isfinite, isnan
 

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from wholestep import dtypes
 from wholestep.export.rules.matrices import for_each_place, plane_rotation, reflected
-from wholestep.export.rules.random_words import like
 from wholestep.ir.graph import Value
 from wholestep.ir.types import array_type
 from wholestep.lower.legalize.matrix_functions import modulus
+from wholestep.primitives.creation import like
 from wholestep.primitives.family import conj, ones, zeros
 from wholestep.primitives.functions import sqrt
 from wholestep.primitives.indexing import take_along

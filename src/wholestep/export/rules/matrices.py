@@ -13,13 +13,12 @@ import numpy as np
 from wholestep import dtypes
 from wholestep.export.core import Rule
 from wholestep.export.rules.elementwise import is_complex_value
-from wholestep.export.rules.random_words import like
 from wholestep.ir.build import build
 from wholestep.ir.graph import Value
 from wholestep.ir.types import Type, array_type
 from wholestep.lower.legalize.matrix_functions import modulus
 from wholestep.primitives.arithmetic import abs as absolute, imag, real
-from wholestep.primitives.creation import cast, constant, iota
+from wholestep.primitives.creation import cast, constant, iota, like
 from wholestep.primitives.family import conj, ones, zeros
 from wholestep.primitives.functions import sqrt
 from wholestep.primitives.indexing import gather, take_along

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from wholestep.export.rules.debye import debye_terms
 from wholestep.export.rules.incomplete import CONVERGED, ENOUGH, state_where_done
-from wholestep.export.rules.random_words import like
 from wholestep.export.rules.special import is_integral, is_odd, polynomial_in, sine_of_turns, where_else
 from wholestep.ir.graph import Value
 from wholestep.primitives.arithmetic import abs as absolute
+from wholestep.primitives.creation import like
 from wholestep.primitives.functions import arcsinh, exp, hypot, log, sqrt
 from wholestep.primitives.logic import equal, isfinite, isnan
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from wholestep.ir.graph import Value
-from wholestep.primitives.creation import cast, full, iota
+from wholestep.primitives.creation import cast, iota, like
 from wholestep.primitives.logic import bitwise_and, bitwise_xor, right_shift
 from wholestep.primitives.movement import broadcast, concat, reshape, slice_along
 from wholestep.primitives.random import ROUNDS, WORD
@@ -17,12 +17,6 @@ INT = np.dtype(np.int64)
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 STEPS = (0x9E3779B9, 0xBB67AE85)
 MASK = 0xFFFFFFFF
-
-
-def like(v: Value, number: float) -> Value:
-    """A number in the type of a value."""
-    found: Value = full(value=number, shape=v.shape, dtype=v.dtype)
-    return found
 
 
 def low_word(v: Value) -> Value:

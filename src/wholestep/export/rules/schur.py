@@ -21,12 +21,12 @@ from wholestep.export.rules.matrices import (
     read_column,
     repeated_number,
 )
-from wholestep.export.rules.random_words import like
 from wholestep.ir.build import build
 from wholestep.ir.graph import OPS, Value
 from wholestep.ir.types import Shape, array_type
 from wholestep.lower.legalize.matrix_functions import modulus
 from wholestep.primitives.arithmetic import maximum
+from wholestep.primitives.creation import like
 from wholestep.primitives.family import conj, ones, zeros
 from wholestep.primitives.functions import hypot, sqrt
 from wholestep.primitives.indexing import gather, scatter

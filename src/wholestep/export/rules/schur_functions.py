@@ -22,12 +22,11 @@ from wholestep.export.rules.matrices import (
     repeated_number,
     substituted,
 )
-from wholestep.export.rules.random_words import like
 from wholestep.export.rules.schur import ROUNDING, complex_schur_form, safely_divided
 from wholestep.ir.graph import Value
 from wholestep.lower.legalize.matrix_functions import modulus, root_by_schur_form
 from wholestep.primitives.arithmetic import abs as absolute, imag, make_complex, maximum, real
-from wholestep.primitives.creation import cast
+from wholestep.primitives.creation import cast, like
 from wholestep.primitives.family import conj, ones, zeros
 from wholestep.primitives.functions import sqrt
 from wholestep.primitives.logic import less, select

@@ -10,9 +10,9 @@ import numpy as np
 
 from wholestep.export.core import Rule
 from wholestep.export.rules.elementwise import is_complex_value
-from wholestep.export.rules.random_words import like
 from wholestep.ir.graph import OPS, Value
 from wholestep.primitives.arithmetic import abs as absolute, fmod, maximum, minimum
+from wholestep.primitives.creation import like
 from wholestep.primitives.functions import erf, erfc, exp, expm1, log, log1p, sin, sqrt, tan
 from wholestep.primitives.logic import equal, floor, isfinite, isnan, not_equal, rint, select
 

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from wholestep.export.rules.incomplete import ENOUGH, state_of_counted_steps, state_where_done
-from wholestep.export.rules.random_words import like
 from wholestep.export.rules.special import where_else
 from wholestep.ir.graph import Value
 from wholestep.primitives.arithmetic import abs as absolute, copysign, maximum, minimum
+from wholestep.primitives.creation import like
 from wholestep.primitives.functions import sqrt
 from wholestep.primitives.logic import floor, isfinite, not_equal
 

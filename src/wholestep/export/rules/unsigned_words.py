@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from wholestep.export.core import Rule
-from wholestep.export.rules.random_words import like
 from wholestep.ir.graph import OPS, Value
 from wholestep.primitives.arithmetic import floor_divide, remainder
-from wholestep.primitives.creation import cast
+from wholestep.primitives.creation import cast, like
 from wholestep.primitives.family import zeros
 from wholestep.primitives.logic import (
     bitwise_and,
