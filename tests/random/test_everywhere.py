@@ -281,6 +281,62 @@ def test_compiled_counts_of_bad_parameters_end_and_are_negative():
     assert np.array_equal(ws.jit(lambda p: random.geometric(KEY, p))(np.array([0.0, 2.0, 1.0])), [-1, -1, 1])
 
 
+@pytest.mark.parametrize(
+    ("draw", "bad"),
+    [
+        (lambda b: random.pareto(KEY, b), [-1.0, 0.0, np.inf, np.nan]),
+        (lambda s: random.lognormal(KEY, s), [-1.0]),
+        (lambda s: random.rayleigh(KEY, s), [-1.0]),
+        (lambda s: random.weibull_min(KEY, s, 2.0), [-1.0]),
+        (lambda c: random.weibull_min(KEY, 2.0, c), [-1.0]),
+        (lambda c: random.triangular(KEY, 0.0, c, 3.0), [-1.0, 4.0]),
+        (lambda s: random.double_sided_maxwell(KEY, 0.0, s), [-1.0]),
+        (lambda low: random.uniform(KEY, low.shape, minval=low, maxval=3.0), [4.0, np.inf, -np.inf]),
+        (lambda low: random.truncated_normal(KEY, low, 3.0), [4.0, 50.0]),
+    ],
+)
+def test_compiled_draws_of_bad_parameters_and_their_slopes_are_nan(draw, bad):
+    def total(x):
+        return np.sum(draw(x))
+
+    given = np.array([*bad, 2.0])
+    for x in (ws.jit(draw)(given), ws.jit(ws.grad(total))(given)):
+        assert np.array_equal(np.isnan(x), [True] * len(bad) + [False])
+    assert draw(given[-1:]).dtype == np.float32
+
+
+def test_compiled_choices_by_bad_weights_are_no_candidates():
+    bad = [[-1.0, 2.0, 3.0], [0.0, 0.0, 0.0], [0.0, np.inf, 1.0], [np.nan, 1.0, 1.0]]
+    for replace in (True, False):
+        chosen = ws.jit(lambda p, replace=replace: random.choice(KEY, 3, (2,), replace, p))
+        assert all(chosen(np.array(p)).tolist() == [3, 3] for p in bad)
+        array = ws.jit(lambda a, p, replace=replace: random.choice(KEY, a, (2,), replace, p))
+        with pytest.raises(errors.BoundsError, match="index 3 is out of bounds"):
+            array(np.ones(3), np.array(bad[0]))
+
+
+def test_draws_without_replacement_take_no_candidate_of_weight_zero():
+    with pytest.raises(errors.ParameterError, match="2 draws without replacement, from fewer candidates of positive"):
+        random.choice(KEY, 3, (2,), False, [0.0, 0.0, 1.0])
+    found = ws.jit(lambda p: random.choice(KEY, 3, (2,), False, p))(np.array([0.0, 0.0, 1.0]))
+    assert found.tolist() == [2, 3]
+
+
+def test_bad_logits_give_no_category():
+    bad = np.array([[0.0, np.nan, 1.0], [-np.inf] * 3, [0.0, np.inf, 1.0], [-np.inf, -np.inf, 1.0]])
+    assert ws.jit(lambda x: random.categorical(KEY, x))(bad).tolist() == [3, 3, 3, 2]
+    for row in bad[:3]:
+        with pytest.raises(errors.ParameterError, match="logits are NaN, infinite, or -inf"):
+            random.categorical(KEY, row)
+
+
+def test_counts_above_a_small_dtype_are_its_largest_number():
+    assert random.poisson(KEY, 300.0, (2,), np.uint8).tolist() == [255, 255]
+    assert random.binomial(KEY, 500, 0.9, (2,), np.int8).tolist() == [127, 127]
+    assert random.geometric(KEY, 1e-9, (2,), np.int16).tolist() == [32767, 32767]
+    assert random.multinomial(KEY, 500, [0.9, 0.1], dtype=np.int8).tolist()[0] == 127
+
+
 def test_a_compiled_empty_range_gives_its_beginning():
     found = ws.jit(lambda low, high: random.randint(KEY, (2,), low, high))(np.array([3, 3]), np.array([3, 1]))
     assert found.tolist() == [3, 3]

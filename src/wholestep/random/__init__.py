@@ -7,6 +7,9 @@
 A function of this module changes nothing: a key used twice gives the same numbers twice. Numbers that are computed from
 the random bits by a logarithm or a power may differ in their last digits between eager and compiled code. Names and the
 order of arguments are those of `jax.random`; floating results are float32, as layers are, unless a dtype is given.
+
+A parameter outside of its range raises ParameterError where it is known. In a compiled program a floating number that
+is drawn by it is NaN, and so is its derivative; the functions that draw integers or booleans say what they give then.
 """
 
 # ruff: noqa: I001

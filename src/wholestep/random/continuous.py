@@ -22,11 +22,11 @@ from wholestep.random.keys import (
     key_of,
     normal_tail,
     random_words,
-    require_known,
     run_in_trace,
     shape_of,
     tail_of,
     unit_fraction,
+    valid_or_nan,
     words_per_number,
 )
 
@@ -41,7 +41,7 @@ def uniform(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN, minval: Any = 
     Shapes: key u32[2]; `minval` and `maxval` broadcast to `shape` and are differentiable; floats of `dtype` and
     `shape`.
     Raises: DtypeError for another dtype, ShapeError for parameters that do not fit, ParameterError where minval is
-    known to exceed maxval.
+    known to exceed maxval and for bounds known not to be finite. In a compiled program such numbers are NaN.
     Source: the top bits of the words of `bits`, so that each number is exact.
 
     >>> import wholestep as ws
@@ -53,8 +53,12 @@ def uniform(key: Any, shape: Any = (), dtype: Any = dtypes.DRAWN, minval: Any = 
     if type(minval) in (int, float) and type(maxval) in (int, float) and (minval, maxval) == (0, 1):
         return drawn_numbers(u)
     _, (low, high) = broadcast_parameters("uniform", sizes, wanted, minval, maxval)
-    require_known("uniform", "minval exceeds maxval", np.less_equal, low, high)
+    low, high = valid_or_nan("uniform", "minval exceeds maxval, or one is not finite", _is_range, low, high)
     return drawn_numbers(interpolate_below(u, low, high))
+
+
+def _is_range(low: NDArray, high: NDArray) -> Any:
+    return (low <= high) & np.isfinite(low) & np.isfinite(high)
 
 
 def interpolate_below(u: Value, low: Value, high: Value) -> Value:
@@ -115,7 +119,7 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
     wanted, k = float_of("truncated_normal", dtype), key_of("truncated_normal", key)
     computed = dtypes.compute_dtype(wanted)
     sizes, (low, high) = broadcast_parameters("truncated_normal", shape, computed, lower, upper)
-    require_known("truncated_normal", "lower exceeds upper", np.less_equal, low, high)
+    low, high = valid_or_nan("truncated_normal", "lower exceeds upper", np.less_equal, low, high)
     mirrored = low > like(low, 0)
     a, b = select(mirrored, -high, low), select(mirrored, -low, high)
     t = tail_of(k, sizes, computed)

@@ -52,9 +52,18 @@ def integer_dtype(name: str, dtype: Any) -> np.dtype[Any]:
     return wanted
 
 
+def counted(found: Value, usable: Value, dtype: np.dtype[Any]) -> Value:
+    """Counts in an integer dtype: its largest number for those above it, -1 for parameters that are not usable."""
+    most = minimum(found, like(found, min(np.iinfo(dtype).max, int(LARGEST))))
+    return cast_to(select(usable, most, like(found, -1)), dtype)
+
+
 @run_in_trace
 def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = np.int64) -> NDArray:
     """Draw counts from the Poisson distribution of mean lam, of any integer dtype; worked out in float64.
+
+    A count above the largest number of the dtype is that number. In a compiled program the result is -1 for a lam that
+    is refused otherwise, as an unsigned number its largest one.
 
     Shapes: key u32[2]; `lam` broadcasts to `shape`, by default its own; integers of `dtype`, no derivative.
     Raises: ParameterError for a lam known to be negative or above 2**62, DtypeError for a dtype that is not integer,
@@ -74,17 +83,18 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = np.int64) -> NDA
     high = select(usable & (v >= FEW), v, like(v, FEW))
     few = inverted(k, exp(-low), lambda count, lam: lam / count, low)
     found = select(v < FEW, few, many_poisson(k, high, ~(v >= FEW)))
-    return drawn_numbers(cast_to(select(usable, found, like(v, -1)), wanted))
+    return drawn_numbers(counted(found, usable, wanted))
 
 
 @run_in_trace
 def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = np.int64) -> NDArray:
     """Draw the number of successes of n trials that succeed with probability p each; worked out in float64.
 
+    Counts in small and unsigned dtypes, and parameters that a compiled program finds to be bad, are as in `poisson`.
+
     Shapes: key u32[2]; `n` and `p` broadcast to `shape`, by default to each other; integers of `dtype`, no derivative.
     Raises: ParameterError for an n known to be negative, above 2**62 or no integer, or a p outside [0, 1]; DtypeError
-    for a dtype that is not integer, ShapeError for a shape that does not fit. In a compiled program the result is -1
-    for such parameters.
+    for a dtype that is not integer, ShapeError for a shape that does not fit.
     Source: inversion where n min(p, 1 - p) is below 10; else BTRS of Hörmann, "The generation of binomial random
     variates", 1993.
 
@@ -120,18 +130,18 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = np.int64)
         minimum(few, trials),
     )
     found = select(turned, trials - successes, successes)
-    return drawn_numbers(cast_to(select(usable, found, like(found, -1)), wanted))
+    return drawn_numbers(counted(found, usable, wanted))
 
 
 @run_in_trace
 def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = np.int64) -> NDArray:
     """Draw the number of trials up to the first success, 1 or more, each of which succeeds with probability p.
 
-    Counts above 2**62 are 2**62.
+    Counts above 2**62 are 2**62. Small dtypes and bad parameters are as in `poisson`.
 
     Shapes: key u32[2]; `p` broadcasts to `shape`, by default its own; integers of `dtype`, no derivative.
     Raises: ParameterError for a p known to lie outside (0, 1], DtypeError for a dtype that is not integer, ShapeError
-    for a shape that does not fit. In a compiled program the result is -1 for such a p.
+    for a shape that does not fit.
     Source: Devroye, "Non-uniform random variate generation", 1986, chapter X.2.
 
     >>> import wholestep as ws
@@ -144,8 +154,7 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = np.int64) -> NDA
     usable = (chance > 0) & (chance <= 1)
     chance = select(usable, chance, like(chance, 1))
     failures = floor(standard_exponential(tail_of(k, sizes, _DOUBLE)) / -log1p(-chance))
-    found = minimum(failures + 1, like(failures, LARGEST))
-    return drawn_numbers(cast_to(select(usable, found, like(found, -1)), wanted))
+    return drawn_numbers(counted(failures + 1, usable, wanted))
 
 
 def inverted(key: Value, first: Value, ratio: Callable[..., Value], *fixed: Value) -> Value:

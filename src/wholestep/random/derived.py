@@ -14,9 +14,19 @@ from wholestep.frontend.promotion import broadcast_shapes, broadcast_to, cast_to
 from wholestep.ir.graph import NDArray
 from wholestep.primitives.spectral import qr
 from wholestep.random.continuous import exponential, normal, uniform
-from wholestep.random.counts import LARGEST, binomial, integer_dtype
+from wholestep.random.counts import LARGEST, binomial, counted, integer_dtype
 from wholestep.random.discrete import rademacher
-from wholestep.random.keys import broadcast_parameters, float_of, key_of, require_known, run_in_trace, shape_of, split
+from wholestep.random.keys import (
+    broadcast_parameters,
+    drawn_numbers,
+    float_of,
+    key_of,
+    require_known,
+    run_in_trace,
+    shape_of,
+    split,
+    valid_or_nan,
+)
 from wholestep.random.parametric import is_positive, maxwell
 from wholestep.random.rejection import loggamma
 
@@ -28,11 +38,12 @@ SUM = 1e-5
 def multinomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = np.int64) -> NDArray:
     """Draw how many of n trials fall into each category, which are as likely as the last axis of p says.
 
+    Counts in small and unsigned dtypes, and parameters that a compiled program finds to be bad, are as in `poisson`.
+
     Shapes: key u32[2]; n [...] and p [..., k], whose other axes broadcast to `shape`, by default to each other;
     integers of `dtype` and shape [*shape, k], no derivative.
     Raises: ParameterError for an n known to be negative, above 2**62 or no integer, and for p known to hold negative
-    numbers or not to sum to 1; DtypeError for a dtype that is not integer, ShapeError for a shape that does not fit. In
-    a compiled program the result is -1 for such parameters.
+    numbers or not to sum to 1; DtypeError for a dtype that is not integer, ShapeError for a shape that does not fit.
     Source: binomial numbers of the remaining trials, one category after the other; Devroye, "Non-uniform random variate
     generation", 1986, chapter XI.1.
 
@@ -68,7 +79,8 @@ def multinomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = np.int
 
     start: Any = np.where(usable, total, 0).astype(np.int64)
     found = np.moveaxis(scan(fall, start, (split(key, k), part))[1], 0, -1)
-    return np.where(usable[..., None], found, -1).astype(wanted)
+    fits = np.broadcast_to(usable[..., None], found.shape)
+    return drawn_numbers(counted(lift(found).value, lift(fits).value, wanted))
 
 
 def are_chances(p: Any) -> Any:
@@ -213,6 +225,6 @@ def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = None, dtyp
     wanted = float_of(name, dtype)
     wide = dtypes.compute_dtype(wanted)
     sizes, (centre, width) = broadcast_parameters(name, shape, wide, loc, scale)
-    require_known(name, "scale is not positive and finite", is_positive, width)
+    (width,) = valid_or_nan(name, "scale is not positive and finite", is_positive, width)
     first, second = split(key, 2)
     return (wrap(centre) + wrap(width) * rademacher(second, sizes, wide) * maxwell(first, sizes, wide)).astype(wanted)

@@ -17,10 +17,10 @@ from wholestep.ir.types import Shape
 from wholestep.primitives.creation import full, like
 from wholestep.primitives.functions import log
 from wholestep.primitives.indexing import gather, scatter, take_along
-from wholestep.primitives.logic import less, select
+from wholestep.primitives.logic import isfinite, less, select
 from wholestep.primitives.movement import concat, permute, reshape, slice_
 from wholestep.primitives.order import sort
-from wholestep.primitives.reduction import argmax, cumsum
+from wholestep.primitives.reduction import all_, argmax, cumsum, max_
 from wholestep.random.continuous import interpolate_below, standard_gumbel
 from wholestep.random.keys import (
     WIDE,
@@ -37,6 +37,7 @@ from wholestep.random.keys import (
     tail_of,
     uint64_of_words,
     unit_fraction,
+    valid_or_nan,
     words_per_number,
 )
 
@@ -46,6 +47,8 @@ _INDEX, _DOUBLE = np.dtype(np.int64), np.dtype(np.float64)
 @run_in_trace
 def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> NDArray:
     """Draw booleans, True with probability p.
+
+    A p that a compiled program finds below 0 counts as 0, as does NaN, and one above 1 as 1.
 
     Shapes: key u32[2]; `p` of any real dtype broadcasts to `shape`, by default its own; bool of that shape, no
     derivative.
@@ -245,13 +248,15 @@ def permutation(key: Any, x: Any, axis: int = 0, *, independent: bool = False) -
 def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: int = 0) -> NDArray:
     """Draw from 0 to a - 1, or slices of an array a along an axis, with replacement unless `replace` is False.
 
-    `p` holds the weights of the n candidates, equal by default; they need not sum to 1. Differentiable in a.
+    `p` holds the weights of the n candidates, equal by default; they need not sum to 1. Differentiable in a. Where a
+    compiled program finds weights that are refused otherwise, it draws n, which is no candidate: a BoundsError where
+    `a` is an array.
 
     Shapes: key u32[2]; `a` an integer, or an array with n slices along `axis`; `p` floats [n]; i64 of `shape`, or an
     array of the dtype of `a` with the axes of `shape` in place of `axis`.
-    Raises: ParameterError for weights known to be negative or all zero and for no candidates, AxisError for an axis
-    that is not there, ShapeError for weights that do not fit or for more draws than there are candidates without
-    replacement.
+    Raises: ParameterError for weights known to be negative or all zero, or positive for fewer candidates than are drawn
+    without replacement, and for no candidates; AxisError for an axis that is not there, ShapeError for weights that do
+    not fit or for more draws than there are candidates without replacement.
     Source: Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006, for weights without replacement.
 
     >>> import wholestep as ws
@@ -276,7 +281,7 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
     if replace:
         index = _with_replacement(k, sizes, int(n), weights)
     else:
-        order = shuffled(k, int(n)) if weights is None else _by_weight(k, int(n), weights)
+        order = shuffled(k, int(n)) if weights is None else _by_weight(k, int(n), weights, count)
         index = reshape(slice_(order, start=(0,), stop=(count,), step=(1,)), shape=sizes)
     return drawn_numbers(index if source is None else take_in_order(source, index, place))
 
@@ -286,12 +291,12 @@ def _probabilities(p: Any, n: int) -> Value:
     v = cast_to(v, dtypes.compute_dtype(float_of("choice", v.dtype)) if dtypes.is_inexact(v.dtype) else _DOUBLE)
     if v.shape != (n,):
         raise ShapeError(f"choice: weights {v.type} for {n} candidates")
-    require_known("choice", "weights are negative, not finite or all zero", _are_weights, v)
+    (v,) = valid_or_nan("choice", "weights are negative, not finite or all zero", _are_weights, v)
     return v
 
 
-def _are_weights(x: Any) -> bool:
-    return bool(np.all((x >= 0) & np.isfinite(x)) and np.any(x > 0))
+def _are_weights(x: Any) -> Any:
+    return (x >= 0) & np.isfinite(x) & np.any(x > 0)
 
 
 def _with_replacement(k: Value, sizes: Shape, n: int, weights: Value | None) -> Value:
@@ -316,25 +321,33 @@ def passed(ends: Value, x: Value) -> Value:
     return out
 
 
-def _by_weight(k: Value, n: int, weights: Value) -> Value:
-    """Candidates in the order of drawing without replacement: descending log(weight) + Gumbel noise."""
+def _by_weight(k: Value, n: int, weights: Value, count: int) -> Value:
+    """Candidates in the order of drawing without replacement: descending log(weight) + Gumbel noise.
+
+    Those of no weight stand as n at the end, and n is all there is where weights are NaN.
+    """
+    what = f"{count} draws without replacement, from fewer candidates of positive weight"
+    require_known("choice", what, lambda w: np.sum(w > 0) >= count, weights)
     noise = standard_gumbel(tail_of(k, (n,), weights.dtype))
     some = weights > 0
     heights = select(some, log(select(some, weights, like(weights, 1))) + noise, like(weights, -np.inf))
     _, order = sort(-heights, axis=0)
-    return order
+    drawable = some & broadcast_to(all_(weights.equals(weights), axes=(0,)), (n,))
+    out: Value = select(gather(drawable, order, axes=(0,)), order, like(order, n))
+    return out
 
 
 @run_in_trace
 def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None) -> NDArray:
     """Draw category numbers, int64, with probabilities softmax(logits) along an axis.
 
-    The result is the place of the largest of logits + Gumbel noise, and has no derivative.
+    The result is the place of the largest of logits + Gumbel noise, and has no derivative. Where a compiled program
+    finds logits that are refused otherwise, it is the number of categories, which is none of them.
 
     Shapes: key u32[2]; logits of any real dtype, which without the axis broadcast to `shape`, by default their own;
     i64.
-    Raises: AxisError for an axis that is not there, ShapeError for a shape that does not fit, DtypeError or ShapeError
-    for a bad key.
+    Raises: ParameterError for logits known to be NaN, infinite or -inf for all categories, AxisError for an axis that
+    is not there, ShapeError for a shape that does not fit, DtypeError or ShapeError for a bad key.
     Source: Gumbel, "Statistical theory of extreme values and some practical applications", 1954.
 
     >>> import numpy as np, wholestep as ws
@@ -351,4 +364,12 @@ def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None) -> NDA
     if broadcast_shapes("categorical", [v.shape[:-1], sizes]) != sizes:
         raise ShapeError(f"categorical: logits for shape {v.shape[:-1]} do not broadcast to shape {sizes}")
     noise = standard_gumbel(tail_of(k, (*sizes, v.shape[-1]), dtype))
-    return drawn_numbers(argmax(broadcast_to(v, noise.shape) + noise, axis=len(sizes)))
+    heights = broadcast_to(v, noise.shape) + noise
+    found = argmax(heights, axis=len(sizes))
+    require_known("categorical", "logits are NaN, infinite, or -inf for all categories", _are_logits, v)
+    usable = isfinite(max_(heights, axes=(len(sizes),)))
+    return drawn_numbers(select(usable, found, like(found, v.shape[-1])))
+
+
+def _are_logits(x: Any) -> Any:
+    return np.isfinite(np.max(x, axis=-1))

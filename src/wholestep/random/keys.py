@@ -114,6 +114,18 @@ def require_known(name: str, what: str, holds: Callable[..., Any], *values: Valu
         raise ParameterError(f"{name}: {what}")
 
 
+def valid_or_nan(name: str, what: str, holds: Callable[..., Any], *values: Value) -> list[Value]:
+    """Parameters of one shape that keep a rule: ParameterError where known ones break it, NaN where others do.
+
+    A factor of 1 or NaN makes what is computed from them, and its derivative, NaN too.
+    """
+    require_known(name, what, holds, *values)
+    if all(v.data is not None for v in values):
+        return list(values)
+    kept = lift(holds(*map(wrap, values))).value
+    return [v * select(kept, like(v, 1), like(v, np.nan)) for v in values]
+
+
 def random_words(key: Value, shape: Shape, count: int, *, stream: int = BITS, data: Value | None = None) -> list[Value]:
     """`count` words for each element, each a u32 of that shape: element i has the words from i count on."""
     data = full_of(_ZERO[()], (), WORD) if data is None else data

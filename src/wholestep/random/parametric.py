@@ -26,10 +26,10 @@ from wholestep.random.keys import (
     key_of,
     normal_tail,
     random_words,
-    require_known,
     run_in_trace,
     shape_of,
     tail_of,
+    valid_or_nan,
     words_per_number,
 )
 
@@ -43,8 +43,7 @@ def _positive(name: str, key: Any, shape: Any, dtype: Any, quantile: Callable[..
     """A distribution of positive parameters: its quantile function at fresh uniform numbers."""
     wanted, k = float_of(name, dtype), key_of(name, key)
     sizes, values = broadcast_parameters(name, shape, dtypes.compute_dtype(wanted), *given)
-    for v in values:
-        require_known(name, "a parameter is not positive and finite", is_positive, v)
+    values = [v for x in values for v in valid_or_nan(name, "a parameter is not positive and finite", is_positive, x)]
     return drawn_numbers(cast_to(quantile(tail_of(k, sizes, wanted), *values), wanted))
 
 
@@ -141,7 +140,7 @@ def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dt
     sizes, (low, peak, high) = broadcast_parameters(
         "triangular", shape, dtypes.compute_dtype(wanted), left, mode, right
     )
-    require_known(
+    low, peak, high = valid_or_nan(
         "triangular",
         "left <= mode <= right with left below right does not hold",
         lambda a, b, c: (a <= b) & (b <= c) & (a < c),
