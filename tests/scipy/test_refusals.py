@@ -134,3 +134,25 @@ def test_a_function_of_scipy_that_is_not_covered_is_named(call, name):
     for run in (ws.grad, ws.jit):
         with pytest.raises(ws.errors.ConversionError, match=rf"^{name}: array conversion: a traced f64(.|\n)*compose"):
             run(lambda x: np.sum(call(x)))(np.arange(4.0))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda x: scipy.stats.norm.rvs(x), r"norm.rvs: not covered(.|\n)*ws.random draws from a key"),
+        (lambda x: scipy.stats.norm.interval(0.9, x), r"norm.interval: not covered(.|\n)*ppf"),
+        (lambda x: scipy.stats.uniform(x).support(), r"uniform.support: not covered"),
+        (lambda x: scipy.stats.norm.moment(2, x), r"norm.moment: not covered"),
+    ],
+)
+def test_methods_of_distributions_without_a_rule_are_named(call, words):
+    for run in (ws.grad, ws.jit):
+        with pytest.raises(UnsupportedError, match=words):
+            run(lambda x: np.sum(call(x)))(np.arange(4.0))
+
+
+def test_a_draw_by_a_traced_parameter_is_sent_to_keys():
+    generator = np.random.default_rng(0)
+    for draw in (lambda x: generator.normal(x), lambda x: np.random.normal(x)):
+        with pytest.raises(ws.errors.ConversionError, match="draw with a key that changes"):
+            ws.jit(draw)(np.arange(4.0))

@@ -4,6 +4,7 @@ import datetime
 import functools
 import json
 import random
+import secrets
 import time
 import types
 from time import perf_counter as seconds
@@ -11,6 +12,7 @@ from time import perf_counter as seconds
 import numpy as np
 import pytest
 from numpy.random import normal
+from scipy import stats
 
 import wholestep as ws
 from wholestep import errors, nn, optim
@@ -173,6 +175,8 @@ IMPURE = {
     "in a loop": lambda x: ws.scan(lambda c, _: (c + RNG.normal(), None), x, None, 3)[0],
     "in a gradient": lambda x: ws.grad(lambda x: np.sum(x * RNG.normal()))(x),
     "unseeded": lambda x: x + np.random.default_rng().normal(),
+    "secret": lambda x: x + secrets.randbelow(9),
+    "quasi-random": lambda x: x + stats.qmc.Sobol(1).random(2)[1],
     "time": lambda x: x + time.time(),
     "time by name": lambda x: x + seconds(),
     "monotonic": lambda x: x + time.monotonic_ns(),

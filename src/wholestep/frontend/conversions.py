@@ -35,6 +35,10 @@ COUNTED = {
 }
 """The hints where the values of an array decide the shape of a result."""
 
+KEYED = (
+    "draw with a key that changes, def loss(model, batch, *, key) and ws.random.normal(key, shape), or pass the "
+    "numbers in with the batch"
+)
 COMPOSED = "compose it from calls that are covered, which docs/coverage.md lists"
 CREATORS = "array asarray asanyarray ascontiguousarray asfortranarray".split()
 MASKS = "a mask is an array of booleans: np.where(mask, x, 0), np.sum(x, where=mask), x[mask].mean()"
@@ -66,6 +70,8 @@ def replacement(frame: FrameType, node: ast.expr | None) -> str:
 def instead_of(frame: FrameType, call: ast.Call) -> str:
     """The replacement for a call that takes plain values alone."""
     function, spelled = looked_up(frame, call.func), ast.unparse(call.func)
+    if isinstance(getattr(function, "__self__", None), np.random.Generator | np.random.RandomState):
+        return f"{spelled} takes plain values alone: {KEYED}"
     name, module = str(getattr(function, "__name__", "")), str(getattr(function, "__module__", "")).partition(".")[0]
     if of_a_package(function):
         ours = numpy_twin(name)

@@ -24,6 +24,7 @@ import numpy as np
 from wholestep.errors import ImpurityError, Where
 from wholestep.frontend.array import Array
 from wholestep.frontend.closure_reads import content, of_a_library
+from wholestep.frontend.conversions import KEYED
 from wholestep.frontend.source.reading import nested_codes
 from wholestep.frontend.source.rewriting import original_code
 
@@ -51,7 +52,8 @@ CLOCKS = {
 SEEDS = {os.urandom}
 TELLING = {
     *[f.__name__ for f in (*CLOCKS, *SEEDS)],
-    *("default_rng", "RandomState", "SeedSequence", "SystemRandom", "token_bytes", "randbits", "uuid1", "uuid4"),
+    *("default_rng", "RandomState", "SeedSequence", "SystemRandom", "uuid1", "uuid4"),
+    *("token_bytes", "token_hex", "token_urlsafe", "randbits", "randbelow", "qmc", "Sobol", "Halton", "LatinHypercube"),
 }
 """Names in code that may read a clock or ask for a seed."""
 
@@ -194,14 +196,8 @@ def refuse_draw(reach: Reach, name: str, generator: Any, again: str) -> None:
         f"trace: numbers were drawn from {name or 'a generator'} while a function was traced, and every {again} would "
         "see the same ones",
         where=where or (None if code is None else (code, 0)),
-        hint=HINT,
+        hint=KEYED,
     )
-
-
-HINT = (
-    "draw with a key that changes, def loss(model, batch, *, key) and ws.random.normal(key, shape), or pass the "
-    "numbers in with the batch"
-)
 
 
 def line_of_draw(reach: Reach, generator: Any, name: str) -> Where:
@@ -267,5 +263,5 @@ def refuse_reading(what: str, frame: FrameType, again: str) -> None:
     raise ImpurityError(
         f"trace: {what} while a function was traced, and every {again} would see the same number",
         where=(frame.f_code, frame.f_lasti),
-        hint="read it outside and pass it in; " + HINT if "random" in what else "read it outside and pass it in",
+        hint="read it outside and pass it in; " + KEYED if "random" in what else "read it outside and pass it in",
     )

@@ -11,8 +11,7 @@ from typing import Any
 
 import scipy.stats
 
-from wholestep.errors import UnsupportedError
-from wholestep.frontend.dispatch import covers, is_traced
+from wholestep.frontend.dispatch import covers, is_traced, unsupported
 from wholestep.frontend.marks import stop_gradient
 from wholestep.frontend.promotion import lift, wrap
 from wholestep.scipy.outside import doubles, np
@@ -122,12 +121,21 @@ class FrozenDistribution:
         return lambda *x, **kwargs: method(*x, *self.args, **self.kwds, **kwargs)
 
 
+METHODS = {
+    "rvs": "ws.random draws from a key, by parameters that may be traced: mean + std * ws.random.normal(key, shape)",
+    "fit": "the largest logpdf(x, ...).sum() is found with its gradient, by scipy.optimize.minimize or ws.optim",
+    "median": "ppf(0.5, ...) is the median where ppf is covered",
+    "interval": "ppf((1 - level) / 2, ...) and ppf((1 + level) / 2, ...) are its ends where ppf is covered",
+}
+"""The replacements for methods of SciPy's that take no traced arrays."""
+
+
 def refuse_traced(found: Any, name: str) -> Any:
     """A method of SciPy's that takes no traced arrays."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if is_traced(args) or is_traced(kwargs):
-            raise UnsupportedError(f"scipy.stats.{name}: not covered for traced arrays")
+            raise unsupported(f"scipy.stats.{name}", METHODS.get(name.rpartition(".")[2], ""))
         return found(*args, **kwargs)
 
     return call
@@ -168,7 +176,7 @@ class Continuous(Family):
         """The inverse of `above`."""
         return self.quantile(1 - q, *shapes)
 
-    def support(self, *shapes: Any) -> tuple[Any, Any, Any]:
+    def ends(self, *shapes: Any) -> tuple[Any, Any, Any]:
         """The lower and the upper end, and a point between them."""
         return self.low, self.high, self.middle
 
@@ -198,7 +206,7 @@ class Continuous(Family):
     def _log_density(self, x: Any, *params: Any) -> Any:
         *shapes, loc, scale = params
         z = (x - loc) / scale
-        low, high, middle = self.support(*shapes)
+        low, high, middle = self.ends(*shapes)
         inside = ((z > low) if self.open_low else (z >= low)) & (z <= high) & np.isfinite(z)
         made = self.log_density(np.where(inside, z, middle), *shapes) - np.log(scale)
         return self._known(np.where(inside, made, np.where(np.isnan(z), z, -math.inf)), scale, shapes)
@@ -206,7 +214,7 @@ class Continuous(Family):
     def _probability(self, rule: Any, at_low: float, at_high: float, x: Any, *params: Any) -> Any:
         *shapes, loc, scale = params
         z = (x - loc) / scale
-        low, high, middle = self.support(*shapes)
+        low, high, middle = self.ends(*shapes)
         inside = (z > low) & (z < high)
         made = rule(np.where(inside, z, middle), *shapes)
         outside = np.where(np.isnan(z), z, np.where(z <= low, at_low, at_high))

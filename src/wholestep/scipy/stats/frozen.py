@@ -6,8 +6,7 @@ from typing import Any
 
 import scipy.stats
 
-from wholestep.errors import UnsupportedError
-from wholestep.frontend.dispatch import EVALUATED
+from wholestep.frontend.dispatch import EVALUATED, unsupported
 from wholestep.scipy.stats.family import Family, FrozenDistribution
 from wholestep.scipy.stats.multivariate import dirichlet, multinomial, multivariate_normal
 
@@ -17,7 +16,7 @@ def of_numbers(frozen: Any) -> FrozenDistribution:
     name = str(frozen.dist.name)
     family = FAMILIES.get(name)
     if family is None or type(family.outside) is not type(frozen.dist):
-        raise UnsupportedError(f"scipy.stats.{name}: not covered for traced arrays")
+        raise unsupported(f"scipy.stats.{name}")
     return FrozenDistribution(family, frozen.args, frozen.kwds)
 
 

@@ -190,7 +190,7 @@ def _truncnorm_moments(a: Any, b: Any) -> tuple[Any, Any]:
     return mean, 1 + _difference_at_ends(a, b) - mean * mean
 
 
-def _truncnorm_support(a: Any, b: Any) -> tuple[Any, Any, Any]:
+def _truncnorm_ends(a: Any, b: Any) -> tuple[Any, Any, Any]:
     low, high = np.isfinite(a), np.isfinite(b)
     begin = np.where(low, np.where(low, a, 0.0), np.where(high, np.where(high, b, 0.0) - 2, -1.0))
     end = np.where(high, np.where(high, b, 0.0), begin + 2)
@@ -201,7 +201,7 @@ truncnorm = Continuous(
     "truncnorm",
     "The normal distribution between a and b, in units of the scale from loc; its quantiles are not covered.",
     valid=lambda a, b: a < b,
-    support=_truncnorm_support,
+    ends=_truncnorm_ends,
     log_density=lambda z, a, b: -0.5 * (z * z) - 0.5 * _LOG_2PI - _log_mass(a, b),
     below=lambda z, a, b: np.exp(_log_mass(a, z) - _log_mass(a, b)),
     above=lambda z, a, b: np.exp(_log_mass(z, b) - _log_mass(a, b)),
