@@ -173,3 +173,16 @@ def test_states_have_the_dtype_of_a_sum_of_the_first_and_the_times(state: str, t
     turned = ws.jit(lambda y0: odeint(lambda y, t: -2 * y * np.cos(t), y0, t))(y0)
     assert turned.dtype == (y0[0] + t[0]).dtype
     np.testing.assert_allclose(turned, y0 * np.exp(-2 * np.sin(t))[:, None], rtol=1e-6)
+
+
+@pytest.mark.parametrize("count", [3, 4, 5])
+def test_simpson_has_the_dtype_of_scipy_and_no_width_of_zero_matters(count):
+    y = np.linspace(1, 2, count, dtype="f4")
+    for options in ({}, {"dx": 0.5}, {"x": np.arange(count, dtype="f4")}, {"x": np.minimum(np.arange(count), 1)}):
+        expected = scipy.integrate.simpson(y, **options)
+        found = ws.jit(lambda y, options=options: scipy.integrate.simpson(y, **options))(y)
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+    for rule in (scipy.integrate.simpson, scipy.integrate.cumulative_trapezoid):
+        with pytest.raises(ws.errors.ShapeError, match=f"does not fit {count} numbers along the axis"):
+            ws.jit(lambda y, rule=rule: rule(y, x=np.arange(count + 1.0)))(y)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.interpolate
+import scipy.optimize
 import scipy.signal
 import scipy.special
 import scipy.stats
@@ -156,3 +157,17 @@ def test_a_draw_by_a_traced_parameter_is_sent_to_keys():
     for draw in (lambda x: generator.normal(x), lambda x: np.random.normal(x)):
         with pytest.raises(ws.errors.ConversionError, match="draw with a key that changes"):
             ws.jit(draw)(np.arange(4.0))
+
+
+@pytest.mark.parametrize(
+    ("solve", "words"),
+    [
+        (lambda a: scipy.optimize.fsolve(lambda x: x**2 - a, [1.0]), r"fsolve: not covered(.|\n)*optimize.root"),
+        (lambda a: scipy.optimize.ridder(lambda x: x**2 - a, 0, 3), r"ridder: not covered(.|\n)*optimize.brentq"),
+        (lambda a: scipy.optimize.fmin(lambda x: (x[0] - a) ** 2, [1.0]), r"fmin: not covered(.|\n)*optimize.minimize"),
+        (lambda a: scipy.optimize.milp(np.array([1.0, 2.0]) * a).x, r"milp: not covered(.|\n)*custom_vjp"),
+    ],
+)
+def test_a_solver_that_is_not_covered_is_named_and_so_is_the_way_out(solve, words):
+    with pytest.raises(UnsupportedError, match=words):
+        ws.jit(lambda a: np.sum(solve(a)))(2.0)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from wholestep.errors import is_internal
-from wholestep.frontend.dispatch import FUNCTIONS
+from wholestep.frontend.dispatch import FUNCTIONS, WAYS_OUT
 from wholestep.frontend.source.rewriting import why_not
 
 KEEP = "keep it traced with wholestep.numpy, or return it from the function"
@@ -75,7 +75,7 @@ def instead_of(frame: FrameType, call: ast.Call) -> str:
     name, module = str(getattr(function, "__name__", "")), str(getattr(function, "__module__", "")).partition(".")[0]
     if of_a_package(function):
         ours = numpy_twin(name)
-        instead = f"{ours} is covered" if ours else COMPOSED
+        instead = WAYS_OUT.get(function) or (f"{ours} is covered" if ours else COMPOSED)
         return f"{spelled} takes plain values alone: {instead}"
     if str(getattr(function, "__module__", "")).startswith("numpy.ma"):
         return f"masked arrays are not supported: {MASKS}"

@@ -64,6 +64,9 @@ traced_types: list[type] = []
 REPLACED: dict[Any, Callable[..., Any]] = {}
 """NumPy's classes -> ours, for calls in rewritten functions."""
 
+WAYS_OUT: dict[Any, str] = {}
+"""Functions of SciPy's that are not covered -> the hint of their error, where a covered call does the same."""
+
 INSTANCES: dict[type, Callable[[Any], Callable[..., Any]]] = {}
 """NumPy's classes of callable objects -> the function from an instance to the one that answers its calls."""
 

@@ -23,7 +23,7 @@ from wholestep.frontend.promotion import inexact_array, lift
 from wholestep.frontend.source.entrance import ordinary
 from wholestep.frontend.tracing import scope
 from wholestep.frontend.transposition import hoisted
-from wholestep.scipy.outside import fallback, np
+from wholestep.scipy.outside import fallback, np, ratio
 from wholestep.scipy.quadrature import fixed_quad as fixed_quad, quad as quad
 
 outside: Any = scipy.integrate
@@ -335,6 +335,8 @@ def strips(y: Any, x: Any, dx: Any, axis: int) -> tuple[Any, Any]:
 @covers(outside.cumulative_trapezoid)
 def cumulative_trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1, initial: Any = None) -> Any:
     """scipy.integrate.cumulative_trapezoid."""
+    if x is not None:
+        check_places("cumulative_trapezoid", x, axis, np.moveaxis(lift(y), axis, -1))
     areas, _ = strips(y, x, dx, axis)
     made = np.cumsum(areas, axis=-1)
     if initial is not None:
@@ -349,23 +351,31 @@ def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Any:
     """scipy.integrate.simpson: parabolas, the last strip of an even number of points by Cartwright's correction."""
     rows = np.moveaxis(lift(y), axis, -1)
     n = int(rows.shape[-1])
-    if x is None:
-        widths = np.full(n - 1, 1.0) * dx
-    else:
-        places = lift(x)
-        widths = np.diff(places if places.ndim == 1 else np.moveaxis(places, axis, -1))
     if n < 3:
-        return np.sum(widths * (rows[..., 1:] + rows[..., :-1]) / 2.0, axis=-1)
+        areas, _ = strips(y, x, dx, axis)
+        return np.sum(areas, axis=-1)
+    if x is None:
+        widths = lift(np.ones(n - 1, rows.dtype if n % 2 and dtypes.is_inexact(rows.dtype) else np.float64)) * dx
+    else:
+        check_places("simpson", x, axis, rows)
+        widths = strips(y, x, dx, axis)[1].astype(np.float64)
     last = n if n % 2 else n - 1
     left, middle, right = rows[..., 0 : last - 2 : 2], rows[..., 1 : last - 1 : 2], rows[..., 2:last:2]
     h0, h1 = widths[..., 0 : last - 1 : 2], widths[..., 1 : last - 1 : 2]
     both = h0 + h1
-    areas = both / 6 * (left * (2 - h1 / h0) + middle * both * both / (h0 * h1) + right * (2 - h0 / h1))
-    made = np.sum(areas, axis=-1)
+    parabolas = left * (2 - ratio(h1, h0)) + middle * both * ratio(both, h0 * h1) + right * (2 - ratio(h0, h1))
+    made = np.sum(both / 6 * parabolas, axis=-1)
     if n % 2:
         return made
     h0, h1 = widths[..., -2], widths[..., -1]
-    after = (2 * h1 * h1 + 3 * h0 * h1) / (6 * (h0 + h1))
-    before = (h1 * h1 + 3 * h0 * h1) / (6 * h0)
-    far = h1**3 / (6 * h0 * (h0 + h1))
+    after = ratio(2 * h1 * h1 + 3 * h0 * h1, 6 * (h0 + h1))
+    before = ratio(h1 * h1 + 3 * h0 * h1, 6 * h0)
+    far = ratio(h1**3, 6 * h0 * (h0 + h1))
     return made + after * rows[..., -1] + before * rows[..., -2] - far * rows[..., -3]
+
+
+def check_places(name: str, x: Any, axis: int, rows: Any) -> None:
+    """Raise ShapeError for places that are not those of rows: one along the axis for all, or one for each number."""
+    shape, n = lift(x).shape, rows.shape[-1]
+    if len(shape) not in (1, rows.ndim) or shape[axis if len(shape) > 1 else 0] != n:
+        raise ShapeError(f"{name}: x has shape {shape}, which does not fit {n} numbers along the axis")

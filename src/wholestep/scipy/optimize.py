@@ -10,7 +10,7 @@ import scipy.optimize
 from wholestep.errors import DtypeError, ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.control import while_loop
-from wholestep.frontend.dispatch import REPLACED
+from wholestep.frontend.dispatch import REPLACED, WAYS_OUT
 from wholestep.frontend.gradients import value_and_grad
 from wholestep.frontend.implicit import implicit_root
 from wholestep.frontend.promotion import inexact_array, lift
@@ -210,3 +210,18 @@ def pair_of(fun: Callable[..., Any], jac: Any, args: Any) -> Callable[[Any], tup
 
 
 REPLACED[outside.minimize] = minimize
+
+BY_ROOT = "scipy.optimize.root(f, x0).x is the same root"
+BY_BRACKET = "scipy.optimize.brentq(f, a, b) is the same root"
+BY_MINIMUM = "scipy.optimize.minimize(f, x0).x is the same minimum where f is smooth"
+WAYS_OUT.update(
+    {
+        outside.fsolve: BY_ROOT,
+        **dict.fromkeys((outside.brenth, outside.ridder, outside.toms748), BY_BRACKET),
+        **dict.fromkeys((outside.fmin, outside.fmin_bfgs, outside.fmin_cg, outside.fmin_l_bfgs_b), BY_MINIMUM),
+        outside.minimize_scalar: "scipy.optimize.minimize(lambda x: f(x[0]), [x0]).x[0] is a minimum near x0",
+        outside.leastsq: "scipy.optimize.least_squares(f, x0).x is the same solution",
+        outside.lsq_linear: "np.linalg.lstsq(A, b)[0] is the same solution where no bound is reached",
+        **dict.fromkeys((outside.approx_fprime, outside.check_grad), "ws.grad(f)(x), and ws.gradcheck(f, x)"),
+    }
+)

@@ -133,6 +133,15 @@ def limit_of(what: str, x: Any) -> Any:
     return Array(made.value, True).astype(np.float64)
 
 
+OTHERWISE = {
+    "full_output": "leave it out",
+    "points": "add up the integrals between the points",
+    "complex_func": "integrate the real and the imaginary part",
+    **dict.fromkeys(("weight", "wvar", "wopts"), "write the weight into the function"),
+}
+"""The hints for options that are not covered."""
+
+
 def quad(
     func: Callable[..., Any],
     a: Any,
@@ -166,10 +175,10 @@ def quad(
     (3.32335097, 3.667183)
     """
     for option, value in {"full_output": full_output, **others}.items():
-        if option not in ("full_output", "points", "weight", "wvar", "wopts", "maxp1", "limlst", "complex_func"):
+        if option not in (*OTHERWISE, "maxp1", "limlst"):
             raise TypeError(f"quad() got an unexpected keyword argument {option!r}")
-        if value and option not in ("maxp1", "limlst"):
-            raise UnsupportedError(f"quad: {option}= is not covered")
+        if option in OTHERWISE and not (value is None or (isinstance(value, int) and not value)):
+            raise UnsupportedError(f"quad: {option}= is not covered", hint=OTHERWISE[option])
     if limit < 1:
         raise ParameterError(f"quad: limit is {limit}, which must be at least 1")
     with scope("quad") as work:

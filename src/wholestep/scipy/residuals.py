@@ -134,7 +134,15 @@ def refuse_options(name: str, given: dict[str, Any], usual: dict[str, Any]) -> N
         if option not in usual:
             raise TypeError(f"{name}() got an unexpected keyword argument {option!r}")
         if not any(value is x or (isinstance(value, str) and value == x) for x in (None, *usual[option])):
-            raise UnsupportedError(f"{name}: {option}={value!r} is not covered")
+            said = f"{option}={value!r}" if isinstance(value, str) else f"{option}="
+            raise UnsupportedError(f"{name}: {said} is not covered", hint=OTHERWISE.get(option, "leave it out"))
+
+
+OTHERWISE = {
+    "jac": "leave it out: the derivative is traced",
+    "loss": "let the residuals be np.sqrt(rho(r * r)), where rho is the loss",
+}
+"""The hints for options that are not covered."""
 
 
 def solution(x: Any, success: Any, status: Any, r: Any, jacobian: Any, count: Any) -> OptimizeResult:

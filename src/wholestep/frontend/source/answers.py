@@ -9,14 +9,20 @@ from typing import Any
 import numpy as np
 
 from wholestep.dims import Dim
+from wholestep.errors import ConversionError, ValueDependentError
 from wholestep.frontend.closure_reads import reads_traced
 from wholestep.frontend.dispatch import (
+    DOCUMENTED,
     EVALUATED,
     FUNCTIONS,
     HOOKS,
     JOINERS,
     REPLACED,
+    WAYS_OUT,
     is_traced,
+    public_name,
+    raised_inside,
+    unsupported,
     with_documented_errors,
 )
 from wholestep.frontend.promotion import lift
@@ -67,7 +73,27 @@ def implementation(f: Any) -> Callable[..., Any]:
         return getattr(EVALUATED[type(owner)](owner), f.__name__)
     if f not in FUNCTIONS and type(owner).__hash__ is object.__hash__ and owner in REPLACED:
         return getattr(REPLACED[owner], f.__name__, f)  # the method of a distribution that refuses traced arrays
-    return REPLACED.get(f) or FUNCTIONS.get(f) or f
+    found = REPLACED.get(f) or FUNCTIONS.get(f)
+    return found or (named_in_failures(f) if str(getattr(f, "__module__", "")).startswith("scipy.") else f)
+
+
+def named_in_failures(f: Any) -> Callable[..., Any]:
+    """A function of SciPy's that is not covered: it may do with traced arrays, or the error names it.
+
+    A function that reads traced arrays is refused at once, since compiled code calls it and loses its errors.
+    """
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if any(map(is_reading_function, (*args, *kwargs.values()))):
+            raise unsupported(public_name(f), WAYS_OUT.get(f, ""))
+        try:
+            return f(*args, **kwargs)
+        except (ValueDependentError, *DOCUMENTED) as error:
+            if isinstance(error, ConversionError) or not raised_inside(error):
+                raise
+            raise unsupported(public_name(f), WAYS_OUT.get(f, "")) from error
+
+    return call
 
 
 def dispatched(f: Any, *args: Any, **kwargs: Any) -> Any:
