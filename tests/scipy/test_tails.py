@@ -75,3 +75,32 @@ def test_a_variance_too_large_for_a_number_is_infinite():
 @pytest.mark.parametrize("method", ["cdf", "logsf", "logpdf"])
 def test_f_of_infinite_degrees_of_freedom_is_nan_as_in_scipy(method):
     assert np.isnan(compiled("f", method, 1.5, 2.0, np.inf)) and np.isnan(compiled("f", method, 1.5, np.inf, 2.0))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "mean", "variance", "slope"),
+    [
+        (0.0, 1e-8, 5e-9, 1e-16 / 12, 0.5),
+        (5.0, 5 + 2.0**-20, 5 + 2.0**-21, 2.0**-40 / 12, 0.5),
+        (30.0, 31.0, 30.033259667433622, 0.0011037715118352822, 0.9988962284865168),
+    ],
+)
+def test_moments_of_a_normal_number_between_near_bounds_keep_their_digits(low, high, mean, variance, slope):
+    between = scipy.stats.truncnorm
+    found = ws.jit(lambda a: (between.mean(a, high), between.var(a, high), between.cdf((a + high) / 2, a, high)))(low)
+    np.testing.assert_allclose(found[:2], (mean, variance), rtol=1e-6)
+    assert high - low > 0.1 or abs(found[2] - 0.5) < 1e-5
+    np.testing.assert_allclose(ws.grad(lambda a: between.mean(a, high))(low), slope, rtol=1e-5)
+
+
+@pytest.mark.parametrize("beta", [0.5, 1.0, 2.0, 100.0, 1e5])
+def test_probabilities_of_the_generalized_normal_near_its_centre(beta):
+    spread = scipy.stats.gennorm
+    height = beta / (2 * scipy.special.gamma(1 / beta))
+    for x in (0.0, 1e-40):
+        assert ws.jit(lambda x: spread.cdf(x, beta))(x) == 0.5
+        np.testing.assert_allclose(ws.grad(lambda x: spread.cdf(x, beta))(x), height, rtol=1e-12)
+    np.testing.assert_allclose(ws.grad(lambda q: spread.ppf(q, beta))(0.5), 1 / height, rtol=1e-12)
+    np.testing.assert_allclose(ws.jit(lambda q: spread.ppf(spread.cdf(q, beta), beta))(0.25), 0.25, rtol=1e-12)
+    if beta > 1000:
+        np.testing.assert_allclose(ws.jit(lambda x: spread.cdf(x, beta))(np.array([-0.5, 0.5])), [0.25, 0.75], rtol=1e-5)

@@ -109,7 +109,7 @@ class QR(Several, MatrixFunction):
         if node.params["mode"] == "complete" and m > n:
             raise DerivativeError(
                 f"qr: mode='complete' has no derivative for {a.type}: the extra columns of q are not determined",
-                hint="use mode='reduced'",
+                hint="use mode='reduced', which is 'economic' in SciPy, or mode='r'",
             )
         if empty(a):
             return None, None

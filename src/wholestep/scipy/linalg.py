@@ -316,5 +316,8 @@ def qr(a: Any, mode: str = "full", pivoting: bool = False) -> Any:
     if pivoting or mode not in ("full", "economic", "r"):
         raise UnsupportedError(f"qr: pivoting and mode {mode!r} are not covered", hint="use mode='economic'")
     (v,) = lapack_operands("qr", a)
-    q, r = sp.qr(v, mode="reduced" if mode == "economic" or v.shape[-2] <= v.shape[-1] else "complete")
-    return (wrap(r),) if mode == "r" else (wrap(q), wrap(r))
+    tall = max(v.shape[-2] - v.shape[-1], 0)
+    q, r = sp.qr(v, mode="complete" if mode == "full" and tall else "reduced")
+    if mode == "r":
+        return (np.pad(wrap(r), [(0, 0)] * (v.ndim - 2) + [(0, tall), (0, 0)]),)
+    return wrap(q), wrap(r)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from wholestep.frontend.marks import stop_gradient
 from wholestep.scipy.outside import np, special
 from wholestep.scipy.stats.continuous import norm
 from wholestep.scipy.stats.family import Continuous, Symmetric
@@ -116,13 +117,19 @@ f = Continuous(
 
 
 def _gennorm_below(z: Any, beta: Any) -> Any:
-    side = 0.5 * np.sign(z)
-    return 0.5 + side - side * special.gammaincc(1 / beta, np.abs(z) ** beta)
+    # |z| ** beta has no digits, or no derivative, where only the first term of its series counts.
+    near = stop_gradient(np.abs(z) ** beta) < 2.0**-60
+    middle = 0.5 + 0.5 * np.where(near, z, 0.0) * np.exp(-special.gammaln(1 + 1 / beta))
+    side, size = 0.5 * np.sign(z), np.where(near, 1.0, np.abs(z))
+    return np.where(near, middle, 0.5 + side - side * special.gammaincc(1 / beta, size**beta))
 
 
 def _gennorm_quantile(q: Any, beta: Any) -> Any:
+    middle = (2 * q - 1) * np.exp(special.gammaln(1 + 1 / beta))
+    near = stop_gradient(np.abs(middle) ** beta) < 2.0**-60
+    q = np.where(near, 0.75, q)
     side = np.sign(q - 0.5)
-    return side * special.gammainccinv(1 / beta, 1 + side - 2 * side * q) ** (1 / beta)
+    return np.where(near, middle, side * special.gammainccinv(1 / beta, 1 + side - 2 * side * q) ** (1 / beta))
 
 
 gennorm = Symmetric(
@@ -150,11 +157,36 @@ skewnorm = Continuous(
 )
 
 
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
+
+
+def _by_nodes(a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
+    """Where a normal density changes little from a to b; and the logarithm of its mass, mean and variance there.
+
+    By a rule of fixed nodes, since differences of probabilities and of densities at the ends have no digits.
+    """
+    finite = np.isfinite(a) & np.isfinite(b)
+    a, b = np.where(finite, a, 0.0), np.where(finite, b, 8.0)
+    narrow = (b - a < 4) & (np.abs(a + b) * np.minimum(b - a, 4.0) < 80)
+    a, b = np.where(narrow, a, 0.0), np.where(narrow, b, 1.0)
+    centre, half = 0.5 * (a + b), 0.5 * (b - a)
+    slope, bend = centre * half, 0.5 * half * half
+    share = np.exp(-(slope[..., None] + bend[..., None] * _NODES) * _NODES) * (0.5 * _WEIGHTS)
+    mass = np.sum(share, axis=-1)
+    mean = np.sum(share * _NODES, axis=-1) / mass
+    spread = np.sum(share * (_NODES - mean[..., None]) ** 2, axis=-1) / mass
+    log_mass = np.log(b - a) - 0.5 * centre * centre - 0.5 * _LOG_2PI + np.log(mass)
+    return narrow, log_mass, centre + half * mean, half * half * spread
+
+
 def _log_mass(a: Any, b: Any) -> Any:
-    """The logarithm of the probability of a normal number between a and b.
+    """The logarithm of the probability of a normal number between a and b, or -inf where there is nothing between.
 
     Both ends are brought to the left half where they lie right of 0, so that tails keep their digits.
     """
+    narrow, made, _, _ = _by_nodes(a, np.where(a < b, b, a + 1.0))
+    narrow = narrow & (a < b)
+    a, b = np.where(narrow, 0.0, a), np.where(narrow, 8.0, b)
     right = a > 0
     low, high = np.where(right, -b, a), np.where(right, -a, b)
     tail, central = high <= 0, (high > 0)
@@ -162,7 +194,7 @@ def _log_mass(a: Any, b: Any) -> Any:
     outer = special.ndtr(np.where(central, low, -1.0)) + special.ndtr(-np.where(central, high, 1.0))
     beyond = most == -math.inf
     share = np.exp(np.where(beyond, -1.0, least) - np.where(beyond, 0.0, most))
-    return np.where(tail, most + np.log1p(-share), np.log1p(-outer))
+    return np.where(narrow, made, np.where(tail, most + np.log1p(-share), np.log1p(-outer)))
 
 
 def _log_share(some: Any, rest: Any, whole: Any) -> Any:
@@ -185,9 +217,12 @@ def _difference_at_ends(a: Any, b: Any) -> Any:
 
 
 def _truncnorm_moments(a: Any, b: Any) -> tuple[Any, Any]:
+    narrow, _, mean_by_nodes, variance_by_nodes = _by_nodes(a, b)
+    a, b = np.where(narrow, 0.0, a), np.where(narrow, 8.0, b)
     at_a, at_b = _densities_at_ends(a, b)
     mean = at_a - at_b
-    return mean, 1 + _difference_at_ends(a, b) - mean * mean
+    variance = 1 + _difference_at_ends(a, b) - mean * mean
+    return np.where(narrow, mean_by_nodes, mean), np.where(narrow, variance_by_nodes, variance)
 
 
 def _truncnorm_ends(a: Any, b: Any) -> tuple[Any, Any, Any]:
