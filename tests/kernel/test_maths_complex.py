@@ -84,3 +84,13 @@ def test_inverse_tangents_of_the_largest_numbers_and_of_infinity(name: str, shor
     np.testing.assert_allclose(found, getattr(np, name)(z), rtol=1e-6)
     unknown = evaluate(REGISTRY[name].code, [np.array([complex(1, np.nan), complex(np.nan, 1)], short)], z.dtype)
     assert np.isnan(unknown).all()
+
+
+@pytest.mark.parametrize("short", ["complex64", "complex128"])
+def test_quotients_by_the_largest_numbers(short: str) -> None:
+    most = float(np.finfo(short).max)
+    x = np.array([most * (0.5 - 0.25j), most, 1 + 2j, most * (1 + 1j)], short)
+    y = np.array([most * (0.5 + 0.5j), most * (0.75 - 0.3j), most * 1j, most * (1 - 1j)], short)
+    exact = [complex(acb(complex(a)) / acb(complex(b))) for a, b in zip(x, y, strict=True)]
+    found = evaluate(REGISTRY["div"].code, [x, y], x.dtype)
+    assert np.all(np.abs(found - exact) <= 4 * np.finfo(short).eps * np.abs(exact) + np.finfo(short).tiny)

@@ -53,12 +53,14 @@ def paired(y: Any, like: Complex) -> Complex:
 
 
 def quotient(x: Complex, y: Complex) -> Complex:
-    """x / y by Smith's method, as NumPy does it."""
+    """x / y by Smith's method, as NumPy does it; both divided by 8 where a reciprocal would be subnormal."""
     wide = magnitude(y.re) >= magnitude(y.im)
     large, little = select(wide, y.re, y.im), select(wide, y.im, y.re)
     ratio = little / large
-    scale = 1 / (large + little * ratio)
-    a, b = select(wide, x.re, x.im), select(wide, x.im, x.re)
+    huge = magnitude(large) >= 2.0 ** (format_of(y.re).bias - 2)
+    part = select(huge, number(y.re, 0.125), number(y.re, 1.0))
+    scale = 1 / (large * part + little * part * ratio)
+    a, b = select(wide, x.re, x.im) * part, select(wide, x.im, x.re) * part
     re = (a + b * ratio) * scale
     im = (b - a * ratio) * scale
     im = select(wide, im, -im)
