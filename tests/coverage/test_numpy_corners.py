@@ -82,3 +82,9 @@ def test_products_of_infinite_complex_numbers_begin_with_the_first(f):
     ):
         same(f, np.array(x, complex))
     same(lambda x: np.cumprod(x, axis=0), np.array([[1 + 2j, complex(np.inf, 0)], [3j, 2]]))
+
+
+def test_interp_between_infinities():
+    knots, at = np.array([-np.inf, 0, 1, 2, np.inf]), np.array([-np.inf, -1, 0, 0.5, 1.5, 2, 3, np.inf, NAN])
+    for heights in ([1, 1, np.inf, np.inf, 3], [2, -np.inf, np.inf, 1, NAN], [-np.inf] * 5):
+        same(np.interp, at, knots, np.array(heights))

@@ -24,7 +24,7 @@ from wholestep.numpy.movement import (
 )
 from wholestep.numpy.outside import NO_VALUE, np
 from wholestep.numpy.sorting import argsort, searchsorted
-from wholestep.primitives.arithmetic import conj
+from wholestep.primitives.arithmetic import conj, make_complex
 from wholestep.primitives.contraction import window
 from wholestep.primitives.movement import pad
 
@@ -187,12 +187,18 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
 
 
 def _segments(at: Array, knots: Array, heights: Array) -> Any:
-    n = knots.shape[0]
-    i = np.clip(lift(searchsorted(knots, at, "right")) - 1, 0, n - 2)
-    gap = knots[i + 1] - knots[i]
-    flat = gap == 0
-    slope = np.where(flat, 0.0, (heights[i + 1] - heights[i]) / np.where(flat, 1.0, gap))
-    return slope * (at - knots[i]) + heights[i]
+    """The lines between knots; one that infinite numbers leave unknown is read at a knot, or from its other end."""
+    if dtypes.is_complex(heights.dtype):
+        parts = [lift(_segments(at, knots, part)).value for part in (heights.real, heights.imag)]
+        return Array(make_complex(*parts))
+    i = np.clip(lift(searchsorted(knots, at, "right")) - 1, 0, knots.shape[0] - 2)
+    (start, end), (first, second) = (knots[i], knots[i + 1]), (heights[i], heights[i + 1])
+    flat = end == start
+    slope = np.where(flat, 0.0, (second - first) / np.where(flat, 1.0, end - start))
+    made, other = slope * (at - start) + first, slope * (at - end) + second
+    level = np.isnan(other) & (first == second) & ~np.isnan(at)
+    known = np.where(at == end, second, np.where((at == start) | level, first, other))
+    return np.where(np.isnan(made), known, made)
 
 
 def _cumulative(
