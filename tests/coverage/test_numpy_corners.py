@@ -88,3 +88,8 @@ def test_interp_between_infinities():
     knots, at = np.array([-np.inf, 0, 1, 2, np.inf]), np.array([-np.inf, -1, 0, 0.5, 1.5, 2, 3, np.inf, NAN])
     for heights in ([1, 1, np.inf, np.inf, 3], [2, -np.inf, np.inf, 1, NAN], [-np.inf] * 5):
         same(np.interp, at, knots, np.array(heights))
+
+
+def test_slogdet_of_a_matrix_with_nan_has_a_sign():
+    sign, logabsdet = ws.jit(np.linalg.slogdet)(np.array([[1, NAN], [2, 3]]))
+    assert (sign, np.isnan(logabsdet)) == (-1, True)
