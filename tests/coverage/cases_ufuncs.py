@@ -38,8 +38,6 @@ def taken(ufunc, dtypes):
         if ufunc.__name__ in ufunc_rules.LOGICAL:
             operands = (np.dtype(bool),) * ufunc.nin
         ufunc_rules.rule_for(ufunc, operands)
-        if ufunc.__name__ in ("fmax", "fmin") and operands[0].kind == "c":
-            return False
     except TypeError:
         return False
     return not any(k is not None and (k.kind in "OmM" or k.itemsize > 16 or k.char in "gG") for k in kinds)
@@ -167,6 +165,7 @@ CASES["numpy.maximum"] += [
     Case(written(lambda y, z: np.maximum.at(y, (slice(0, 2), 1), z[:2, 0])), X, Y),
 ]
 CASES["numpy.maximum"] += [Case(written(lambda y, i: np.maximum.at(y, [0, 0, 2], i)), I8.astype(np.uint8), I8 - 5)]
+CASES["numpy.maximum"] += [Case(written(lambda y, z: np.maximum.at(y, [0, 0, 2], z)), X + 1j, Y * (1 + 2j))]
 CASES["numpy.minimum"] += [Case(lambda x: np.minimum.accumulate(x), X), Case(lambda x: np.minimum.reduce(x), X)]
 CASES["numpy.minimum"] += [Case(written(lambda y, z: np.minimum.at(y, np.argsort(z[:, 0]) // 2, z)), X, Y)]
 CASES["numpy.logaddexp"] += [

@@ -5,7 +5,7 @@ import pytest
 import scipy.special
 
 import wholestep as ws
-from wholestep.errors import RangeError
+from wholestep.errors import BoundsError, RangeError, ReadOnlyError
 
 NAN = np.nan
 COMPLEX = np.array(
@@ -93,3 +93,23 @@ def test_interp_between_infinities():
 def test_slogdet_of_a_matrix_with_nan_has_a_sign():
     sign, logabsdet = ws.jit(np.linalg.slogdet)(np.array([[1, NAN], [2, 3]]))
     assert (sign, np.isnan(logabsdet)) == (-1, True)
+
+
+def test_at_the_one_place_of_an_array_without_axes():
+    def tripled(x):
+        y = np.copy(x)
+        np.multiply.at(y, (), 3.0)
+        return y
+
+    same(tripled, np.array(2.0))
+    with pytest.raises(BoundsError, match=r"numpy\.multiply\.at: too many indices"):
+        ws.jit(lambda x: np.multiply.at(np.copy(x), 0, 3.0))(np.array(2.0))
+    with pytest.raises(ReadOnlyError, match=r"add\.at: NumPy scalars cannot be written"):
+        ws.jit(lambda x: np.add.at(x * 1, 0, 3.0))(np.array(2.0))
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum", "fmax", "fmin"])
+def test_the_larger_of_complex_numbers(name):
+    parts = (0.0, 1.0, np.inf, -np.inf, NAN)
+    numbers = np.array([complex(a, b) for a in parts for b in parts])
+    same(getattr(np, name).outer, numbers, numbers)

@@ -147,7 +147,7 @@ def least(dtype: np.dtype[Any], fill: float) -> Any:
         return fill > 0
     if dtype.kind in "iu":
         return np.iinfo(dtype).min if fill < 0 else np.iinfo(dtype).max
-    return fill
+    return complex(fill, fill) if dtype.kind == "c" else fill
 
 
 def something(s: Selection, number: Any) -> Value:

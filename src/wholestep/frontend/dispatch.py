@@ -290,7 +290,10 @@ def bound(function: Any, remark: str, shared: Callable[..., Any], *known: Any, *
 
 
 def public_name(function: Any) -> str:
-    """`numpy.linalg.solve` for np.linalg.solve."""
+    """`numpy.linalg.solve` for np.linalg.solve, `numpy.add.at` for the method of a ufunc."""
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, np.ufunc):
+        return f"{public_name(owner)}.{function.__name__}"
     module = getattr(function, "__module__", None) or "numpy"
     parts = [part for part in module.split(".") if not part.startswith("_")]
     if isinstance(function, np.ufunc):

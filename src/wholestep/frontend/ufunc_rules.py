@@ -69,6 +69,24 @@ def _fmax(x: Value, y: Value, pick: Any = ar.maximum) -> Any:
     return pick(lo.select(lo.isnan(x), y, x), lo.select(lo.isnan(y), x, y))  # no nan meets a slope of `pick`
 
 
+def _of_complex(wins: Any, skips_nan: bool) -> Rule:
+    """One of two complex numbers, by their real parts and then by the imaginary ones; equal ones share the slope."""
+
+    def rule(x: Value, y: Value) -> Any:
+        first = wins(x, y) | lo.isnan(y if skips_nan else x)
+        same = ar.make_complex(*[ar.maximum(part(x), part(y)) for part in (ar.real, ar.imag)])
+        return lo.select(x.equals(y), same, lo.select(first, x, y))
+
+    return rule
+
+
+def _spacing(x: Value) -> Any:
+    """The gap to the next number away from zero; of halves, as NumPy has it, to the next larger one."""
+    down = x < 0 if x.dtype.itemsize > 2 else x.equals(-math.inf)
+    ends = [full_of(end, x.shape, x.dtype) for end in (-math.inf, math.inf)]
+    return ar.nextafter(x, lo.select(down, *ends)) - x
+
+
 def _reciprocal(x: Value) -> Any:
     if x.dtype.kind in "fc":
         return 1 / x
@@ -120,6 +138,7 @@ COMPOSED: dict[str, Rule] = {
     "isinf": _isinf,
     "fmax": _fmax,
     "fmin": lambda x, y: _fmax(x, y, ar.minimum),
+    "spacing": _spacing,
     "divmod": lambda x, y: (ar.floor_divide(x, y), ar.remainder(x, y)),
     "modf": _modf,
     "frexp": _frexp,
@@ -136,6 +155,14 @@ COMPOSED: dict[str, Rule] = {
 }
 """ufuncs made of several primitives, by name."""
 
+OF_COMPLEX: dict[str, Rule] = {
+    "maximum": _of_complex(lambda x, y: y <= x, False),
+    "minimum": _of_complex(lambda x, y: x <= y, False),
+    "fmax": _of_complex(lambda x, y: y <= x, True),
+    "fmin": _of_complex(lambda x, y: x <= y, True),
+}
+"""ufuncs that have another rule for complex numbers, by name."""
+
 INTEGER_IDENTITY = frozenset({"floor", "ceil", "trunc", "rint"})
 LOGICAL = frozenset({"logical_and", "logical_or", "logical_xor", "logical_not"})
 COMPARISONS = frozenset({"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"})
@@ -150,6 +177,8 @@ def rule_for(ufunc: np.ufunc, loop: tuple[np.dtype[Any], ...]) -> Rule:
     if name in ("isfinite", "isnan", "isinf", "signbit") and kind in "biu":
         known = name == "isfinite"
         return lambda x: x < 0 if name == "signbit" and kind == "i" else full_of(known, x.shape, np.dtype(bool))
+    if kind == "c" and name in OF_COMPLEX:
+        return OF_COMPLEX[name]
     found: Rule | None = COMPOSED.get(name) or DIRECT.get(name)
     if found is None:
         DIRECT.update(defined_ufuncs())  # a user's primitive may be younger than this table

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from wholestep import dtypes
-from wholestep.errors import DtypeError, UnsupportedError
+from wholestep.errors import DtypeError
 from wholestep.frontend.array import Array
+from wholestep.frontend.chosen import least
 from wholestep.frontend.dispatch import binds, bound
 from wholestep.frontend.promotion import checked, lift
 from wholestep.numpy import reductions
@@ -16,7 +17,7 @@ from wholestep.numpy.reductions import root_of_variance
 from wholestep.numpy.selection import where as where_
 
 
-def replaced(a: Any, number: float) -> Array:
+def replaced(a: Any, number: complex) -> Array:
     """The array with a number for every NaN; integers have none."""
     x = traced_array(a)
     if not dtypes.is_inexact(x.dtype):
@@ -44,9 +45,7 @@ nancumprod = bound(np.nancumprod, "", _skipping, reductions.cumprod, 1, casting=
 
 def _nan_extremum(reduction: Any, fill: float, a: Any, where: Any = NO_VALUE, **options: Any) -> Any:
     x = traced_array(a)
-    if dtypes.is_complex(x.dtype):
-        raise UnsupportedError(f"nanmax and nanmin: not covered for complex arrays such as {x.type}")
-    made = reduction(replaced(x, fill), where=where, **options)
+    made = reduction(replaced(x, least(x.dtype, fill)), where=where, **options)
     if dtypes.is_inexact(x.dtype) and options.pop("initial", NO_VALUE) is NO_VALUE:
         nothing = ~reductions.any(_present(x, where), **options)
         made = where_(nothing, x.dtype.type(np.nan), made)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wholestep.dtypes import is_inexact
-from wholestep.errors import ShapeError, UnsupportedError
+from wholestep.errors import ReadOnlyError, ShapeError, UnsupportedError
 from wholestep.frontend import ufuncs
 from wholestep.frontend.array import Array
 from wholestep.frontend.control import scan
@@ -145,6 +145,8 @@ def at(ufunc: np.ufunc, x: Any, index: Any, *operands: Any) -> None:
             f"{ufunc.__name__}.at: a plain array cannot take traced values",
             hint="make it inside the traced function with wholestep.numpy",
         )
+    if x._scalar:
+        raise ReadOnlyError(f"{ufunc.__name__}.at: NumPy scalars cannot be written", hint="keep an array instead")
     if ufunc in AT_ONCE and _casts_first(AT_ONCE[ufunc], x.dtype, lift(operands[0]).dtype):
         operand = lift(operands[0]).astype(x.dtype)
         HOOKS.setitem(x, index, -operand if ufunc is np.subtract else operand, join=AT_ONCE[ufunc])
@@ -161,11 +163,12 @@ def at(ufunc: np.ufunc, x: Any, index: Any, *operands: Any) -> None:
         return
     flat = np.ravel(places)
     turn = _turns(flat)
+    line = x[None] if x.ndim == 0 else x
     for k in range(int(turn.max(initial=-1)) + 1):
         chosen = np.flatnonzero(turn == k)
-        where = np.unravel_index(flat[chosen], x.shape)
-        made = ufunc(x[where], *[v[chosen] for v in wide])
-        x[where] = lift(made).astype(x.dtype)
+        where = np.unravel_index(flat[chosen], line.shape)
+        made = ufunc(line[where], *[v[chosen] for v in wide])
+        line[where] = lift(made).astype(x.dtype)
 
 
 def _casts_first(join: str, dtype: np.dtype, operand: np.dtype) -> bool:
@@ -173,7 +176,7 @@ def _casts_first(join: str, dtype: np.dtype, operand: np.dtype) -> bool:
 
     Integers wrap around alike in sums, not in extrema; a float is cut off, and a truth value may become false again.
     """
-    if dtype.kind == "b":
+    if dtype.kind == "b" or (dtype.kind == "c" and join != "add"):  # no scatter orders complex numbers
         return False
     return is_inexact(dtype) or np.can_cast(operand, dtype) or (join == "add" and operand.kind in "iu")
 
