@@ -13,6 +13,10 @@ def real(*shape):
 SAMPLE, EIGHT = real(40, 3), real(8)
 
 CASES = {
+    "numpy.histogram_bin_edges": [
+        Case(lambda x: np.histogram_bin_edges(x, 4), EIGHT, rtol=1e-12),
+        Case(lambda x: np.histogram_bin_edges(x, 4, (0, 1)), EIGHT, grad=False),
+    ],
     "numpy.histogramdd": [
         *[
             Case(lambda w, o=options: np.histogramdd(SAMPLE, weights=w, **o), real(40), rtol=1e-12)

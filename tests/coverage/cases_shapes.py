@@ -69,6 +69,8 @@ def pads():
 
 
 CASES = {
+    "numpy.packbits": [Case(np.packbits, I8 > 2), Case(lambda x: np.packbits(x, 1, bitorder="little"), I8)],
+    "numpy.unpackbits": [Case(lambda x: np.unpackbits(x, 0, 3), np.arange(250, 256, dtype=np.uint8).reshape(2, 3))],
     "numpy.reshape": [
         *each(lambda x: np.reshape(x, (4, 3)), A, I8, F4.reshape(3, 2)[:, :1] * np.ones(4, "f4")),
         *each(lambda x: np.reshape(x, -1), A, B, S, C),

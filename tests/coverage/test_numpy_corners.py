@@ -5,7 +5,7 @@ import pytest
 import scipy.special
 
 import wholestep as ws
-from wholestep.errors import BoundsError, RangeError, ReadOnlyError
+from wholestep.errors import BoundsError, DtypeError, RangeError, ReadOnlyError
 
 NAN = np.nan
 COMPLEX = np.array(
@@ -113,3 +113,14 @@ def test_the_larger_of_complex_numbers(name):
     parts = (0.0, 1.0, np.inf, -np.inf, NAN)
     numbers = np.array([complex(a, b) for a in parts for b in parts])
     same(getattr(np, name).outer, numbers, numbers)
+
+
+def test_packed_bits():
+    truths = np.arange(22).reshape(2, 11) % 3 == 0
+    for axis in (None, 0, -1):
+        same(lambda x, axis=axis: np.packbits(x, axis), truths)
+        same(lambda x, axis=axis: np.packbits(x, axis, bitorder="little"), truths * 6)
+        for count in (None, 3, 40, -2):
+            same(lambda x, axis=axis, count=count: np.unpackbits(x, axis, count), np.array([[3, 255], [0, 18]], np.uint8))
+    with pytest.raises(DtypeError, match="unpackbits: takes an array of uint8"):
+        ws.jit(np.unpackbits)(np.arange(3))

@@ -21,6 +21,7 @@ from wholestep.numpy.axes import (
     atleast_1d as atleast_1d, atleast_2d as atleast_2d, atleast_3d as atleast_3d, fliplr as fliplr, flipud as flipud,
     matrix_transpose as matrix_transpose, roll as roll, rollaxis as rollaxis, rot90 as rot90,
 )
+from wholestep.numpy.bits import packbits as packbits, unpackbits as unpackbits
 from wholestep.numpy.calculus import (
     convolve as convolve, correlate as correlate, cumulative_prod as cumulative_prod, cumulative_sum as cumulative_sum,
     diff as diff, ediff1d as ediff1d, gradient as gradient, interp as interp, trapezoid as trapezoid, unwrap as unwrap,
@@ -49,6 +50,7 @@ from wholestep.numpy.elementwise import (
 )
 from wholestep.numpy.histograms import (
     histogram as histogram,
+    histogram_bin_edges as histogram_bin_edges,
     histogram2d as histogram2d,
     histogramdd as histogramdd,
 )

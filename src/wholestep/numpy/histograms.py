@@ -30,6 +30,12 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, we
     return counts, edges
 
 
+@covers(np.histogram_bin_edges)
+def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
+    """numpy.histogram_bin_edges, differentiable in the data; weights choose nothing where the number is given."""
+    return ordered_edges("histogram", a, ordered_values("histogram", a), bins, range)
+
+
 @covers(np.histogramdd)
 def histogramdd(
     sample: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
