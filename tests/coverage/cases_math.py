@@ -1,5 +1,7 @@
 """Reductions, statistics, calculus, polynomials and elementwise calls for the coverage tests."""
 
+import functools
+
 import numpy as np
 from tests.coverage.cases import Case
 
@@ -58,6 +60,13 @@ METHODS = ("linear", "lower", "higher", "midpoint", "nearest", "inverted_cdf", "
            "normal_unbiased")  # fmt: skip
 
 
+SHARES = np.array([[0, 1, 2, 0.5], [0.5, 0, 3, 1], [2, 0, 0, 1]])
+
+
+def weighted(f):
+    return functools.partial(f, method="inverted_cdf")
+
+
 def quantiles(f, scale, of):
     smooth = of is SPREAD
     cases = []
@@ -70,6 +79,8 @@ def quantiles(f, scale, of):
     return [
         *cases,
         Case(lambda x: f(x, 0.3 * scale, axis=(0, 1), keepdims=True), of, grad=smooth),
+        Case(lambda x, w: weighted(f)(x, np.array([0.0, 0.31, 1.0]) * scale, axis=1, weights=w), of, SHARES, grad=False),
+        Case(lambda x, w: weighted(f)(x, 0.31 * scale, weights=w), of, SHARES, grad=smooth, only=(0,), types=False),
         Case(lambda x: f(x, [0.3 * scale], axis=0), F4),
         Case(lambda x: f(x, 0.3 * scale, axis=0), F4),
         Case(lambda x: f(x, np.float32(0.5) * scale, axis=0), F4),
@@ -333,6 +344,9 @@ CASES = {
     "numpy.polyfit": [
         Case(lambda x, y: np.polyfit(x, y, 2), T[:6], V, rtol=1e-9),
         Case(lambda x, y, w: np.polyfit(x, y, 1, w=w), T[:4], real(4, 2), WEIGHT, rtol=1e-9),
+        Case(lambda x, y: np.polyfit(x, y, 2, cov=True), T[:6], V, rtol=1e-9),
+        Case(lambda x, y: np.polyfit(x, y, 2, full=True), T[:6], V, rtol=1e-9),
+        Case(lambda x, y, w: np.polyfit(x, y, 1, w=w, cov="unscaled"), T[:4], real(4, 2), WEIGHT, rtol=1e-9),
     ],
     "numpy.roots": [
         Case(np.roots, np.array([1.0, -2.0, -5.0, 6.0]), known=True, rtol=1e-12),
@@ -359,11 +373,13 @@ CASES = {
         *each(np.nanmax, I8),
         *reduction(np.nanmax, SPREAD),
         *each(lambda x: np.nanmax(x, axis=1), HOLES, EMPTY, grad=False),
+        Case(lambda x: np.nanmax(x, axis=1), np.where(np.isnan(HOLES), np.nan, HOLES * (1 + 1j)), grad=False),
     ],
     "numpy.nanmin": [
         *each(np.nanmin, I8),
         *reduction(np.nanmin, SPREAD),
         *each(lambda x: np.nanmin(x, axis=1), HOLES, EMPTY, grad=False),
+        Case(lambda x: np.nanmin(x, axis=1), np.where(np.isnan(HOLES), np.nan, HOLES * (1 + 1j)), grad=False),
     ],
     "numpy.nanmean": [
         *each(np.nanmean, I8, F4, C),

@@ -5,7 +5,7 @@ import pytest
 import scipy.special
 
 import wholestep as ws
-from wholestep.errors import BoundsError, DtypeError, RangeError, ReadOnlyError
+from wholestep.errors import BoundsError, DtypeError, ParameterError, RangeError, ReadOnlyError
 
 NAN = np.nan
 COMPLEX = np.array(
@@ -124,3 +124,11 @@ def test_packed_bits():
             same(lambda x, axis=axis, count=count: np.unpackbits(x, axis, count), np.array([[3, 255], [0, 18]], np.uint8))
     with pytest.raises(DtypeError, match="unpackbits: takes an array of uint8"):
         ws.jit(np.unpackbits)(np.arange(3))
+
+
+def test_weights_of_quantiles_that_are_negative():
+    weights = np.array([1.0, -1, 2])
+    with pytest.raises(ParameterError, match="quantile: weights= are finite, and not negative"):
+        ws.grad(lambda x: np.quantile(x, 0.5, weights=weights, method="inverted_cdf"))(np.arange(3.0))
+    made = ws.jit(lambda x, w: np.quantile(x, 0.5, weights=w, method="inverted_cdf"))(np.arange(3.0), weights)
+    assert np.isnan(made)

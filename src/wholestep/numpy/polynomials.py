@@ -6,7 +6,7 @@ import operator
 from typing import Any
 
 from wholestep import dtypes
-from wholestep.errors import ParameterError, ShapeError, UnsupportedError
+from wholestep.errors import ParameterError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers, is_traced
 from wholestep.frontend.promotion import lift, promoted
@@ -161,9 +161,7 @@ def poly(seq_of_zeros: Any) -> Any:
 
 @covers(np.polyfit)
 def polyfit(x: Any, y: Any, deg: Any, rcond: Any = None, full: bool = False, w: Any = None, cov: Any = False) -> Any:
-    """numpy.polyfit, the coefficients alone; a least-squares problem, differentiable in x, y and w."""
-    if full or cov:
-        raise UnsupportedError("polyfit: full= and cov= are not covered for traced arrays", hint="use np.linalg.lstsq")
+    """numpy.polyfit; a least-squares problem, differentiable in x, y and w."""
     at, heights = traced_array(x) + 0.0, traced_array(y) + 0.0
     degree = operator.index(deg)
     if at.ndim != 1 or heights.ndim not in (1, 2) or at.shape[0] != heights.shape[0] or degree < 0:
@@ -174,9 +172,24 @@ def polyfit(x: Any, y: Any, deg: Any, rcond: Any = None, full: bool = False, w: 
         rows = rows * weights[:, None]
         heights = heights * (weights[:, None] if heights.ndim == 2 else weights)
     scale = np.sqrt(np.sum(rows * rows, axis=0))
+    rows = rows / scale
     limit = at.shape[0] * np.finfo(at.dtype).eps if rcond is None else rcond
-    found = np.linalg.lstsq(rows / scale, heights, limit)[0]
-    return (found.T / scale).T
+    found, residuals, rank, sizes = np.linalg.lstsq(rows, heights, limit)
+    found = (found.T / scale).T
+    if full:
+        return found, residuals, rank, sizes, limit
+    if not cov:
+        return found
+    spread = np.linalg.inv(rows.T @ rows) / np.outer(scale, scale)
+    if cov != "unscaled":
+        freedom = at.shape[0] - degree - 1
+        if freedom <= 0:
+            raise ValueError("the number of data points must exceed order to scale the covariance matrix")
+        residuals = residuals / freedom
+        spread = spread * residuals if heights.ndim == 1 else spread[..., None] * residuals
+    elif heights.ndim == 2:
+        spread = spread[..., None]
+    return found, spread
 
 
 @covers(np.roots)

@@ -7,14 +7,15 @@ from typing import Any
 
 from wholestep import dtypes
 from wholestep.dims import Dim
-from wholestep.errors import DtypeError, ShapeError, UnsupportedError
+from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import bound, is_traced
 from wholestep.frontend.promotion import lift, wrap
 from wholestep.numpy.movement import normalized_axes, reshape, traced_array
 from wholestep.numpy.outside import NO_VALUE, np
-from wholestep.numpy.sorting import sort
-from wholestep.numpy.statistics import moved_last
+from wholestep.numpy.selection import is_unknown, known_of
+from wholestep.numpy.sorting import argsort, sort
+from wholestep.numpy.statistics import broadcast_weights, moved_last
 
 Rule = Callable[[Any, Any], Any]
 
@@ -92,12 +93,37 @@ def of_sorted(s: Array, n: Any, q: Any, method: str, dtype: Any) -> Any:
     return np.where(share < 0.5, first + gap * share, second - gap * (1 - share))
 
 
-def _checked(name: str, q: Any, scale: float, method: str, weights: Any) -> Any:
+def _by_weights(name: str, x: Array, axes: tuple[int, ...], axis: Any, weights: Any) -> tuple[Any, Any]:
+    """Sorted rows, and up to each element its share of all weights; of weights that NumPy refuses the share is NaN."""
+    w: Any = broadcast_weights(name, x, traced_array(weights), axes, axis)
+    w = moved_last(lift(np.broadcast_to(w, x.shape)), axes).astype(np.float64)
+    rows = moved_last(x, axes)
+    if dtypes.is_inexact(x.dtype) and name.startswith("nan"):
+        w = np.where(np.isnan(rows), 0.0, w)
+    order = argsort(rows, -1)
+    sums = np.cumsum(np.take_along_axis(w, order, -1), axis=-1)
+    bad = np.any(~(w >= 0), axis=-1, keepdims=True) | ~np.isfinite(sums[..., -1:])
+    if not is_unknown(bad) and np.any(known_of(name, bad)):
+        raise ParameterError(f"{name}: weights= are finite, and not negative")
+    return np.take_along_axis(rows, order, -1), np.where(bad, np.nan, sums / sums[..., -1:])
+
+
+def _of_shares(rows: Any, shares: Any, q: Any) -> Any:
+    """The first element of each sorted row whose share reaches q and is not nothing; NaN where the shares are."""
+    if q.dtype.kind == "f":
+        shares = lift(shares).astype(q.dtype)
+    place = np.sum((shares == 0) | (shares < q), axis=-1, keepdims=True)
+    wide = np.broadcast_to(rows, (place.shape[0], *rows.shape))
+    made = np.take_along_axis(lift(wide), _inside(place, rows.shape[-1]), -1)[..., 0]
+    return np.where(np.isnan(shares[..., -1]), np.nan, made) if dtypes.is_inexact(rows.dtype) else made
+
+
+def _checked(name: str, q: Any, scale: float, method: str, weighted: bool) -> Any:
     """q as fractions; raises where it is outside its interval."""
-    if weights is not None:
-        raise UnsupportedError(f"{name}: weights= is not covered for traced arrays")
     if method not in METHODS:
         raise ValueError(f"{method!r} is not a valid method. Use one of: {METHODS}")
+    if weighted and method != "inverted_cdf":
+        raise ValueError(f"Only method 'inverted_cdf' supports weights. Got: {method}.")
     given = lift(q) if is_traced(q) else np.asarray(q)
     if given.ndim > 1:
         raise ShapeError(f"{name}: q must be a scalar or 1-d")
@@ -137,9 +163,10 @@ def _quantiles(
     if dtypes.is_complex(x.dtype):
         raise DtypeError(f"{name}: a must be an array of real numbers")
     axes = normalized_axes(name, axis, x.ndim)
-    fractions = _checked(name, q, scale, method, weights)
+    fractions = _checked(name, q, scale, method, weights is not None)
     dtype = _result_dtype(x, fractions, q, method)
-    rows = sort(moved_last(x, axes), -1)
+    weighted = weights is not None
+    rows, shares = _by_weights(name, x, axes, axis, weights) if weighted else (sort(moved_last(x, axes), -1), None)
     if rows.shape[-1] == 0:
         raise ShapeError(f"{name}: no element to choose from in {x.type}")
     nan = np.isnan(rows) if dtypes.is_inexact(x.dtype) else None
@@ -147,7 +174,7 @@ def _quantiles(
     if skip_nan and nan is not None:
         count = np.sum(~nan, axis=-1, keepdims=True)[None]
     wide = fractions.reshape((-1, *[1] * rows.ndim))
-    made = lift(of_sorted(rows, count, wide, method, dtype))
+    made = lift(_of_shares(rows, shares, wide) if weighted else of_sorted(rows, count, wide, method, dtype))
     if nan is not None:
         spoilt = nan[..., 0] if skip_nan else nan[..., -1]
         made = lift(np.where(spoilt, np.asarray(np.nan, dtype), made))
@@ -160,7 +187,7 @@ def _truth(keepdims: Any) -> bool:
 
 
 OPTIONS: dict[str, Any] = {"ignored": "overwrite_input", "casting": "unsafe"}
-EVERY = "every method; not with weights"
+EVERY = "every method; weights have no derivative"
 quantile = bound(np.quantile, EVERY, _quantiles, "quantile", 1, False, **OPTIONS)
 percentile = bound(np.percentile, EVERY, _quantiles, "percentile", 100, False, **OPTIONS)
 nanquantile = bound(np.nanquantile, EVERY, _quantiles, "nanquantile", 1, True, **OPTIONS)

@@ -45,7 +45,7 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: Any = False
         made = reductions.mean(x, axis, keepdims=keepdims)
         scale: Any = lift(made.dtype.type(math.prod([x.shape[i] for i in axes])))
     else:
-        w = _broadcast_weights(x, traced_array(weights), axes, axis)
+        w = broadcast_weights("average", x, traced_array(weights), axes, axis)
         integral = x.dtype.kind in "biu"
         kind = np.result_type(x.dtype, w.dtype, np.float64) if integral else np.result_type(x.dtype, w.dtype)
         scale = reductions.sum(w, axis=axes, dtype=kind, keepdims=keepdims)
@@ -58,14 +58,14 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: Any = False
     return made, (scale if scale.shape == made.shape else Array(broadcast_to(scale, made.shape).value))
 
 
-def _broadcast_weights(x: Array, w: Array, axes: tuple[int, ...], axis: Any) -> Array:
+def broadcast_weights(name: str, x: Array, w: Array, axes: tuple[int, ...], axis: Any) -> Array:
     """Weights that broadcast against x."""
     if w.shape == x.shape:
         return w
     if axis is None:
         raise TypeError("Axis must be specified when shapes of a and weights differ.")
     if w.shape != tuple([x.shape[i] for i in axes]):
-        raise ShapeError(f"average: weights {w.type} do not fit axes {axes} of {x.type}")
+        raise ShapeError(f"{name}: weights {w.type} do not fit axes {axes} of {x.type}")
     ordered = transpose(w, tuple(np.argsort(axes).tolist()))
     return reshape(ordered, tuple([n if i in axes else 1 for i, n in enumerate(x.shape)]))
 
