@@ -132,3 +132,10 @@ def test_weights_of_quantiles_that_are_negative():
         ws.grad(lambda x: np.quantile(x, 0.5, weights=weights, method="inverted_cdf"))(np.arange(3.0))
     made = ws.jit(lambda x, w: np.quantile(x, 0.5, weights=w, method="inverted_cdf"))(np.arange(3.0), weights)
     assert np.isnan(made)
+
+
+@pytest.mark.parametrize("right", [False, True])
+def test_bins_that_the_program_gets(right):
+    x = np.array([0.0, 0.5, 1, 2, 3, -1, NAN])
+    for edges in ([0.0, 1, 2], [2.0, 1, 0], [1.0, 1, 2]):
+        same(lambda x, e: np.digitize(x, e, right), x, np.array(edges))

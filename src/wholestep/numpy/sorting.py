@@ -14,7 +14,7 @@ from wholestep.frontend.dispatch import bound, covers, is_traced
 from wholestep.frontend.promotion import lift, promoted, wrap
 from wholestep.numpy.movement import axis_of, flip, ravel, traced_array
 from wholestep.numpy.outside import NO_VALUE, np
-from wholestep.numpy.selection import known_of
+from wholestep.numpy.selection import is_unknown, known_of
 from wholestep.primitives.order import partition as partition_primitive, sort as sort_primitive
 
 COMPARED = 256
@@ -157,11 +157,15 @@ def less_with_nan_last(x: Any, y: Any) -> Any:
 
 @covers(np.digitize)
 def digitize(x: Any, bins: Any, right: bool = False) -> Any:
-    """numpy.digitize; the bins must be known."""
-    a, edges = lift(x), known_of("digitize", bins)
+    """numpy.digitize; bins whose values are not known count as rising where the last is not below the first."""
+    a = lift(x)
     if dtypes.is_complex(a.dtype):
         raise TypeError("x may not be complex")
     side = "left" if right else "right"
+    if is_unknown(bins) and bins.size:
+        falling = bins.size - searchsorted(flip(bins), a, side)
+        return np.where(bins[-1] >= bins[0], searchsorted(bins, a, side), falling)[()]
+    edges = known_of("digitize", bins)
     steps = np.diff(edges)
     if np.all(steps >= 0):
         return searchsorted(bins, a, side)
