@@ -22,6 +22,7 @@ CURVES = {
     "on and on": ("CubicSpline", {"extrapolate": "periodic"}),
     "pchip": ("PchipInterpolator", {}),
     "akima": ("Akima1DInterpolator", {}),
+    "makima": ("Akima1DInterpolator", {"method": "makima"}),
 }
 
 
@@ -182,7 +183,7 @@ def test_grids(method, bounds, beyond):
         (lambda x: ours.CubicSpline(x, x, bc_type=((3, 0.0), "natural")), ParameterError, "order 1 or 2"),
         (lambda x: ours.CubicSpline(x, x).roots(), UnsupportedError, "PPoly.solve"),
         (lambda x: ours.PchipInterpolator(x, 1j * x), UnsupportedError, "PchipInterpolator: complex values"),
-        (lambda x: ours.Akima1DInterpolator(x, x, method="makima"), UnsupportedError, "method='makima'"),
+        (lambda x: ours.Akima1DInterpolator(x, x, method="smooth"), ParameterError, "neither 'akima' nor 'makima'"),
         (lambda x: ours.RegularGridInterpolator((X,), x, "cubic"), UnsupportedError, "method='cubic' is not covered"),
         (
             lambda x: ours.RegularGridInterpolator((X,), x)([[0.5, 0.5]]),

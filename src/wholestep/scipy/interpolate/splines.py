@@ -90,20 +90,26 @@ def end_slope(near: Any, far: Any, chord: Any, next_chord: Any) -> Any:
 class Akima1DInterpolator(CubicHermiteSpline):
     """The cubic pieces through points with Akima's slopes, which a single point off a line does not bend far around.
 
+    Slopes of the method "makima" stay level beside level points.
+
     Shapes: x [n] rising, y with n values along `axis`; called as `PPoly`, by default with nan outside.
-    Raises: ShapeError or ParameterError for points that do not fit, UnsupportedError for method="makima".
+    Raises: ShapeError or ParameterError for points that do not fit, or a method that is neither.
     Source: Akima, "A new method of interpolation and smooth curve fitting based on local procedures", 1970.
     """
 
     def __init__(self, x: Any, y: Any, axis: int = 0, *, method: str = "akima", extrapolate: Any = None) -> None:
-        if method != "akima":
-            raise UnsupportedError(f"Akima1DInterpolator: method={method!r} is not covered", hint="'akima' is")
+        if method not in ("akima", "makima"):
+            raise ParameterError(f"Akima1DInterpolator: method={method!r} is neither 'akima' nor 'makima'")
         at, heights = checked_points("Akima1DInterpolator", x, y, axis)
-        self.set_pieces(at, heights, akima_slopes(at, heights), axis, False if extrapolate is None else extrapolate)
+        slopes = akima_slopes(at, heights, method == "makima")
+        self.set_pieces(at, heights, slopes, axis, False if extrapolate is None else extrapolate)
 
 
-def akima_slopes(x: Any, y: Any) -> Any:
-    """The slopes at points: the mean of two chords, weighted by how much those beyond them bend."""
+def akima_slopes(x: Any, y: Any, modified: bool) -> Any:
+    """The slopes at points: the mean of two chords, weighted by how much those beyond them bend.
+
+    The `modified` weight counts half of how much the two chords there rise, too.
+    """
     chord = np.diff(y, axis=0) / columns(np.diff(x), y)
     if int(x.shape[0]) == 2:
         return np.concatenate([chord, chord])
@@ -111,6 +117,8 @@ def akima_slopes(x: Any, y: Any) -> Any:
     high = [2 * chord[-1:] - chord[-2:-1], 3 * chord[-1:] - 2 * chord[-2:-1]]
     whole = np.concatenate([low[1], low[0], chord, *high])
     bends = np.abs(np.diff(whole, axis=0))
+    if modified:
+        bends = bends + 0.5 * np.abs(whole[1:] + whole[:-1])
     before, after = bends[:-2], bends[2:]
     both = before + after
     straight = both <= 1e-9 * np.max(both)
