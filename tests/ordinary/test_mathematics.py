@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy.linalg
 
 import wholestep as ws
 from wholestep.frontend.source.python_calls import SAME
@@ -58,3 +59,10 @@ def test_the_fraction_has_the_sign_of_the_number():
         for got, want in zip(ws.jit(np.modf, device=device)(numbers), np.modf(numbers), strict=True):
             np.testing.assert_array_equal(got, want)
             np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
+
+
+@pytest.mark.parametrize(("f", "x"), [(scipy.linalg.expm, np.eye(2)), (np.array, [1.0, 2.0]), (math.sin, 0.5)])
+def test_a_function_of_a_library_is_transformed_as_it_stands(f, x):
+    np.testing.assert_allclose(ws.jit(f)(x), f(x), rtol=1e-14)
+    value, pullback = ws.vjp(f, np.asarray(x))
+    assert np.shape(value) == np.shape(pullback(np.asarray(value))[0])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from types import FunctionType, MethodType
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
-from wholestep.frontend.source.calls import HOOK, of_function, of_instance, of_method
+from wholestep.frontend.source.calls import HOOK, of_builtin, of_function, of_instance, of_method
 from wholestep.frontend.source.rewriting import switched_off
 from wholestep.ir.build import current
 
@@ -46,10 +46,15 @@ def verbatim(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def entered_form(f: Any) -> Any:
-    """The rewritten form of a function, a method, a partial application or an object with a call of its own."""
+    """The rewritten form of a function, a method, a partial application or an object with a call of its own.
+
+    A function of NumPy, SciPy or `math` is answered as a call of it is.
+    """
     kind = type(f)
     if kind is FunctionType:
-        return of_function(f) if (f.__module__ or "").partition(".")[0] not in OTHERS else f
+        return of_function(f) if (f.__module__ or "").partition(".")[0] != "wholestep" else f
+    if kind is BuiltinFunctionType:
+        return of_builtin(f)
     if kind is MethodType:
         return of_method(f)
     if kind is functools.partial:
