@@ -5,7 +5,14 @@ import pytest
 import scipy.special
 
 import wholestep as ws
-from wholestep.errors import BoundsError, DtypeError, ParameterError, RangeError, ReadOnlyError
+from wholestep.errors import (
+    BoundsError,
+    DtypeError,
+    ParameterError,
+    RangeError,
+    ReadOnlyError,
+    WholestepError,
+)
 
 NAN = np.nan
 COMPLEX = np.array(
@@ -139,3 +146,41 @@ def test_bins_that_the_program_gets(right):
     x = np.array([0.0, 0.5, 1, 2, 3, -1, NAN])
     for edges in ([0.0, 1, 2], [2.0, 1, 0], [1.0, 1, 2]):
         same(lambda x, e: np.digitize(x, e, right), x, np.array(edges))
+
+
+@pytest.mark.parametrize(
+    ("signature", "f", "text"),
+    [
+        ("(n),(n)->()", lambda x, y: np.sum(x * y), r"core axes of shape \(1,\) do not fit \(n\) of .*, where n = 3"),
+        ("(n),(m)->(n)", lambda x, y: x[:2] * y, r"core axes of shape \(2,\) do not fit \(n\)"),
+        ("(n),(m)->(n", lambda x, y: x * y, r"signature='\(n\),\(m\)->\(n' is none such as"),
+    ],
+)
+def test_core_axes_that_do_not_fit_the_signature(signature, f, text):
+    with pytest.raises(ValueError):
+        np.vectorize(f, signature=signature)(np.ones((2, 3)), np.ones(1))
+    with pytest.raises(WholestepError, match=rf"vectorize: {text}(.|\n)*test_numpy_corners"):
+        ws.jit(lambda x, y: np.vectorize(f, signature=signature)(x, y))(np.ones((2, 3)), np.ones(1))
+
+
+def test_vectorize_of_nothing_has_the_stated_dtype():
+    same(lambda x: np.vectorize(np.sin, otypes="f")(x), np.ones((0, 2)))
+
+
+def test_broadcast_of_traced_arrays():
+    same(lambda x, y: np.array([a * b for a, b in np.broadcast(x, y)]), np.arange(6.0).reshape(2, 3), np.arange(3.0))
+    assert ws.jit(lambda x, y: x.sum() * np.broadcast(x, y).size)(np.ones((2, 1)), np.ones(3)) == 12
+
+
+def test_hints_for_what_takes_plain_arrays():
+    def into_a_field(x):
+        table = np.zeros(3, [("a", float), ("b", int)])
+        table["a"] = x
+
+    for f, text in (
+        (lambda x: np.save("x.npy", x), "write what the function returns"),
+        (lambda x: np.testing.assert_allclose(x, x), "assert_allclose on what the function returns"),
+        (into_a_field, "structured arrays hold plain values: keep an array for each of a, b"),
+    ):
+        with pytest.raises(WholestepError, match=text):
+            ws.jit(f)(np.ones(3))

@@ -87,6 +87,8 @@ def instead_of(frame: FrameType, call: ast.Call) -> str:
         return f"leave {name}() out; x.astype({PLAIN[name]}) changes the dtype"
     if module == "numpy" and name in CREATORS:
         return f"use ws.numpy.{name} instead of {spelled}: it takes lists of traced arrays"
+    if str(getattr(function, "__module__", "")).startswith("numpy.testing"):
+        return f"call {spelled} on what the function returns, or on what ws.capture keeps"
     if module == "numpy" and function not in FUNCTIONS:
         return f"{spelled} takes plain values alone: {COMPOSED}"
     if module == "numpy" and call.args:
@@ -149,6 +151,9 @@ def into_plain(array: Any) -> str:
 
 def constant_text(frame: FrameType, name: str) -> str:
     """The hint for a variable that holds a plain array and is assigned traced ones."""
+    names = getattr(getattr(frame.f_locals.get(name), "dtype", None), "names", None)
+    if names:
+        return f"the fields of structured arrays hold plain values: keep an array for each of {', '.join(names)}"
     if not why_not(frame.f_code):
         return f"`{name}` was made outside of the traced function: write into a copy, {name} = {name}.copy()"
     made = None

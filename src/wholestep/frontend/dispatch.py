@@ -321,9 +321,15 @@ def refusing(outside: F, name: str) -> F:
     return call  # type: ignore[return-value]
 
 
+WRITERS = frozenset(("save", "savez", "savez_compressed", "savetxt"))
+"""Functions of NumPy that write arrays into files."""
+
+
 def unsupported(name: str, hint: str = "") -> UnsupportedError:
     """The error for a call that is not covered; its hint is an alternative, or the covered call of the nearest name."""
     short = name.rsplit(".", 1)[-1]
+    if short in WRITERS:
+        hint = "write what the function returns, or what ws.capture keeps"
     known = {full.rsplit(".", 1)[-1]: full for full in NAMES}
     close = importlib.import_module("difflib").get_close_matches(short, list(known), n=1, cutoff=0.75)
     near = f"the nearest covered call is {known[close[0]]}; " if close else ""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from wholestep.errors import ShapeError, UnsupportedError
+from wholestep.errors import ParameterError, ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers, is_traced, unsupported
 from wholestep.frontend.promotion import broadcast_shapes, lift
@@ -28,6 +29,25 @@ def nditer(*args: Any, **kwargs: Any) -> Any:
     if is_traced(args) or is_traced(kwargs):
         raise unsupported("numpy.nditer", "for at in np.ndindex(x.shape) and np.ndenumerate(x) go over the elements")
     return np.nditer(*live(args), **live(kwargs))
+
+
+class Broadcast:
+    """The object of numpy.broadcast for traced arrays: their common shape, and their elements side by side."""
+
+    def __init__(self, arrays: list[Array]) -> None:
+        self.shape = broadcast_shapes("broadcast", [a.shape for a in arrays])
+        self.ndim = self.nd = len(self.shape)
+        self.size = math.prod(self.shape)
+        self.numiter = len(arrays)
+        self.iters = tuple([broadcast_to(a, self.shape).flat for a in arrays])
+
+    def __iter__(self) -> Iterator[Any]:
+        return zip(*self.iters, strict=True)
+
+
+def broadcast(*args: Any) -> Any:
+    """numpy.broadcast."""
+    return Broadcast([lift(x) for x in args]) if is_traced(args) else np.broadcast(*live(args))
 
 
 @covers(np.apply_along_axis)
@@ -104,21 +124,29 @@ class vectorize:
 
     def _over(self, one: Callable[..., Any], arrays: list[Any]) -> Any:
         """Call on every element, or on every core array that the signature names, and stack the results."""
-        cores, outputs = _cores(self.signature, len(arrays))
-        lead = broadcast_shapes("vectorize", [a.shape[: a.ndim - k] for a, k in zip(arrays, cores, strict=True)])
+        core = None if self.signature is None else Core(self.signature)
+        counts = [0] * len(arrays) if core is None else core.counts(arrays)
+        lead = broadcast_shapes("vectorize", [a.shape[: a.ndim - k] for a, k in zip(arrays, counts, strict=True)])
         wide = [
             (broadcast_to if isinstance(a, Array) else np.broadcast_to)(a, (*lead, *a.shape[a.ndim - k :]))
-            for a, k in zip(arrays, cores, strict=True)
+            for a, k in zip(arrays, counts, strict=True)
         ]
         found = [one(*[a[at] for a in wide]) for at in np.ndindex(*lead)]
         if not found:
-            raise ValueError("cannot call `vectorize` on size 0 inputs unless `otypes` is set")
+            return self._of_nothing(lead)
         many = isinstance(found[0], tuple)
-        if outputs is not None and many != (outputs > 1):
-            raise ShapeError(f"vectorize: the function gives other outputs than the signature {self.signature!r}")
         rows = [list(column) for column in zip(*found, strict=True)] if many else [found]
+        if core is not None:
+            core.check(rows, many)
         made = tuple([self._stacked(row, lead, i) for i, row in enumerate(rows)])
         return made if many else made[0]
+
+    def _of_nothing(self, lead: tuple[Any, ...]) -> Any:
+        """The results where there is no element to call the function on; raises ValueError where no dtype is stated."""
+        if self.otypes is None or self.signature is not None:
+            raise ValueError("cannot call `vectorize` on size 0 inputs unless `otypes` is set")
+        made = tuple([np.zeros(lead, dtype) for dtype in self.otypes])
+        return made if len(made) > 1 else made[0]
 
     def _stacked(self, row: list[Any], lead: tuple[Any, ...], i: int) -> Any:
         first = np.asarray(row[0]).dtype if not is_traced(row[0]) else lift(row[0]).dtype
@@ -130,14 +158,46 @@ class vectorize:
         return Array(reshape(stack(items, 0), (*lead, *items[0].shape)).value)
 
 
-def _cores(signature: str | None, n: int) -> tuple[list[int], int | None]:
-    """The number of core axes of each argument, and the number of outputs."""
-    if signature is None:
-        return [0] * n, None
-    left, _, right = signature.replace(" ", "").partition("->")
-    groups = re.findall(r"\(([^()]*)\)", left)
-    if len(groups) != n:
-        raise UnsupportedError(
-            f"vectorize: the signature {signature!r} names {len(groups)} arguments, the call has {n}"
-        )
-    return [len([d for d in g.split(",") if d]) for g in groups], len(re.findall(r"\(", right))
+_NAMES = r"\((?:\w+(?:,\w+)*)?\)"
+_SIDE = rf"{_NAMES}(?:,{_NAMES})*"
+
+
+class Core:
+    """The core axes that a signature such as `(n),(n)->()` names; raises ParameterError for text that is none."""
+
+    def __init__(self, signature: str) -> None:
+        text = re.sub(r"\s+", "", signature)
+        if not re.fullmatch(f"{_SIDE}->{_SIDE}", text):
+            raise ParameterError(f"vectorize: signature={signature!r} is none such as '(n),(n)->()'")
+        sides = [[group.split(",") if group else [] for group in re.findall(r"\((.*?)\)", s)] for s in text.split("->")]
+        self.signature = signature
+        self.inputs, self.outputs = sides
+        self.sizes: dict[str, Any] = {}
+
+    def counts(self, arrays: list[Any]) -> list[int]:
+        """The number of core axes of each argument, whose sizes are those of the names from here on."""
+        n = len(self.inputs)
+        if n != len(arrays):
+            raise UnsupportedError(
+                f"vectorize: the signature {self.signature!r} names {n} arguments, the call has {len(arrays)}"
+            )
+        for a, names in zip(arrays, self.inputs, strict=True):
+            self.take(a.shape[max(a.ndim - len(names), 0) :], names)
+        return [len(names) for names in self.inputs]
+
+    def take(self, shape: tuple[Any, ...], names: list[str]) -> None:
+        """Raise ShapeError for core axes of other sizes than their names have elsewhere."""
+        if len(shape) != len(names) or any(self.sizes.setdefault(k, n) != n for k, n in zip(names, shape, strict=True)):
+            known = ", ".join(f"{name} = {self.sizes[name]}" for name in names if name in self.sizes)
+            raise ShapeError(
+                f"vectorize: core axes of shape {shape} do not fit ({','.join(names)}) of the signature "
+                f"{self.signature!r}" + (f", where {known}" if known else "")
+            )
+
+    def check(self, rows: list[list[Any]], many: bool) -> None:
+        """Raise ShapeError for results that are not those of the signature."""
+        if many != (len(self.outputs) > 1) or len(rows) != len(self.outputs):
+            raise ShapeError(f"vectorize: the function gives other outputs than the signature {self.signature!r}")
+        for row, names in zip(rows, self.outputs, strict=True):
+            for made in row:
+                self.take(np.shape(made), names)

@@ -6,7 +6,7 @@ from typing import Any
 
 from wholestep.frontend.dispatch import INSTANCES, JOINERS, REPLACED
 from wholestep.numpy import types
-from wholestep.numpy.application import ndenumerate, nditer, vectorize
+from wholestep.numpy.application import broadcast, ndenumerate, nditer, vectorize
 from wholestep.numpy.grids import c_, r_
 from wholestep.numpy.outside import np
 
@@ -18,6 +18,6 @@ def vectorized(f: Any) -> Any:
 
 
 INSTANCES[np.vectorize] = vectorized
-REPLACED.update({np.vectorize: vectorize, np.ndenumerate: ndenumerate, np.nditer: nditer})
+REPLACED.update({np.vectorize: vectorize, np.ndenumerate: ndenumerate, np.nditer: nditer, np.broadcast: broadcast})
 REPLACED.update({t.outside: t for t in vars(types).values() if isinstance(t, types.ScalarType)})
 JOINERS.update({type(np.r_): r_, type(np.c_): c_})
