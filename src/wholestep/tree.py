@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 import numpy as np
 import optree
 
-from wholestep.errors import TreeError
+from wholestep.errors import ShapeError, TreeError
 from wholestep.exits import UNBROKEN
 from wholestep.spelling import Path as Path, access as access, access_to, below_root, matches as matches
 
@@ -192,6 +193,36 @@ def reduce(
         initializer = found.pop(0)
     made: T = functools.reduce(f, found, initializer)
     return made
+
+
+def ravel(tree: Any) -> tuple[Any, Callable[[Any], Tree]]:
+    """One vector of the elements of all leaves, and the function that makes a tree like this one of such a vector.
+
+    The vector has the dtype that all leaves promote to; the leaves of the tree that is made have their own.
+
+    Shapes: leaves are arrays or numbers, [n] in all; the function takes a vector [n].
+    Raises: TreeError for a tree without leaves, ShapeError for a vector of another length.
+
+    >>> import numpy as np
+    >>> import wholestep as ws
+    >>> vector, unravel = ws.tree.ravel({"w": np.ones((2, 2)), "b": 3.0})
+    >>> vector, unravel(2 * vector)["w"].shape
+    (array([3., 1., 1., 1., 1.]), (2, 2))
+    """
+    found, treedef = flatten(tree)
+    if not found:
+        raise TreeError("tree.ravel: the tree has no leaves", hint="a vector is made of one leaf or more")
+    types = [(np.shape(x), x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype) for x in found]
+    ends = np.cumsum([math.prod(shape) for shape, _ in types]).tolist()
+
+    def unravel(vector: Any) -> Tree:
+        if np.shape(vector) != (ends[-1],):
+            raise ShapeError(f"tree.ravel: a vector of {ends[-1]} elements makes the tree, not one of {np.shape(vector)}")
+        parts = np.split(vector, ends[:-1])
+        made = [np.reshape(x, shape).astype(dtype) for x, (shape, dtype) in zip(parts, types, strict=True)]
+        return unflatten(treedef, made)
+
+    return np.concatenate([np.ravel(x) for x in found]), unravel
 
 
 def transpose(outer: TreeDef, inner: TreeDef | None, tree: Tree) -> Tree:

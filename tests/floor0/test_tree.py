@@ -9,7 +9,7 @@ from hypothesis import given, strategies as some
 
 import wholestep as ws
 from wholestep import tree
-from wholestep.errors import TreeError
+from wholestep.errors import ShapeError, TreeError
 
 Point = namedtuple("Point", "x y")
 
@@ -226,3 +226,28 @@ def test_a_registered_class_is_a_node_of_ours_only():
     assert tree.prefix([None], [Layer(1, "a")]) == [None]
     with pytest.raises(ValueError):
         tree.register(Layer, lambda x: ((), None), lambda _, children: None)
+
+
+def test_a_tree_is_one_vector_and_comes_back():
+    weights = {"w": np.arange(6, dtype=np.float32).reshape(2, 3), "b": [np.array([7.0]), 8.0], "n": np.int8(3)}
+    vector, unravel = tree.ravel(weights)
+    assert (vector.shape, vector.dtype) == ((9,), np.float64)
+    for x, y in zip(tree.leaves(unravel(vector)), tree.leaves(weights), strict=True):
+        np.testing.assert_array_equal(x, y)
+        assert (np.shape(x), x.dtype) == (np.shape(y), np.asarray(y).dtype)
+
+    def loss(weights):
+        return np.sum(weights["w"] @ np.ones(3)) * weights["b"][1] + weights["b"][0][0] ** 2
+
+    def of_vector(vector):
+        return loss(unravel(vector))
+
+    gradient = ws.grad(of_vector)(vector)
+    np.testing.assert_array_equal(ws.jit(ws.grad(of_vector))(vector), gradient)
+    floats = {name: weights[name] for name in "wb"}
+    of_leaves = ws.jit(lambda w: tree.ravel(ws.grad(loss)(w))[0])(floats)
+    np.testing.assert_array_equal(of_leaves, np.delete(gradient, 2))
+    with pytest.raises(ShapeError, match="a vector of 9 elements makes the tree"):
+        unravel(vector[1:])
+    with pytest.raises(TreeError, match="no leaves"):
+        tree.ravel({})
