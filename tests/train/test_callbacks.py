@@ -239,6 +239,14 @@ def test_a_metric_that_nobody_measures_is_named():
         fit(made(), loader(), validation=data(), callbacks=[EarlyStopping("val_los")], progress=None)
 
 
+@pytest.mark.parametrize("kind", [EarlyStopping, lambda: BestCheckpoint("best.safetensors")])
+def test_a_metric_that_nobody_measures_is_named_before_the_first_step(kind):
+    step = made()
+    with pytest.raises(ParameterError, match=r"nothing measures 'val_loss'(.|\n)*validation= measures val_loss"):
+        fit(step, loader(), callbacks=[kind()], progress=None)
+    assert step.steps == 0
+
+
 def test_the_best_is_saved(tmp_path):
     file, step = tmp_path / "best.safetensors", made()
     states = []

@@ -40,6 +40,10 @@ TOP: dict[str, Ours] = {
     "backward": Ours("ws.grad, ws.compile", "gradients are those of a function: ws.grad(loss)(params, batch)"),
     "GradientTape": Ours("ws.value_and_grad", "gradients are those of a function: ws.value_and_grad(loss)(params)"),
     "callbacks": Ours("ws.fit", "fit(callbacks=[...]) takes objects with on_step, on_epoch, on_end"),
+    "EarlyStopping": Ours(
+        "ws.fit", "from wholestep.train.loop.callbacks import EarlyStopping, for fit(callbacks=[...])"
+    ),
+    "ModelCheckpoint": Ours("ws.fit", "fit(checkpoint=path); BestCheckpoint in wholestep.train.loop.callbacks"),
     **all_of("cuda device", "ws.compile", "device= is 'cpu', 'cuda', 'opencl' or 'webgpu', and arrays need no moving"),
     "devices": Ours(
         "ws.compile", "device= is 'cpu', 'cuda', 'opencl', 'webgpu', 'jax', 'torch', 'tensorflow' or 'reference'"

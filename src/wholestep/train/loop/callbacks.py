@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import operator
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from wholestep.boundary.counts import whole_number
+from wholestep.boundary.public import is_ours
 from wholestep.errors import CheckpointError, ParameterError, WholestepWarning, warn
 from wholestep.train.checkpoint.filesystem import previous
 from wholestep.train.loop.evaluation import Evaluate
@@ -18,6 +20,9 @@ from wholestep.train.loop.run import Callback, TrainingRun
 
 ROWS = ("epochs", "evaluations")
 """The parts of a history that a checkpoint keeps."""
+
+COLUMNS = ("epoch", "steps", "loss", "seconds")
+"""The columns of a history that every run has."""
 
 
 class Best(Callback):
@@ -37,6 +42,7 @@ class Best(Callback):
         self.best, self.waited = math.nan, 0
 
     def on_start(self, run: TrainingRun) -> None:
+        self.check_measured(run)
         self.best, self.waited = math.nan, 0
         measured = [row for row in run.history.evaluations if self.metric in row]
         for row in measured or [row for row in run.history.epochs if self.metric in row]:
@@ -51,9 +57,23 @@ class Best(Callback):
         if self.metric in run.metrics or waiting:
             return
         if self.metric not in run.row:
-            known = ", ".join([*run.row, *run.metrics])
-            raise ParameterError(f"{type(self).__name__}: nothing measures {self.metric!r}", hint=f"there are {known}")
+            raise self.unmeasured([*run.row, *run.metrics])
         self.seen(run, run.row[self.metric])
+
+    def check_measured(self, run: TrainingRun) -> None:
+        """Raise ParameterError at the start of a run that cannot measure the metric; a callback of the user's might."""
+        known = list(COLUMNS)
+        for callback in run.callbacks:
+            known += callback.names if isinstance(callback, Evaluate) else []
+        if self.metric not in known and all([is_ours(type(callback)) for callback in run.callbacks]):
+            raise self.unmeasured(known)
+
+    def unmeasured(self, known: Sequence[str]) -> ParameterError:
+        """The error for a metric that is none of these."""
+        without = "" if any(name not in COLUMNS for name in known) else "; validation= measures val_loss"
+        return ParameterError(
+            f"{type(self).__name__}: nothing measures {self.metric!r}", hint=f"there are {', '.join(known)}{without}"
+        )
 
     def look(self, value: float) -> bool:
         """Return True for the best value so far, else count one more value without improvement."""

@@ -73,6 +73,11 @@ class Evaluate(Callback):
         self.loader: Any = None
         self.measure: Any = None
 
+    @property
+    def names(self) -> list[str]:
+        """The names of its values."""
+        return [self.prefix + name for name in ("loss", *self.metrics)]
+
     def on_start(self, run: TrainingRun) -> None:
         self.loader = loader_for(run.step, self.data, training=False)
         if self.loader.steps_per_call > 1:

@@ -11,7 +11,7 @@ from typing import Any
 from wholestep.boundary.counts import whole_number
 from wholestep.errors import DtypeError, LogWarning, ParameterError, warn
 from wholestep.train.data.loader import Loader
-from wholestep.train.loop.callbacks import Checkpoint, LossLog
+from wholestep.train.loop.callbacks import COLUMNS, Checkpoint, LossLog
 from wholestep.train.loop.evaluation import Evaluate, Metric, loader_for
 from wholestep.train.loop.history import History
 from wholestep.train.loop.idle_training import check_trains, look_at_epoch, look_at_skipped
@@ -343,7 +343,7 @@ def epoch(run: TrainingRun, goal: Goal, view: RunDisplay, pressed: InterruptFlag
 def recorded(run: TrainingRun, goal: Goal, view: RunDisplay) -> None:
     """Append the row of an epoch that is over to the history."""
     epochs, steps = goal.done(run.loader)
-    run.row = {"epoch": epochs, "steps": steps, "loss": run.epoch_loss.take(), "seconds": view.seconds}
+    run.row = dict(zip(COLUMNS, (epochs, steps, run.epoch_loss.take(), view.seconds), strict=True))
     run.history.epochs.append(run.row)
 
 
