@@ -15,6 +15,7 @@ import optree
 from wholestep.errors import ShapeError, TreeError
 from wholestep.exits import UNBROKEN
 from wholestep.spelling import Path as Path, access as access, access_to, below_root, matches as matches
+from wholestep.words import type_in_words
 
 T = TypeVar("T")
 Tree: TypeAlias = Any
@@ -63,7 +64,7 @@ def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Tree:
         (leaf,) = leaves
         return leaf
     if not isinstance(treedef, optree.PyTreeSpec):
-        raise TreeError(f"unflatten: a {type(treedef).__name__} is no structure", hint="tree.structure gives one")
+        raise TreeError(f"unflatten: {type_in_words(treedef)} is no structure", hint="tree.structure gives one")
     with UNBROKEN:
         return treedef.unflatten(leaves)
 
@@ -410,10 +411,10 @@ def _spread(value: Any, node: Any, path: str, values: list[Any]) -> None:
         values.extend([value] * structure(node).num_leaves)
         return
     if node is None or optree.tree_is_leaf(node, namespace=_SPACE):
-        _part(path, f"the prefix has a {_name(value)} where the tree has {_described(node)}")
+        _part(path, f"the prefix has {type_in_words(value)} where the tree has {_described(node)}")
     wanted, present = _children(value), _children(node)
     if type(value) is not type(node) and not (isinstance(value, Mapping) and isinstance(node, Mapping)):
-        _part(path, f"the prefix has a {_name(value)} where the tree has a {_name(node)}")
+        _part(path, f"the prefix has {type_in_words(value)} where the tree has {type_in_words(node)}")
     if wanted.keys() != present.keys():
         _part(path, _difference(wanted, present))
     for key, child in present.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import unicodedata
 from collections.abc import Sequence
 
@@ -34,6 +35,24 @@ def first_few(names: Sequence[str], most: int, separator: str = ", ") -> str:
     """
     more = len(names) - most
     return separator.join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def with_article(noun: object) -> str:
+    """A noun, or an object that reads as one, after "a" or "an".
+
+    >>> with_article("int"), with_article("uint8"), with_article("f32[3]")
+    ('an int', 'a uint8', 'an f32[3]')
+    """
+    return f"an {noun}" if re.match(r"[aeioAEIO]|f\d", str(noun)) else f"a {noun}"
+
+
+def type_in_words(x: object) -> str:
+    """The type of a value, after "a" or "an".
+
+    >>> type_in_words(1), type_in_words("text")
+    ('an int', 'a str')
+    """
+    return with_article(type(x).__name__)
 
 
 class Words(str):

@@ -117,7 +117,7 @@ def test_what_raises_leaves_the_weights_as_they_were():
 def test_what_is_no_weight_is_refused():
     with pytest.raises(ParameterError, match="'step' is a method"):
         params(step=1.0)
-    with pytest.raises(DtypeError, match="n is 1, a int"):
+    with pytest.raises(DtypeError, match="n is 1, an int"):
         params(n=1)
     with pytest.raises(DtypeError, match=r"Weights\.ids is int64"):
         params(ids=np.arange(3))

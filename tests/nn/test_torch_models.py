@@ -278,5 +278,5 @@ def test_models_of_torch_give_the_same_values():
 
 def test_names_are_turned_by_a_function_or_a_dictionary():
     weights = {"weight": np.ones((2, 3), np.float32), "bias": np.ones(2, np.float32)}
-    with pytest.raises(CheckpointError, match="rename is a int, not a function of names"):
+    with pytest.raises(CheckpointError, match="rename is an int, not a function of names"):
         nn.from_torch(nn.Linear(3, 2, key=1), weights, rename=3)

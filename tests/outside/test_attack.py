@@ -327,8 +327,8 @@ ONE = np.ones((1, 2, 4), np.float32)
 WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "a device that is no text": (lambda: ws.jit(np.sin, device=0)(1.0), ParameterError, "no device is called 0"),
     "no predicate": (lambda: ws.cond(None, abs, abs, 1), DtypeError, "dtype object is not supported"),
-    "a model that is a number": (lambda: ws.update_batch_norm(3, [ONE]), DtypeError, "a int is no nn.Module"),
-    "no structure": (lambda: ws.tree.unflatten(3, [1]), TreeError, "a int is no structure"),
+    "a model that is a number": (lambda: ws.update_batch_norm(3, [ONE]), DtypeError, "an int is no nn.Module"),
+    "no structure": (lambda: ws.tree.unflatten(3, [1]), TreeError, "an int is no structure"),
     "a kernel of one axis": (lambda: ws.nn.streaming_conv1d_init(2, np.ones(3)), ShapeError, "must have 3 axes"),
     "weights of no elements": (lambda: ws.nn.init.xavier_uniform(0, (0, 0)), ShapeError, "has no elements"),
     "queries of no axes": (lambda: ws.nn.multi_head_attention(1.0, ONE, ONE, 2), ShapeError, "q is f64; it must be"),

@@ -155,7 +155,7 @@ def test_updates_that_are_not_finite_are_told():
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [
-        ({"hidden_sizes": 5}, TypeError, "hidden_sizes is a int"),
+        ({"hidden_sizes": 5}, TypeError, "hidden_sizes is an int"),
         ({"hidden_sizes": (0,)}, ValueError, "hidden_sizes is 0"),
         ({"epochs": 1.5}, TypeError, "epochs is a float"),
         ({"batch_size": 0}, ValueError, "batch_size is 0"),

@@ -524,7 +524,7 @@ def test_what_is_no_file_of_numbers_is_refused(tmp_path, name):
         (lambda: Loader(np.zeros((0, 3)), 2), ShapeError, "has no rows"),
         (lambda: Loader([], 2), ShapeError, "has no rows"),
         (lambda: Loader(np.array(["a"]), 1), DtypeError, "compute with numbers"),
-        (lambda: Loader(3, 2), DtypeError, "data is a int"),
+        (lambda: Loader(3, 2), DtypeError, "data is an int"),
         (lambda: Loader("rows.txt", 2), ParameterError, r"files end in \.npy, \.npz, \.csv"),
         (lambda: Loader(np.zeros(3), 0), ParameterError, "loader: batch_size is 0"),
         (lambda: Loader(np.zeros(3), 2, steps_per_call=0), ParameterError, "steps_per_call is 0"),

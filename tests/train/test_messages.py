@@ -82,6 +82,9 @@ CASES = {
     "nothing_to_train": lambda: step(loss=lambda p, b: np.mean(b["x"]), params={}),
     "optimizer_of_other_arguments": lambda: step(optimizer=Torchlike()),
     "optimizer_of_optax": lambda: step(optimizer=GradientTransformation()),
+    "optimizer_of_torch": lambda: step(optimizer=Adam()),
+    "parameters_of_torch": lambda: step(params=Adam()),
+    "optimizer_class": lambda: step(optimizer=re.Pattern),
     "optimizer_of_parameters": lambda: ws.optim.adam(MODEL.params, lr=0.1),
     "line_search_over_several_batches": lambda: step(optimizer=ws.optim.accumulate(ws.optim.lbfgs(), 2)),
     "attached_without_its_key": lambda: step().attach(lambda p, n, *, key: ws.random.normal(key, (2,)))(1.0),
@@ -132,6 +135,10 @@ class Counting(Widening):
 class Torchlike(Widening):
     def update(self, grads, params):
         return params
+
+
+class Adam:
+    __module__ = "torch.optim.adam"
 
 
 class GradientTransformation(Widening):

@@ -54,6 +54,19 @@ def elsewhere(place: str, name: str) -> Ours | None:
     return None
 
 
+def replacement(place: str, name: str) -> str:
+    """Our first name, in small letters, for what a namespace or another library calls so; "" where there is none.
+
+    >>> import wholestep as ws
+    >>> replacement("ws.optim", "StepLR"), replacement("ws.optim", "Adam"), replacement("ws.optim", "Own")
+    ('ws.optim.step_decay', 'ws.optim.adam', '')
+    """
+    known = public_names(sys.modules.get("wholestep" + place.removeprefix("ws")))
+    same = [n for n in known if n.lower() == name.lower()]
+    answer = Ours(f"{place}.{max(same)}") if same else NAMES[place].get(name) or elsewhere(place, name)
+    return answer.names.split(", ")[0] if answer is not None else ""
+
+
 def near_names(place: str, name: str, count: int = 3) -> list[str]:
     """Public names of a namespace that are spelled much like a name, or that have a word of it."""
     if name.startswith("_") or not place.startswith("ws"):

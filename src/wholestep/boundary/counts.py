@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from wholestep.errors import DtypeError, ParameterError
+from wholestep.words import type_in_words
 
 
 def whole_number(name: str, n: Any, what: str = "run") -> int:
@@ -19,7 +20,7 @@ def whole_number(name: str, n: Any, what: str = "run") -> int:
 def checked_count(name: str, n: Any, what: str) -> int:
     """A count of at least one; raises DtypeError for a value that is no integer, ParameterError below 1."""
     if not is_integer(n):
-        raise DtypeError(f"{what}: {name} is a {type(n).__name__}, not an integer")
+        raise DtypeError(f"{what}: {name} is {type_in_words(n)}, not an integer")
     if n < 1:
         raise ParameterError(f"{what}: {name} is {n}; it must be 1 or more")
     return int(n)

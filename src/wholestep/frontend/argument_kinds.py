@@ -15,6 +15,7 @@ from wholestep.frontend.promotion import promotes_weakly
 from wholestep.frontend.shapes import ShapeDtype
 from wholestep.frontend.tracing import LEAVES, entry_hint, type_of
 from wholestep.ir.types import Type
+from wholestep.words import type_in_words
 
 ENTERING = (ShapeDtype, *LEAVES)
 """Arguments that become arrays inside; a shape alone may be traced with, and not be called with."""
@@ -61,7 +62,7 @@ def program_key(
             hash(value)
         except TypeError:
             raise StaticArgumentError(
-                f"{name}: {label} is a {type(value).__name__}, which does not hash",
+                f"{name}: {label} is {type_in_words(value)}, which does not hash",
                 hint=entry_hint(value, "use a tuple instead of a list, or pass arrays as ordinary arguments"),
             ) from None
     return (

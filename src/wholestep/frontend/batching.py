@@ -18,7 +18,16 @@ from wholestep.frontend.array import Array
 from wholestep.frontend.axis_names import axis_size, named_axis
 from wholestep.frontend.printing import Printed, with_said, without_said
 from wholestep.frontend.source.entrance import as_asked, ordinary
-from wholestep.frontend.tracing import LEAVES, as_array, check_function, parameter_names, scope, trace_flat, type_of
+from wholestep.frontend.tracing import (
+    LEAVES,
+    as_array,
+    check_function,
+    entry_hint,
+    parameter_names,
+    scope,
+    trace_flat,
+    type_of,
+)
 from wholestep.ir.graph import NDArray, Value
 from wholestep.ir.types import array_type
 from wholestep.primitives.family import expand
@@ -30,6 +39,7 @@ from wholestep.primitives.marks import (
 )
 from wholestep.primitives.movement import permute
 from wholestep.transforms.vmap import Batching
+from wholestep.words import type_in_words
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -157,7 +167,9 @@ def argument_axes(in_axes: Any, args: Any, kwargs: Any) -> list[int | None]:
             out.append(None)
             continue
         if not isinstance(leaf, LEAVES):
-            raise TreeError(f"vmap: a {type(leaf).__name__} has no axis to map over", hint="in_axes=None for it")
+            raise TreeError(
+                f"vmap: {type_in_words(leaf)} has no axis to map over", hint=entry_hint(leaf, "in_axes=None for it")
+            )
         ndim = type_of(leaf).ndim
         if not isinstance(axis, int) or not -ndim <= axis < ndim:
             raise AxisError(

@@ -22,6 +22,7 @@ from wholestep.ir.graph import Graph, Value
 from wholestep.ir.types import Type, array_type
 from wholestep.primitives.loops import scan as scan_primitive
 from wholestep.primitives.structure import cond as cond_primitive, while_loop as while_primitive
+from wholestep.words import with_article
 
 T = TypeVar("T")
 Y = TypeVar("Y")
@@ -200,7 +201,7 @@ def steps(rows: Sequence[Array], length: int | None) -> Any:
     """The number of steps: the common first size of xs, or `length`."""
     for a in rows:
         if a.ndim == 0:
-            raise ShapeError(f"scan: xs holds a {a.type}, which has no axis to run along")
+            raise ShapeError(f"scan: xs holds {with_article(a.type)}, which has no axis to run along")
     sizes = [a.shape[0] for a in rows] + ([] if length is None else [length])
     if not sizes:
         raise ShapeError("scan: no xs and no length", hint="give length=, the number of steps")

@@ -28,6 +28,7 @@ from wholestep.ir.graph import NDArray, Node
 from wholestep.primitives.family import Maybe, conj, ones, zeros
 from wholestep.transforms.reverse import backward
 from wholestep.tree import Tree
+from wholestep.words import type_in_words
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -46,7 +47,7 @@ def loss_value(out: Any, what: str, holomorphic: bool, f: Any = None) -> Array:
         )
     if not isinstance(out, LEAVES):
         raise NonScalarError(
-            f"{what}: the function returned a {type(out).__name__}, not a scalar",
+            f"{what}: the function returned {type_in_words(out)}, not a scalar",
             where=returns(f),
             hint="return the loss alone, or (loss, aux) with has_aux=True",
         )

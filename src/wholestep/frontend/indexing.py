@@ -26,6 +26,7 @@ from wholestep.ir.graph import OPS, Value
 from wholestep.primitives.indexing import Scatter, gather, scatter, scatter_add, scatter_max, scatter_min
 from wholestep.primitives.logic import select
 from wholestep.primitives.movement import flip, permute, reshape, slice_, steps_between, update_slice
+from wholestep.words import with_article
 
 
 class BasicIndexing(NamedTuple):
@@ -206,7 +207,8 @@ def plain_item(x: Array, item: Any) -> Any:
 def _bound(e: Any) -> Any:
     if type(e) is Array and data_of(e.value) is None:
         raise ValueDependentError(
-            f"indexing: a slice has a bound whose value is not known while the program is being written, a {e.type}",
+            "indexing: a slice has a bound whose value is not known while the program is being written, "
+            f"{with_article(e.type)}",
             hint="x[start + np.arange(n)] is a window of n elements from any place on; a size that is known beforehand"
             " is static: ws.jit(f, static_argnames=...)",
         )

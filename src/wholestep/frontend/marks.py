@@ -13,6 +13,7 @@ from wholestep.primitives.marks import (
     pin as pin_primitive,
     stop_gradient as stop_primitive,
 )
+from wholestep.words import type_in_words
 
 T = TypeVar("T")
 
@@ -42,7 +43,7 @@ def capture(label: str, x: T) -> T:
     """
     if not isinstance(label, str):
         raise DtypeError(
-            f"capture: the label is a {type(label).__name__}, not text",
+            f"capture: the label is {type_in_words(label)}, not text",
             hint="the label comes first: ws.capture('mean', x)",
         )
     return _marked(x, capture_primitive, {"label": label})

@@ -16,6 +16,7 @@ from wholestep.errors import DtypeError, ShapeError, TreeError
 from wholestep.frontend.shapes import ShapeDtype
 from wholestep.frontend.tracing import LEAVES
 from wholestep.ir.graph import NDArray
+from wholestep.words import type_in_words
 
 OWN = (*LEAVES, ShapeDtype, str, bytes, type)
 """The types of leaves that are not converted: traced and NumPy arrays, numbers, shapes, text, classes."""
@@ -82,7 +83,7 @@ def array(x: Any, path: str, what: str) -> NDArray:
 
     A tensor that requires a gradient is taken as the values that it has: no gradient flows from here to its library.
     """
-    shown = f"{what}: {path} is a {type(x).__name__}"
+    shown = f"{what}: {path} is {type_in_words(x)}"
     try:
         device: Any = getattr(x, "__dlpack_device__", tuple)()
         lacking = missing(x)

@@ -20,6 +20,7 @@ from wholestep.ir.graph import Value
 from wholestep.primitives.arithmetic import real
 from wholestep.primitives.creation import cast, constant, full
 from wholestep.primitives.movement import broadcast, reshape
+from wholestep.words import type_in_words
 
 WEAK = (int, float, complex)
 """Python scalars: their kind promotes, their precision does not (NEP 50)."""
@@ -47,7 +48,7 @@ def refuse_subclass(x: Any) -> None:
     """Raise DtypeError for masked arrays, matrices and their kin: their operations mean something else."""
     if type(x) is not np.ndarray and isinstance(x, np.ndarray) and not isinstance(x, np.memmap | Frozen):
         raise DtypeError(
-            f"array: a {type(x).__name__} is not supported, since its operations mean something else",
+            f"array: {type_in_words(x)} is not supported, since its operations mean something else",
             hint="convert it with np.asarray, or np.ma.filled for a masked array",
         )
 

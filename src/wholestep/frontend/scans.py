@@ -14,6 +14,7 @@ from wholestep.frontend.batching import vmap
 from wholestep.frontend.control import scan
 from wholestep.frontend.source.entrance import ordinary
 from wholestep.frontend.tracing import type_of
+from wholestep.words import with_article
 
 T = TypeVar("T")
 
@@ -111,7 +112,7 @@ def rows_of(name: str, xs: Any) -> int:
         raise TreeError(f"{name}: xs holds no arrays")
     for leaf in leaves:
         if not np.ndim(leaf):
-            raise ShapeError(f"{name}: xs holds a {type_of(leaf)}, which has no axis to go along")
+            raise ShapeError(f"{name}: xs holds {with_article(type_of(leaf))}, which has no axis to go along")
         if np.shape(leaf)[0] != np.shape(leaves[0])[0]:
             raise ShapeError(f"{name}: lengths differ: {type_of(leaves[0])} and {type_of(leaf)}")
     return int(np.shape(leaves[0])[0])

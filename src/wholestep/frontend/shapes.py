@@ -12,6 +12,7 @@ from wholestep.dims import Dim, substitute
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.frontend.promotion import checked
 from wholestep.ir.types import Type, array_type
+from wholestep.words import type_in_words
 
 
 def size_of_axis(n: Any) -> int:
@@ -21,7 +22,7 @@ def size_of_axis(n: Any) -> int:
     except TypeError:
         symbolic = f"; ws.Dim({n!r}) is a symbolic size" if isinstance(n, str) else ""
         raise ShapeError(
-            f"ShapeDtype: {n!r} is a {type(n).__name__}, and no size of an axis", hint=f"sizes are integers{symbolic}"
+            f"ShapeDtype: {n!r} is {type_in_words(n)}, and no size of an axis", hint=f"sizes are integers{symbolic}"
         ) from None
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from wholestep import tree
 from wholestep.errors import EscapedError
 from wholestep.spelling import access_to, below_root
+from wholestep.words import type_in_words
 
 HELD = (
     "the arrays that a module holds beside its parameters belong to its structure; nn.split(model) takes it apart into"
@@ -70,7 +71,7 @@ def first_difference(before: Any, after: Any, path: str) -> Difference | None:
 
 def node_text(node: Any, level: tree.Level | None) -> str:
     """A node in a few words."""
-    return "None" if node is None else "a leaf" if level is None else f"a {type(node).__name__}"
+    return "None" if node is None else "a leaf" if level is None else type_in_words(node)
 
 
 def keys_text(keys: Sequence[Any]) -> str:

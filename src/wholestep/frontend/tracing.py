@@ -23,6 +23,7 @@ from wholestep.ir.build import GraphBuilder, build, building, current
 from wholestep.ir.graph import Graph, Value
 from wholestep.ir.types import Type, array_type
 from wholestep.primitives.marks import identity
+from wholestep.words import type_in_words
 
 # The operations of a traced array are complete once these modules are imported.
 ARRAY_PARTS = (chosen, indexing, ufuncs)
@@ -103,7 +104,7 @@ def check_function(f: Any, what: str) -> None:
     """Raise DerivativeError for a value that is not callable, such as the result of a function."""
     if not callable(f):
         raise DerivativeError(
-            f"{what}: it takes a function, and was given a {type(f).__name__}",
+            f"{what}: it takes a function, and was given {type_in_words(f)}",
             hint=f"give the function itself and its arguments after it: ws.{what}(f)(x)",
         )
 
@@ -182,13 +183,22 @@ def parameter_names(f: Any, count: int) -> list[str]:
     return [named[i] if i < len(named) else f"x{i}" for i in range(count)]
 
 
+TORCH = (
+    "x.detach().numpy() of a tensor is an array; nn.from_torch fills a model here with a module's weights, and "
+    "ws.from_torch_export reads a module as a function"
+)
+"""The way out where an object of PyTorch is given for an array."""
+
+
 def entry_hint(x: Any, otherwise: str) -> str:
-    """A hint for an object that is no array and no tree: how the user's dataclass becomes one, or `otherwise`.
+    """A hint for an object that is no array and no tree: how a dataclass, or PyTorch's, becomes one; or `otherwise`.
 
     >>> from dataclasses import make_dataclass
     >>> print(entry_hint(make_dataclass("Layer", ["w"])(1.0), "give arrays"))
     ws.tree.register(Layer, lambda p: ((p.w,), None, ('w',)), lambda _, xs: Layer(*xs)) makes it a tree
     """
+    if any([base.__module__.partition(".")[0] == "torch" for base in type(x).__mro__]):
+        return TORCH
     if not is_dataclass(x) or is_ours(type(x)):
         return otherwise
     kind, items = type(x).__name__, [item for item in fields(x) if item.init]
@@ -207,7 +217,7 @@ def differentiable(leaves: Sequence[Any], paths: Callable[[], Sequence[str]], wh
             continue
         if not isinstance(leaf, LEAVES):
             raise DtypeError(
-                f"{what}: {paths()[i] or 'the argument'} is a {type(leaf).__name__}, not an array",
+                f"{what}: {paths()[i] or 'the argument'} is {type_in_words(leaf)}, not an array",
                 hint=entry_hint(leaf, "pass it as another argument (see argnums), or close over it"),
             )
         t = type_of(leaf)
@@ -313,7 +323,7 @@ def as_array(leaf: Any, what: str) -> Array:
     if isinstance(leaf, PLAIN):
         return Array(constant_of(leaf), not isinstance(leaf, np.ndarray))
     raise DtypeError(
-        f"{what}: the function returned a {type(leaf).__name__}, not an array", hint="return arrays, or trees of them"
+        f"{what}: the function returned {type_in_words(leaf)}, not an array", hint="return arrays, or trees of them"
     )
 
 

@@ -21,6 +21,7 @@ from wholestep.primitives.family import transposed, zeros
 from wholestep.transforms.linearity import FIXED, HINT, LINEAR, standings
 from wholestep.transforms.reverse import backward
 from wholestep.tree import Tree
+from wholestep.words import type_in_words
 
 R = TypeVar("R")
 
@@ -34,7 +35,7 @@ class Written:
         for leaf, path in zip(self.leaves, self.paths(f, primals), strict=True):
             if not isinstance(leaf, ENTERING):
                 raise DtypeError(
-                    f"{what}: {path} is a {type(leaf).__name__}, not an array", hint="close over it in a lambda"
+                    f"{what}: {path} is {type_in_words(leaf)}, not an array", hint="close over it in a lambda"
                 )
         self.types = [kind_of(leaf) for leaf in self.leaves]
         self.scalars = [number_kind(leaf)[0] for leaf in self.leaves]

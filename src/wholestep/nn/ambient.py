@@ -20,6 +20,7 @@ from wholestep.nn.annotations import Mark
 from wholestep.nn.module import Module, copy_of
 from wholestep.nn.parameters import buffers
 from wholestep.nn.traversal import ModelWalk
+from wholestep.words import type_in_words
 
 
 class Weights(Module):
@@ -176,7 +177,7 @@ def as_weight(name: str, value: Any) -> Any:
     if isinstance(value, float | complex | np.ndarray | np.generic | Array):
         return value if isinstance(value, Array) else np.array(value)
     raise DtypeError(
-        f"params: {name} is {value!r}, a {type(value).__name__}, and a weight is an array or a floating number",
+        f"params: {name} is {value!r}, {type_in_words(value)}, and a weight is an array or a floating number",
         hint="write 1.0 for 1; what is no weight needs no place here",
     )
 

@@ -15,6 +15,7 @@ from wholestep.nn.exponentials import in_single
 from wholestep.nn.keys import key_needed
 from wholestep.nn.module import Module
 from wholestep.random import uniform
+from wholestep.words import type_in_words
 
 
 def dropout(x: Any, p: float, key: Any) -> NDArray:
@@ -82,7 +83,7 @@ def alpha_dropout(x: Any, p: float, key: Any) -> NDArray:
 def probability(name: str, p: Any) -> float:
     """A probability as a float; raises DtypeError for a p that is not a number, ParameterError outside [0, 1]."""
     if isinstance(p, bool) or not isinstance(p, int | float | np.integer | np.floating):
-        raise DtypeError(f"{name}: p is a {type(p).__name__}, not a number")
+        raise DtypeError(f"{name}: p is {type_in_words(p)}, not a number")
     if not 0 <= p <= 1:
         raise ParameterError(f"{name}: p is {p}; it must be in [0, 1]")
     return float(p)

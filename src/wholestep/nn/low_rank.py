@@ -11,6 +11,7 @@ from wholestep.nn.annotations import frozen
 from wholestep.nn.int8 import Int8Linear
 from wholestep.nn.linears import Linear, sized
 from wholestep.nn.module import Module
+from wholestep.words import type_in_words
 
 
 class LoRA(Module):
@@ -44,7 +45,7 @@ class LoRA(Module):
     def __init__(self, layer: Linear | Int8Linear, rank: int, *, key: Any = None, alpha: float | None = None) -> None:
         if not isinstance(layer, Linear | Int8Linear):
             raise ParameterError(
-                f"LoRA: the layer is a {type(layer).__name__}", hint="give an nn.Linear or an nn.Int8Linear"
+                f"LoRA: the layer is {type_in_words(layer)}", hint="give an nn.Linear or an nn.Int8Linear"
             )
         sized("LoRA", rank=rank)
         narrow = isinstance(layer, Int8Linear)

@@ -17,6 +17,7 @@ from wholestep.nn.keys import keys_from
 from wholestep.nn.linears import linear, sized
 from wholestep.nn.module import Module
 from wholestep.nn.windows import type_text
+from wholestep.words import type_in_words
 
 
 class Cell(Module):
@@ -129,7 +130,7 @@ class LSTMCell(Cell):
 
     def advance(self, from_x: Any, state: Any) -> Any:
         if not isinstance(state, list | tuple) or len(state) != 2:
-            raise TreeError(f"{type(self).__name__}: the state is a {type(state).__name__}; it must be (h, c)")
+            raise TreeError(f"{type(self).__name__}: the state is {type_in_words(state)}; it must be (h, c)")
         h, c = state
         i, f, g, o = wnp.split(from_x + linear(h, self.weight_hh, self.bias_hh), 4, axis=-1)
         c = sigmoid(f) * c + sigmoid(i) * tanh(g)

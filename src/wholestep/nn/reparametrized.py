@@ -16,6 +16,7 @@ from wholestep.nn.annotations import buffer, frozen
 from wholestep.nn.linears import sized
 from wholestep.nn.module import Module, copy_of
 from wholestep.nn.normalization import in_wide
+from wholestep.words import type_in_words
 
 
 class Reparametrized(Module):
@@ -29,7 +30,7 @@ class Reparametrized(Module):
         weight: Any = getattr(layer, "weight", None)
         if not isinstance(layer, Module) or not hasattr(weight, "ndim") or weight.ndim < 2:
             raise ParameterError(
-                f"{name}: the layer is a {type(layer).__name__} without a matrix as its weight",
+                f"{name}: the layer is {type_in_words(layer)} without a matrix as its weight",
                 hint="give an nn.Linear or a convolution",
             )
         self.layer = copy_of(layer)

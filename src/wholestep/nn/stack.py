@@ -21,6 +21,7 @@ from wholestep.nn.module import Module, copy_of
 from wholestep.nn.stack_loops import checked_keep, looped
 from wholestep.nn.traversal import Fixed, ModelWalk, ModuleBody, Rebuilt, Reread, without_arrays
 from wholestep.nn.waiting import PathKey, draw_waiting
+from wholestep.words import type_in_words
 
 SPEC = "_stack"
 """The name of the field that holds a stack's `Spec`; all other fields are those of its layers."""
@@ -303,7 +304,7 @@ def takes_one(layer: Any) -> bool:
 def walked(layer: Any, i: int) -> ModelWalk:
     """A layer taken apart."""
     if not isinstance(layer, Module):
-        raise ParameterError(f"Stack: layer {i} is a {type(layer).__name__}, not a module")
+        raise ParameterError(f"Stack: layer {i} is {type_in_words(layer)}, not a module")
     return ModelWalk(layer)
 
 

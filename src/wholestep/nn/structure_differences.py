@@ -7,6 +7,7 @@ from typing import Any
 from wholestep import tree
 from wholestep.frontend.structures import Difference
 from wholestep.nn.traversal import Again, Fixed, Group, Kept, ModuleBody
+from wholestep.words import type_in_words, with_article
 
 
 def model_difference(before: Any, after: Any, path: str = "") -> Difference | None:
@@ -40,9 +41,9 @@ def part_text(node: Any) -> str:
     """One part of a structure in a few words."""
     if isinstance(node, Fixed):
         text = repr(node)
-        return text if len(text) < 40 else f"a {type(node.value).__name__}"
+        return text if len(text) < 40 else type_in_words(node.value)
     if isinstance(node, Kept):
-        return f"a {node.kind} array"
+        return f"{with_article(node.kind)} array"
     if isinstance(node, Group | ModuleBody):
-        return f"a {node.cls.__name__}"
+        return with_article(node.cls.__name__)
     return "a part that was met before" if isinstance(node, Again) else "a parameter"

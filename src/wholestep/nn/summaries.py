@@ -24,7 +24,7 @@ from wholestep.ir.types import Type
 from wholestep.nn.traversal import PARAMETER, ArrayPlace, ModelWalk, holder, lies_in_part
 from wholestep.primitives.structure import Cond
 from wholestep.report.table_format import align_columns, table_html
-from wholestep.words import Shown, printable
+from wholestep.words import Shown, printable, type_in_words
 
 HEAD = ("path", "what", "shape", "numbers", "bytes", "flops")
 TO_THE_LEFT = (True, True, True, False, False, False)
@@ -144,7 +144,7 @@ def summary(model: Any, *inputs: Any, **named: Any) -> Summary:
     walk = ModelWalk(model)
     if not walk.modules and not any(isinstance(x, np.ndarray | Array) for x in tree.leaves(model)):
         raise DtypeError(
-            f"summary: a {type(model).__name__} has no parts and no arrays", hint="give a module, or a tree of arrays"
+            f"summary: {type_in_words(model)} has no parts and no arrays", hint="give a module, or a tree of arrays"
         )
     calls = trace_calls(model, walk, inputs, named) if inputs or named else {}
     arrays = list(walk.places)
@@ -183,7 +183,7 @@ def trace_calls(model: Any, walk: ModelWalk, inputs: Sequence[Any], named: dict[
 def described_inputs(name: str, model: Any, walk: ModelWalk, inputs: Sequence[Any]) -> list[Any]:
     """Inputs of a call, shapes with the dtype of the first parameter; raises ParameterError without a `__call__`."""
     if not callable(model):
-        raise ParameterError(f"{name}: a {type(model).__name__} cannot be called", hint="leave out the inputs")
+        raise ParameterError(f"{name}: {type_in_words(model)} cannot be called", hint="leave out the inputs")
     dtype = walk.parameters[0].value.dtype if walk.parameters else np.dtype(np.float64)
     return [ShapeDtype(x, dtype) if is_shape(x) else x for x in inputs]
 

@@ -18,6 +18,7 @@ from wholestep.frontend.closure_reads import content
 from wholestep.frontend.frozen import Frozen, Held, thawed
 from wholestep.nn.annotations import BUFFER, FROZEN, KEPT, TIED, UNDECAYED, Mark
 from wholestep.nn.waiting import not_drawn, waits
+from wholestep.words import type_in_words
 
 PARAMETER = "parameter"
 SEGMENT = re.compile(r"\.?([^\W\d]\w*)|\[([^\]]+)\]")
@@ -390,7 +391,7 @@ def refuse_hidden(x: Any, path: str) -> None:
     for held in closed_over(x):
         if getattr(type(held), "_is_module", False):
             raise TreeError(
-                f"nn: {path} is a function that holds a {type(held).__name__}, whose parameters are not seen there",
+                f"nn: {path} is a function that holds {type_in_words(held)}, whose parameters are not seen there",
                 hint="make it a method, or a module with that one as a field",
             )
 

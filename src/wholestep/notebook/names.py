@@ -12,6 +12,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from wholestep.errors import ParameterError, UnsupportedError
 from wholestep.frontend.dispatch import late_types
 from wholestep.nn.ambient import Weights
+from wholestep.words import type_in_words
 
 
 class Name(NDArrayOperatorsMixin):
@@ -105,6 +106,6 @@ def bare_value(weights: Weights, name: str) -> Any:
     value = getattr(weights, name)
     if isinstance(value, list | tuple):
         raise UnsupportedError(
-            f"params: {name} is a {type(value).__name__}, which has no bare name", hint="read it as weights.NAME"
+            f"params: {name} is {type_in_words(value)}, which has no bare name", hint="read it as weights.NAME"
         )
     return Name(weights, name) if isinstance(value, np.ndarray) else value

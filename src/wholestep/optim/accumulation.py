@@ -20,6 +20,7 @@ from wholestep.optim.protocol import (
     working_array,
     working_zeros,
 )
+from wholestep.words import type_in_words
 
 
 class Accumulate(Wrapper):
@@ -54,7 +55,7 @@ class Accumulate(Wrapper):
         """The same object; raises DtypeError for an argument that is no optimizer, or a weight that is no name."""
         super().resolved()
         if self.weight is not None and not isinstance(self.weight, str):
-            raise DtypeError(f"accumulate: weight is a {type(self.weight).__name__}, not the name of a number in aux")
+            raise DtypeError(f"accumulate: weight is {type_in_words(self.weight)}, not the name of a number in aux")
         return self
 
     def init(self, params: Any) -> Any:

@@ -29,6 +29,7 @@ from wholestep.optim.protocol import (
     squared_magnitude,
     working_array,
 )
+from wholestep.words import type_in_words
 
 
 class Chain(Fields):
@@ -253,7 +254,7 @@ def chain(*links: Transform | Optimizer) -> Chain:
     for link in links[:-1]:
         if not callable(getattr(link, "apply", None)) or not callable(getattr(link, "init", None)):
             raise DtypeError(
-                f"chain: a {type(link).__name__} stands before the end, and is no transform",
+                f"chain: {type_in_words(link)} stands before the end, and is no transform",
                 hint="a transform has init and apply; the optimizer comes last",
             )
     check_optimizer(f"chain: the last link, {label(links[-1])},", links[-1])

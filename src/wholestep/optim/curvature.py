@@ -15,6 +15,7 @@ from wholestep.optim.hyper import number_in, rate_at
 from wholestep.optim.leafwise import Leafwise, decay_parameter, increment_count
 from wholestep.optim.paths import Choice
 from wholestep.optim.protocol import required_extra, running_mean, scalar_like, working_array, working_zeros
+from wholestep.words import type_in_words
 
 
 class Sophia(Leafwise):
@@ -54,7 +55,7 @@ class Sophia(Leafwise):
     def resolved(self) -> Sophia:
         """The same object with checked integers."""
         if not is_integer(self.seed):
-            raise DtypeError(f"sophia: seed is a {type(self.seed).__name__}, not an integer")
+            raise DtypeError(f"sophia: seed is {type_in_words(self.seed)}, not an integer")
         return replace(self, every=checked_count("every", self.every, "sophia"), seed=int(self.seed))
 
     def kept(self, p: Any) -> dict[str, Any]:

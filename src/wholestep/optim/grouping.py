@@ -10,6 +10,7 @@ from wholestep.errors import DtypeError, ParameterError
 from wholestep.optim.hyper import Fields, override_fields
 from wholestep.optim.paths import check_patterns, parameter_paths
 from wholestep.optim.protocol import Optimizer, call_update, check_optimizer
+from wholestep.words import type_in_words
 
 
 class Divided(Fields):
@@ -117,7 +118,7 @@ def groups(patterns: Mapping[str, Any], default: Optimizer | None) -> Groups:
     {'head': array([-1.]), 'body': {'w': array([-0.1]), 'b': array([0.])}}
     """
     if not isinstance(patterns, Mapping):
-        raise DtypeError(f"groups: a {type(patterns).__name__}, and no dictionary of patterns of paths and optimizers")
+        raise DtypeError(f"groups: {type_in_words(patterns)}, and no dictionary of patterns of paths and optimizers")
     members: list[tuple[str, Any]] = []
     for pattern, given in patterns.items():
         if not isinstance(pattern, str):

@@ -15,6 +15,7 @@ from wholestep.boundary.answers import call_error
 from wholestep.errors import DtypeError, ParameterError
 from wholestep.frontend.array import Array
 from wholestep.frontend.tracing import type_of
+from wholestep.words import type_in_words
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -130,7 +131,7 @@ def as_fields(x: Any) -> Any:
         elif str(field.type).startswith("tuple"):
             if not isinstance(value, Iterable):
                 raise DtypeError(
-                    f"{function_name(type(x))}: {field.name} is a {type(value).__name__}, not a list",
+                    f"{function_name(type(x))}: {field.name} is {type_in_words(value)}, not a list",
                     hint=f"give several: {field.name}=[...]",
                 )
             changes[field.name] = tuple(value)
@@ -180,7 +181,7 @@ def checked_number(name: str, field: str, value: Any, allowed: Range) -> Any:
     A traced number stays as it is: its value differs from call to call, and is not checked.
     """
     if not is_one_number(value):
-        what = type_of(value) if isinstance(value, Array | np.ndarray) else f"a {type(value).__name__}"
+        what = type_of(value) if isinstance(value, Array | np.ndarray) else type_in_words(value)
         raise DtypeError(f"{name}: {field} is {what}, not a number")
     if isinstance(value, Array):
         return value

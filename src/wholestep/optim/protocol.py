@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from wholestep import dtypes, numpy as wnp
-from wholestep.boundary.answers import check_fits
+from wholestep.boundary.answers import check_fits, replacement
 from wholestep.errors import DtypeError, ImpurityError, ParameterError, TreeError
 from wholestep.ir.build import current
+from wholestep.words import type_in_words, with_article
 
 
 class Optimizer(Protocol):
@@ -59,19 +60,31 @@ class Transform(Protocol):
         """New gradients and a new state."""
 
 
+FOREIGN = {
+    "optax": "Optax, whose update gives what is added to the parameters",
+    "torch": "PyTorch, which updates tensors of its own",
+    "keras": "Keras, which updates variables of its own",
+}
+"""Libraries by the packages of their optimizers, with what makes these other ones than ours."""
+
+
 def check_optimizer(who: str, x: Any, optional: bool = False) -> None:
-    """Raise DtypeError for an object without init and update, and for optimizers of Optax, whose update differs."""
-    if getattr(type(x), "__module__", "").partition(".")[0] == "optax":
-        raise DtypeError(
-            f"{who} is a {type(x).__name__} of Optax, whose update gives what is added to the parameters",
-            hint="ws.optim has Optax's names: ws.optim.adam(1e-3), ws.optim.chain(...)",
-        )
+    """Raise DtypeError for an object without init and update, and for optimizers of other libraries."""
+    kind = x if isinstance(x, type) else type(x)
+    library = FOREIGN.get(kind.__module__.partition(".")[0])
+    if library is not None:
+        ours = replacement("ws.optim", kind.__name__)
+        hint = f"{ours}(1e-3) is one" if ours else "ws.optim has its names: ws.optim.adam(1e-3), ws.optim.chain(...)"
+        raise DtypeError(f"{who} is {with_article(kind.__name__)} of {library}", hint=hint)
     if (optional and x is None) or (callable(getattr(x, "init", None)) and callable(getattr(x, "update", None))):
         return
     name = getattr(x, "__name__", "")
     if callable(x) and name:
-        raise DtypeError(f"{who} is the function {name}, not what it returns", hint=f"call it: ws.optim.{name}(1e-3)")
-    what = f"the text {x!r}" if isinstance(x, str) else f"a {type(x).__name__}"
+        made = "class" if kind is x else "function"
+        ours = replacement("ws.optim", name)
+        hint = f"call it: {f'{ours}(1e-3)' if ours else f'{name}(...)'}"
+        raise DtypeError(f"{who} is the {made} {name}, not what it returns", hint=hint)
+    what = f"the text {x!r}" if isinstance(x, str) else type_in_words(x)
     transform = callable(getattr(x, "init", None)) and callable(getattr(x, "apply", None))
     raise DtypeError(
         f"{who} is {what}, not an optimizer",
@@ -100,7 +113,7 @@ def call_update(optimizer: Any, grads: Any, state: Any, params: Any, extras: Map
             hint="keep it in the state: init returns the first one as an array, update each next one",
         )
     if not isinstance(made, tuple) or len(made) != 2:
-        what = f"a tuple of {len(made)}" if isinstance(made, tuple) else f"a {type(made).__name__}"
+        what = f"a tuple of {len(made)}" if isinstance(made, tuple) else type_in_words(made)
         raise TreeError(f"{name}.update returned {what}, not (params, state)", hint=UPDATE_HINT)
     return made
 

@@ -22,6 +22,7 @@ from wholestep.primitives.creation import cast, like
 from wholestep.primitives.logic import right_shift, select
 from wholestep.primitives.movement import concat, reshape, slice_
 from wholestep.primitives.random import WORD, random_bits
+from wholestep.words import type_in_words
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -61,7 +62,7 @@ def checked_key(name: str, key: Any) -> Any:
     """A key as it is, traced or plain; raises DtypeError or ShapeError for a value that is no key."""
     hint = "make one with ws.random.key(seed)"
     if not isinstance(key, Array | np.ndarray):
-        raise DtypeError(f"{name}: the key is a {type(key).__name__}, not two uint32 words", hint=hint)
+        raise DtypeError(f"{name}: the key is {type_in_words(key)}, not two uint32 words", hint=hint)
     if key.dtype != WORD:
         raise DtypeError(f"{name}: the key is of dtype {key.dtype}, not uint32", hint=hint)
     if key.shape != (2,):

@@ -20,6 +20,7 @@ from wholestep.interop.onnx.graph import OnnxBody, graph_of
 from wholestep.interop.onnx.operators.node import OnnxNode
 from wholestep.interop.onnx.operators.sequences import TensorSequence
 from wholestep.ir.graph import NDArray
+from wholestep.words import type_in_words
 
 KNOWN_INPUTS: Mapping[str, tuple[int, ...]] = {
     "Resize": (1, 2),
@@ -193,9 +194,7 @@ def contents(model: Any) -> tuple[bytes, Path | None]:
             raise ModelError(f"from_onnx: {path} is a folder")
         return path.read_bytes(), path.parent
     except TypeError:
-        raise ParameterError(
-            f"from_onnx: a {type(model).__name__} is neither a path nor the bytes of a model"
-        ) from None
+        raise ParameterError(f"from_onnx: {type_in_words(model)} is neither a path nor the bytes of a model") from None
     except OSError as error:
         raise ModelError(f"from_onnx: {model}: it cannot be read: {error.strerror or error}") from None
 

@@ -25,6 +25,7 @@ from wholestep.interop.torch.promotion import kind_of
 from wholestep.ir.graph import NDArray
 from wholestep.nn.keys import as_key, key_needed
 from wholestep.nn.windows import type_text
+from wholestep.words import type_in_words
 
 HINT = "torch.export.export(module, args, dynamic_shapes=...) makes a program for more than one size"
 
@@ -188,7 +189,7 @@ def plain(x: Any) -> Any:
     if x is None or type(x) is int:
         return x
     raise ParameterError(
-        f"from_torch_export: a {type(x).__name__} among inputs or outputs",
+        f"from_torch_export: {type_in_words(x)} among inputs or outputs",
         hint="export a module that takes and returns tensors in tuples, lists and dictionaries",
     )
 
@@ -207,7 +208,7 @@ def match(pattern: Any, given: Any, path: str, found: dict[int, Any]) -> None:
         return
     else:
         if not isinstance(given, tuple | list) or len(given) != len(pattern):
-            count = len(given) if isinstance(given, tuple | list) else f"a {type(given).__name__}"
+            count = len(given) if isinstance(given, tuple | list) else type_in_words(given)
             raise TreeError(f"from_torch_export: {path} has {count}, and was exported with {len(pattern)} items")
         pairs = [(i, pattern[i], given[i]) for i in range(len(pattern))]
     for key, inner, item in pairs:

@@ -12,6 +12,7 @@ import numpy as np
 from wholestep import dtypes
 from wholestep.errors import MissingExtraError, ParameterError, UnsupportedError
 from wholestep.interop.torch.operators import KEEP, OPERATORS, SIZES
+from wholestep.words import type_in_words
 
 MANY = 12
 """The most operators that an error lists."""
@@ -83,7 +84,7 @@ def exported(program: Any, examples: Sequence[Any]) -> Any:
     if isinstance(program, torch.nn.Module):
         if not examples:
             raise ParameterError(
-                f"from_torch_export: a {type(program).__name__} and no example",
+                f"from_torch_export: {type_in_words(program)} and no example",
                 hint="from_torch_export(module, x) exports it for arrays like x",
             )
         given = tuple(torch.as_tensor(x) if isinstance(x, np.ndarray) else x for x in examples)
@@ -92,7 +93,7 @@ def exported(program: Any, examples: Sequence[Any]) -> Any:
         return torch.export.load(program)
     if not isinstance(program, torch.export.ExportedProgram):
         raise ParameterError(
-            f"from_torch_export: a {type(program).__name__} is no program",
+            f"from_torch_export: {type_in_words(program)} is no program",
             hint="give what torch.export.export returns, the path of a .pt2 file, or a module and example inputs",
         )
     return program

@@ -9,6 +9,7 @@ import numpy as np
 
 from wholestep.errors import BudgetError, DtypeError, ParameterError
 from wholestep.lower.cost.roofline import DEFAULT_RATES, Rates
+from wholestep.words import type_in_words
 
 UNITS = {"": 1, "B": 1, **{f"{p}B": 1000**i for i, p in enumerate("KMGT", 1)}}
 UNITS |= {f"{p}IB": 1024**i for i, p in enumerate("KMGT", 1)}
@@ -64,7 +65,7 @@ def parse_memory_budget(given: Any) -> MemoryBudget | None:
     if given is None or isinstance(given, MemoryBudget):
         return given
     if isinstance(given, bool) or not isinstance(given, int | np.integer | str):
-        raise DtypeError(f"compile: memory_budget is a {type(given).__name__}, not bytes or text such as '200MB'")
+        raise DtypeError(f"compile: memory_budget is {type_in_words(given)}, not bytes or text such as '200MB'")
     if isinstance(given, str):
         found = BUDGET_TEXT.fullmatch(given.strip())
         unit = found[2].upper() if found else None

@@ -21,6 +21,7 @@ from wholestep.frontend.tracing import LEAVES, scope
 from wholestep.frontend.transposition import hoisted
 from wholestep.scipy.outside import fallback, lapack_operands, np, ratio
 from wholestep.scipy.sparse.krylov import conjugate_gradients, minimal_residuals, stabilized_gradients
+from wholestep.words import type_in_words
 
 outside: Any = scipy.sparse.linalg
 
@@ -66,7 +67,7 @@ class Unknowns:
             return sparse_product(given)
         if isinstance(given, outside.LinearOperator) or not (callable(given) or isinstance(given, (*LEAVES, list))):
             raise DtypeError(
-                f"{self.name}: {what} is a {type(given).__name__}, not a matrix or a function",
+                f"{self.name}: {what} is {type_in_words(given)}, not a matrix or a function",
                 hint="give a function of x that returns its image",
             )
         if callable(given):

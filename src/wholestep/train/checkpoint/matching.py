@@ -15,7 +15,7 @@ from wholestep.ir.graph import NDArray
 from wholestep.ir.types import Type, array_type
 from wholestep.train.checkpoint.read import Contents
 from wholestep.train.checkpoint.safetensors_header import safe_name
-from wholestep.words import first_few
+from wholestep.words import first_few, type_in_words
 
 Rename = Mapping[str, str | None] | Callable[[str], str | None]
 """The path in the state of each tensor name in the file; None leaves the tensor out."""
@@ -61,12 +61,12 @@ def rename_tensor(name: str, rename: Any) -> str | None:
         return name
     if not callable(rename) and not isinstance(rename, Mapping):
         raise CheckpointError(
-            f"load: rename is a {type(rename).__name__}, not a function of names or a dictionary of them",
+            f"load: rename is {type_in_words(rename)}, not a function of names or a dictionary of them",
             hint='rename={"fc.weight": "head.weight"}, or lambda name: name.removeprefix("module.")',
         )
     new = rename(name) if callable(rename) else rename.get(name, name)
     if new is not None and not isinstance(new, str):
-        raise CheckpointError(f"load: rename turns {safe_name(name)} into a {type(new).__name__}, not a string or None")
+        raise CheckpointError(f"load: rename turns {safe_name(name)} into {type_in_words(new)}, not a string or None")
     return new
 
 

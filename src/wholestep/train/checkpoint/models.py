@@ -19,6 +19,7 @@ from wholestep.train.checkpoint.matching import PLACES, Convert, Rename, root_of
 from wholestep.train.checkpoint.read import open_checkpoint
 from wholestep.train.checkpoint.safetensors_header import Damage
 from wholestep.train.checkpoint.steps import Wanted, Where, first_whole, shard_bytes, version
+from wholestep.words import type_in_words
 
 T = TypeVar("T")
 
@@ -111,7 +112,7 @@ def load(
     own = named_arrays(model)
     if not own:
         raise ParameterError(
-            f"nn.load: a {type(model).__name__} holds no arrays", hint="nn.load(model, path): the model comes first"
+            f"nn.load: {type_in_words(model)} holds no arrays", hint="nn.load(model, path): the model comes first"
         )
     wanted = Wanted(strict, rename, PLACES, dict(convert or {}), cast)
     _, new, _ = first_whole(Path(path), fallback, own, wanted)
@@ -139,7 +140,7 @@ def model_arrays(path: Any) -> dict[str, NDArray]:
     """The arrays of a file by path; of one that this library wrote, those of the model."""
     if not isinstance(path, str | os.PathLike):
         raise ParameterError(
-            f"nn.load: a {type(path).__name__} is given and no file", hint="nn.load(model, path), or nn.load(path)"
+            f"nn.load: {type_in_words(path)} is given and no file", hint="nn.load(model, path), or nn.load(path)"
         )
     try:
         with open_checkpoint(Path(path)) as contents:

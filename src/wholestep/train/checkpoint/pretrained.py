@@ -31,6 +31,7 @@ from wholestep.train.checkpoint.read import open_checkpoint
 from wholestep.train.checkpoint.safetensors_header import Damage
 from wholestep.train.checkpoint.steps import Where
 from wholestep.train.checkpoint.torch_models import COUNTERS, fill_model, tensors_of
+from wholestep.words import type_in_words
 
 CONFIG, TENSORS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 LARGEST_CONFIG = 1 << 20
@@ -163,7 +164,7 @@ def folder_kind(model: Any) -> str:
             return kind
     known = dict.fromkeys(row.model.__name__ for row in FAMILIES.values())
     raise CheckpointError(
-        f"save_folder: a {type(model).__name__} has no published configuration",
+        f"save_folder: {type_in_words(model)} has no published configuration",
         hint=f"{', '.join(known)} have; nn.save writes any model",
     )
 
@@ -184,7 +185,7 @@ def refuse_other_layers(model: Any) -> None:
     for path, layer in ModelWalk(model).modules:
         if isinstance(layer, LoRA | Int8Linear):
             raise CheckpointError(
-                f"save_folder: {path} is a {type(layer).__name__}, whose tensors no published model has",
+                f"save_folder: {path} is {type_in_words(layer)}, whose tensors no published model has",
                 hint=f"put {'merged()' if isinstance(layer, LoRA) else 'dense()'} of it in its place; "
                 "nn.save writes any model",
             )

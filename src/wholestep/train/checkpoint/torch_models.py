@@ -21,6 +21,7 @@ from wholestep.train.checkpoint.matching import Rename, castable, mismatch, rena
 from wholestep.train.checkpoint.read import open_checkpoint
 from wholestep.train.checkpoint.safetensors_header import Damage
 from wholestep.train.checkpoint.steps import Where
+from wholestep.words import type_in_words
 
 T = TypeVar("T")
 
@@ -146,7 +147,7 @@ def tensors_of(weights: Any, rename: Rename | None) -> dict[str, NDArray]:
         found = state() if callable(state) else weights
     if not isinstance(found, Mapping):
         raise ParameterError(
-            f"from_torch: weights are a {type(weights).__name__}",
+            f"from_torch: weights are {type_in_words(weights)}",
             hint="give a state dict, a module that has one, or the path of a .safetensors file",
         )
     named = [(rename_tensor(str(name), rename), x) for name, x in found.items()]
@@ -178,7 +179,7 @@ def to_array(name: str, x: Any) -> NDArray:
             raise
         array = np.asarray(x.float())
     if array.dtype.kind not in "biufcV":
-        raise ParameterError(f"from_torch: {name} is a {type(x).__name__}, which holds no numbers")
+        raise ParameterError(f"from_torch: {name} is {type_in_words(x)}, which holds no numbers")
     return array
 
 

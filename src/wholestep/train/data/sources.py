@@ -14,6 +14,7 @@ from wholestep.errors import DtypeError, ParameterError, ShapeError, TreeError
 from wholestep.frontend import outside
 from wholestep.ir.graph import NDArray
 from wholestep.train.data.file_errors import open_arrays
+from wholestep.words import type_in_words
 
 Collate = Callable[[list[Any]], Any]
 """The type of a function that makes a batch of a list of items."""
@@ -57,7 +58,7 @@ class Arrays:
         for x, path in zip(leaves, paths, strict=True):
             if not isinstance(x, np.ndarray):
                 raise DtypeError(
-                    f"loader: {path} is a {type(x).__name__}, not an array",
+                    f"loader: {path} is {type_in_words(x)}, not an array",
                     hint="convert it with np.asarray; samples that are trees go into a list",
                 )
             numeric_array(x, path)
@@ -109,7 +110,7 @@ class Items:
         return self.collate(self.listed(which.tolist()))
 
     def __str__(self) -> str:
-        return f"{len(self)} items of a {type(self.data).__name__}"
+        return f"{len(self)} items of {type_in_words(self.data)}"
 
 
 class Stream:
@@ -155,7 +156,7 @@ def source_of(data: Any, collate: Collate | None) -> Source | Stream:
     if isinstance(data, Iterable) or callable(data):
         return Stream(data, collate)
     raise DtypeError(
-        f"loader: data is a {type(data).__name__}",
+        f"loader: data is {type_in_words(data)}",
         hint="give a tree of arrays, a path, an iterable, or an object with __len__ and __getitem__",
     )
 

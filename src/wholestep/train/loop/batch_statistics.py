@@ -15,6 +15,7 @@ from wholestep.nn.keys import as_key, takes_key
 from wholestep.nn.module import Module, copy_of
 from wholestep.nn.norm_layers import BatchNorm
 from wholestep.nn.parameters import buffers, join, named_modules
+from wholestep.words import type_in_words
 
 M = TypeVar("M", bound=Module)
 
@@ -46,7 +47,7 @@ def update_batch_norm(
     ([3.5], [5.0])
     """
     if not isinstance(model, Module):
-        raise DtypeError(f"update_batch_norm: a {type(model).__name__} is no nn.Module")
+        raise DtypeError(f"update_batch_norm: {type_in_words(model)} is no nn.Module")
     probe = copy_of(model).train()
     norms = {path: part for path, part in named_modules(probe).items() if isinstance(part, BatchNorm)}
     if not norms:
@@ -94,6 +95,6 @@ def checked_batches(batches: Iterable[Any]) -> Iterable[Any]:
     """The batches, one after the other; raises DtypeError for an argument that is no iterable of batches."""
     if isinstance(batches, np.ndarray) or outside.foreign(batches) or not isinstance(batches, Iterable):
         raise DtypeError(
-            f"update_batch_norm: batches is a {type(batches).__name__}", hint="give a ws.Loader, or a list of batches"
+            f"update_batch_norm: batches is {type_in_words(batches)}", hint="give a ws.Loader, or a list of batches"
         )
     return batches

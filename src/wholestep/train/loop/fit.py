@@ -25,6 +25,7 @@ from wholestep.train.program.interruptible import (
     terminating_in_order,
 )
 from wholestep.train.step.step import Step
+from wholestep.words import type_in_words
 
 
 def fit(
@@ -112,15 +113,15 @@ def check_given(step: Any, callbacks: Any) -> None:
     """Raise DtypeError for a `step` that is no compiled step, or an item of `callbacks` that is no callback."""
     if not isinstance(step, Step):
         raise DtypeError(
-            f"fit: the first argument is a {type(step).__name__}, not a compiled step",
+            f"fit: the first argument is {type_in_words(step)}, not a compiled step",
             hint="make one: step = ws.compile(loss, model, optimizer=ws.optim.adam(1e-3), batch=batch)",
         )
     if not isinstance(callbacks, Iterable):
-        raise DtypeError(f"fit: callbacks is a {type(callbacks).__name__}, not a list", hint="callbacks=[callback]")
+        raise DtypeError(f"fit: callbacks is {type_in_words(callbacks)}, not a list", hint="callbacks=[callback]")
     for i, callback in enumerate(callbacks):
         if not all(hasattr(callback, hook) for hook in HOOKS):
             raise DtypeError(
-                f"fit: callbacks[{i}] is a {type(callback).__name__}, and a callback has hooks: {', '.join(HOOKS)}",
+                f"fit: callbacks[{i}] is {type_in_words(callback)}, and a callback has hooks: {', '.join(HOOKS)}",
                 hint="derive a class from wholestep.train.loop.run.Callback with on_step(run) or on_epoch(run)",
             )
 
@@ -145,7 +146,7 @@ def loggers_of(logger: Any) -> tuple[Logger, ...]:
     for one in found:
         if not all(hasattr(one, method) for method in LOGS):
             raise DtypeError(
-                f"fit: logger is a {type(one).__name__}, and a logger has the methods {', '.join(LOGS)}",
+                f"fit: logger is {type_in_words(one)}, and a logger has the methods {', '.join(LOGS)}",
                 hint="give wholestep.train.loop.loggers.ConsoleLogger(), or an object of your own with these methods",
             )
     return found
@@ -156,7 +157,7 @@ def checkpoint_of(given: Any) -> Checkpoint | None:
     saving = Checkpoint(given) if isinstance(given, str | os.PathLike) else given
     if saving is not None and not isinstance(saving, Checkpoint):
         raise DtypeError(
-            f"fit: checkpoint is a {type(given).__name__}, not a path or a Checkpoint",
+            f"fit: checkpoint is {type_in_words(given)}, not a path or a Checkpoint",
             hint='checkpoint="run.safetensors" saves after each epoch',
         )
     return saving

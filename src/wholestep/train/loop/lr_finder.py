@@ -17,6 +17,7 @@ from wholestep.frontend import outside
 from wholestep.ir.graph import NDArray
 from wholestep.train.loop.loss_chart import blank_figure, finish_figure
 from wholestep.train.step.step import Step
+from wholestep.words import type_in_words
 
 APART = 4.0
 """The multiple of the lowest loss so far that ends the trial."""
@@ -149,7 +150,7 @@ def batches(step: Step, data: Any) -> Iterator[Any]:
         yield data
     if not hasattr(data, "__iter__"):
         raise TreeError(
-            f"lr_find: data is a {type(data).__name__}, neither like the batch nor an iterable of batches",
+            f"lr_find: data is {type_in_words(data)}, neither like the batch nor an iterable of batches",
             hint="a batch, a list of them, or a ws.Loader",
         )
     some = True

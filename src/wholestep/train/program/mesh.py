@@ -18,6 +18,7 @@ from wholestep.frontend.batching import axis_index, psum
 from wholestep.frontend.custom import custom_vjp
 from wholestep.ir.build import current
 from wholestep.ir.graph import NDArray
+from wholestep.words import type_in_words
 
 BUCKET_BYTES = 1 << 20
 """The bytes of gradients after which a message is sent: a millisecond at 1 GB/s, much longer than the latency of a few
@@ -122,7 +123,7 @@ def mesh_axis(mesh: Any, who: str = "compile") -> MeshAxis | None:
     missing = [word for word in ("rank", "size", "all_gather", "all_to_all") if not hasattr(communicator, word)]
     if missing:
         raise DtypeError(
-            f"{who}: the communicator of mesh axis {name!r} is a {type(communicator).__name__} without {missing[0]}",
+            f"{who}: the communicator of mesh axis {name!r} is {type_in_words(communicator)} without {missing[0]}",
             hint="ws.mesh.mpi() and ws.mesh.torch() make one; ws.mesh.Communicator says what one has",
         )
     enter_axis(name, communicator)

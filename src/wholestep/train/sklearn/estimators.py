@@ -15,6 +15,7 @@ from wholestep.ir.graph import NDArray
 from wholestep.train.data.datasets import need
 from wholestep.train.sklearn import mlp_ensemble
 from wholestep.train.sklearn.mlp_ensemble import ACTIVATIONS, Data, Settings, Shape, Trained
+from wholestep.words import type_in_words
 
 need("sklearn", extra="train")
 
@@ -57,7 +58,7 @@ class Perceptrons(BaseEstimator):  # type: ignore[misc]
         """Raise DtypeError or ParameterError for an invalid setting."""
         hidden = self.hidden_sizes
         if not isinstance(hidden, tuple | list):
-            raise DtypeError(f"{self.name}: hidden_sizes is a {type(hidden).__name__}, not a tuple of integers")
+            raise DtypeError(f"{self.name}: hidden_sizes is {type_in_words(hidden)}, not a tuple of integers")
         counts = [("hidden_sizes", n) for n in hidden]
         counts += [(setting, getattr(self, setting)) for setting in ("members", "batch_size", "patience")]
         counts += [("epochs", self.epochs)] * (self.epochs is not None)
@@ -280,6 +281,6 @@ def weights_of(name: str, sample_weight: Any, rows: int) -> NDArray:
 def check_interval(name: str, setting: str, value: Any, below: float) -> None:
     """Raise DtypeError or ParameterError for a setting that is no number from 0 up to a bound."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise DtypeError(f"{name}: {setting} is a {type(value).__name__}, not a number")
+        raise DtypeError(f"{name}: {setting} is {type_in_words(value)}, not a number")
     if not 0 <= value < below:
         raise ParameterError(f"{name}: {setting} is {value}; it must be 0 or more, and less than {below:g}")

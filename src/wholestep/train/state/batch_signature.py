@@ -18,7 +18,7 @@ from wholestep.frontend.shapes import ShapeDtype
 from wholestep.frontend.tracing import PLAIN, type_of
 from wholestep.ir.graph import NDArray
 from wholestep.ir.types import Type
-from wholestep.words import first_few
+from wholestep.words import first_few, type_in_words
 
 MAX_PATHS = 6
 """The number of paths that a message lists."""
@@ -287,7 +287,7 @@ def checked_type(x: Any, path: str, what: str) -> Type:
     """The type of a leaf; raises DtypeError for a leaf that is no array."""
     if not isinstance(x, PLAIN):
         raise DtypeError(
-            f"{what}: {path} is a {type(x).__name__}, not an array", hint="convert it with np.asarray, or leave it out"
+            f"{what}: {path} is {type_in_words(x)}, not an array", hint="convert it with np.asarray, or leave it out"
         )
     if isinstance(x, np.ndarray) and not x.dtype.isnative:
         raise DtypeError(

@@ -10,6 +10,7 @@ import numpy as np
 from wholestep import numpy as wnp, tree
 from wholestep.errors import DtypeError, ParameterError
 from wholestep.optim.protocol import scalar_like, working_array
+from wholestep.words import type_in_words
 
 LEAST, MOST = 2.0**-24, 2.0**24
 """The bounds of a dynamic scale."""
@@ -88,7 +89,7 @@ def scaling_of(given: Any, precision: str | None, guard: str | None, trained: bo
 def scale_of(given: Any, who: str = "compile") -> float:
     """The scale as a float; raises DtypeError for another type, ParameterError for a number not positive and finite."""
     if isinstance(given, bool | str) or not isinstance(given, int | float | np.integer | np.floating):
-        what = repr(given) if isinstance(given, str) else f"a {type(given).__name__}"
+        what = repr(given) if isinstance(given, str) else type_in_words(given)
         raise DtypeError(f"{who}: loss_scale is {what}, not a number", hint="a number, 'dynamic' or None")
     found = float(given)
     if not 0 < found < np.inf:

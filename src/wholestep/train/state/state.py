@@ -23,6 +23,7 @@ from wholestep.train.state.beginning import GivenArray, given_array
 from wholestep.train.state.loss_scaling import Scaling
 from wholestep.train.state.offloaded_state import OffloadedState
 from wholestep.train.state.state_arrays import holds_zeros, is_unshared
+from wholestep.words import type_in_words
 
 STATE_PARTS = ("params", "buffers", "optimizer", "counters")
 RESET_PARTS = ("params", "buffers", "counters")
@@ -226,7 +227,7 @@ def check_params(params: Any, root: str) -> None:
     for i, x in enumerate(tree.leaves(params)):
         if not isinstance(x, PLAIN):
             raise DtypeError(
-                f"compile: {tree.paths(params, root)[i] or root} is a {type(x).__name__}, not an array",
+                f"compile: {tree.paths(params, root)[i] or root} is {type_in_words(x)}, not an array",
                 hint=entry_hint(x, "parameters are a model, or a tree of arrays: ws.compile(loss, model, ...)"),
             )
         if root == "params" and not dtypes.is_inexact(type_of(x).dtype):

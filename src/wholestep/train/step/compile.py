@@ -32,6 +32,7 @@ from wholestep.train.state.state import check_params, new_counters
 from wholestep.train.step.held_state import base_key
 from wholestep.train.step.options import shared_options
 from wholestep.train.step.step import Step
+from wholestep.words import type_in_words
 
 Made = TypeVar("Made")
 
@@ -255,6 +256,6 @@ def check_loss(loss: Any, params: Any) -> None:
         )
     if isinstance(loss, Module) and callable(params) and not isinstance(params, Module):
         raise DtypeError(
-            f"compile: the loss is a {type(loss).__name__}, and params a function",
+            f"compile: the loss is {type_in_words(loss)}, and params a function",
             hint="the loss comes first: ws.compile(loss, model, ...)",
         )
