@@ -49,6 +49,21 @@ def test_torch_computes_unsigned_words_in_signed_ones(name: str, dtype: str) -> 
     np.testing.assert_array_equal(found, want)
 
 
+def places(x: Any, i: Any) -> Any:
+    y = x[i] + np.take(x, i, axis=1)[:, :1]
+    np.add.at(y, i[:2], 0.5)
+    y[i[2:]] = 2.0
+    return y
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "uint16", "uint64"])
+def test_torch_indexes_by_integers_of_all_sizes(dtype: str) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is an outside oracle; not installed")
+    x, i = np.arange(9.0).reshape(3, 3), np.array([1, 1, 0], dtype)
+    found = ws.to_torch(places, x, i)(torch.tensor(x), torch.tensor(i))
+    np.testing.assert_array_equal(found.numpy(), places(x, i))
+
+
 def test_torch_adds_bytes_up() -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is an outside oracle; not installed")
     x = np.array([250, 255, 3], np.uint8)

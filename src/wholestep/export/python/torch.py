@@ -13,6 +13,7 @@ from wholestep.export.bounded_maxima import bounded_maxima_in
 from wholestep.export.finite_arrays import finite_arrays_in
 from wholestep.export.fused.fused_functions import fused_functions
 from wholestep.export.python.torch_functions import torch_called
+from wholestep.export.python.torch_indexing import torch_extreme, torch_read, torch_written
 from wholestep.export.python.torch_products import torch_contracted, torch_convolved, torch_convolves
 from wholestep.export.python.vocabulary import (
     INFIX,
@@ -21,7 +22,6 @@ from wholestep.export.python.vocabulary import (
     Role,
     Spelling,
     divides_by_zero,
-    front_order,
     host_words,
     is_half,
     listed,
@@ -102,48 +102,6 @@ def torch_accumulated(function: str) -> Spelling:
     def spelling(c: Call) -> str:
         axis, flip = c.p["axis"], f".flip({c.p['axis']})" if c.p["reverse"] else ""
         return f"torch.{function}({c.a[0]}{flip}, {axis}, dtype={c.dtype}){flip}"
-
-    return spelling
-
-
-def torch_in_front(c: Call) -> tuple[str, tuple[int, ...]]:
-    """The operand of an indexing with the indexed axes first, and the order that puts them back."""
-    order = front_order(c.p["axes"], c.types[0].ndim)
-    if order == tuple(range(len(order))):
-        return c.a[0], ()
-    return f"{c.a[0]}.permute({order})", tuple(np.argsort(order).tolist())
-
-
-def torch_read(c: Call) -> str:
-    """A gather."""
-    return f"{torch_in_front(c)[0]}[{', '.join(c.a[1:])}]"
-
-
-def torch_written(add: bool) -> Spelling:
-    """A scatter that adds, or writes; an array of one number becomes memory first.
-
-    TorchInductor takes such an array, all of whose strides are 0, for the memory that it writes to.
-    """
-
-    def spelling(c: Call) -> str:
-        x, back = torch_in_front(c)
-        call = "index_put"
-        if c.numbers[0] is not None:
-            x += ".clone(memory_format=torch.contiguous_format)"
-            call += "_" * c.in_step
-        text = f"{x}.{call}({listed(c.a[2:])}, {c.a[1]}, accumulate={add})"
-        return f"{text}.permute({back})" if back else text
-
-    return spelling
-
-
-def torch_extreme(kind: str) -> Spelling:
-    """A scatter that keeps the larger or the smaller."""
-
-    def spelling(c: Call) -> str:
-        x, back = torch_in_front(c)
-        text = f"extreme_at({x}, {c.a[1]}, {listed(c.a[2:])}, {kind!r})"
-        return f"{text}.permute({back})" if back else text
 
     return spelling
 
