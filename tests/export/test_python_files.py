@@ -248,3 +248,21 @@ def test_everything_that_is_missing_is_named_at_once_with_its_line(tmp_path: Pat
     ):
         step.export(tmp_path / "a.py", to="jax")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_file_refuses_arrays_unlike_those_it_was_written_for(tmp_path: Path) -> None:
+    x = np.ones((4, 3))
+    ws.to_file(lambda x: np.mean(x), tmp_path / "fixed.py", x, to="numpy")  # noqa: PLW0108  (a function of its own)
+    fixed = imported(tmp_path / "fixed.py").program
+    assert fixed({"x": x})["output"] == 1
+    with pytest.raises(ValueError, match=r"x has the shape \(8, 3\), and the program was written for \(4, 3\)"):
+        fixed({"x": np.ones((8, 3))})
+    with pytest.raises(ValueError, match="x has the dtype int64, and the program was written for float64"):
+        fixed({"x": np.ones((4, 3), np.int64)})
+    rows = ws.Dim("B")
+    examples = [ws.ShapeDtype((rows, 3), "float64"), ws.ShapeDtype((rows,), "float64")]
+    ws.to_file(lambda x, y: np.mean(x.sum(1) * y), tmp_path / "free.py", *examples, to="numpy")
+    free = imported(tmp_path / "free.py").program
+    assert free({"x": np.ones((8, 3)), "y": np.ones(8)})["output"] == 3
+    with pytest.raises(ValueError, match=r"y has the shape \(1,\)"):
+        free({"x": np.ones((8, 3)), "y": np.ones(1)})

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from wholestep.errors import UnsupportedError
 from wholestep.ir.graph import Graph, NDArray
@@ -71,3 +74,11 @@ class ExportedProgram:
                     hint="give it an input whose axis has that size, or compile it with sizes that are numbers",
                 )
         return places
+
+    def input_types(self) -> dict[str, tuple[np.dtype[Any], tuple[int | str | None, ...]]]:
+        """The dtypes and shapes of the inputs by name, as `arrays_of` reads them: named sizes, and None for others."""
+        found = {}
+        for name, kind in zip(self.inputs, self.graph.in_types, strict=True):
+            shape = [n if isinstance(n, int) else str(n) if str(n).isidentifier() else None for n in kind.shape]
+            found[name] = kind.dtype, tuple(shape)
+        return found

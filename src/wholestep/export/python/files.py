@@ -21,7 +21,7 @@ from wholestep.export.python.vocabulary import PythonTarget, Role
 from wholestep.ir.graph import NDArray
 
 SUPPORT = Path(__file__).parent / "support"
-SHARED = ("checkpoint_file.py", "host_support.py")
+SHARED = ("arguments.py", "checkpoint_file.py", "host_support.py")
 """The support files whose functions all others use."""
 BENEATH = {"litert_support.py": ("tensorflow_support.py",)}
 """The support files that a file uses besides the shared ones."""
@@ -54,14 +54,14 @@ CALL_ALONE = """
 
 def {name}(inputs):
     \"\"\"inputs -> outputs, dictionaries of arrays by path.\"\"\"
-    return dict(zip({upper}_OUTPUTS, {name}_program(*[inputs[path] for path in {upper}_INPUTS])))
+    return dict(zip({upper}_OUTPUTS, {name}_program(*arrays_of(inputs, {upper}_INPUTS))))
 """
 CALL = """
 
 def {name}(state, batch):
     \"\"\"(state, batch) -> ({returns}), dictionaries of arrays by path.\"\"\"
-    known = {{**state, **batch}}
-    found = dict(zip({upper}_OUTPUTS, {name}_program(*[known[path] for path in {upper}_INPUTS])))
+    known = arrays_of({{**state, **batch}}, {upper}_INPUTS)
+    found = dict(zip({upper}_OUTPUTS, {name}_program(*known)))
 """
 WITH_STATE = """    after = {path: found.pop(path, x) for path, x in state.items()}
     return after, found
@@ -129,9 +129,9 @@ def name_in_file(name: str, target: PythonTarget, alone: bool) -> str:
 
 
 def function_of_dictionaries(name: str, program: ExportedProgram, target: PythonTarget, alone: bool) -> str:
-    """The names of a program's inputs and outputs, and its function of dictionaries."""
+    """The types of a program's inputs, the names of its outputs, and its function of dictionaries."""
     upper = name.upper()
-    lines = [f"{upper}_{what} = {in_rows(names)}" for what, names in named(program)]
+    lines = [f"{upper}_INPUTS = {typed_rows(program, target)}", f"{upper}_OUTPUTS = {in_rows(program.outputs)}"]
     if alone:
         role, text = Role.ALONE, CALL_ALONE.format(name=name, upper=upper).strip("\n")
     else:
@@ -141,9 +141,10 @@ def function_of_dictionaries(name: str, program: ExportedProgram, target: Python
     return "\n".join(lines) + "\n\n\n" + target.decorated(text.rstrip(), role)
 
 
-def named(program: ExportedProgram) -> Iterable[tuple[str, Sequence[str]]]:
-    """The lists of names of a program."""
-    return ("INPUTS", program.inputs), ("OUTPUTS", program.outputs)
+def typed_rows(program: ExportedProgram, target: PythonTarget) -> str:
+    """The types of the inputs as a dictionary, one a line."""
+    rows = [f"    {name!a}: ({target.dtype(dtype)}, {shape!a})," for name, (dtype, shape) in program.input_types().items()]
+    return "\n".join(["{", *rows, "}"])
 
 
 def in_rows(names: Sequence[str]) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from wholestep import tree
 from wholestep.errors import ArgumentError
 from wholestep.export.program import ExportedProgram
 from wholestep.export.python.run import python_function
+from wholestep.export.python.support.arguments import arrays_of
 from wholestep.export.python.vocabulary import PythonTarget
 from wholestep.frontend.exporting import export_function
 from wholestep.ir.build import build, inline
@@ -27,6 +30,15 @@ WIDE = frozenset("float64 int64 uint64 complex128".split())
 """Dtypes of 64 bits a number."""
 
 
+class Check(NamedTuple):
+    """What the check of arguments has to know of a library."""
+
+    dtype: Callable[[np.dtype[Any]], Any]
+    """The function that gives the library's dtype."""
+    is_off: Callable[[], bool] | None = None
+    """True while the library records a program in which sizes are arrays, which have no truth value."""
+
+
 class HandedProgram(NamedTuple):
     """A program with the functions that flatten its arguments and unflatten its results."""
 
@@ -35,30 +47,52 @@ class HandedProgram(NamedTuple):
     """The function from the tuple of arguments to the program's inputs."""
     unflatten: Unflatten
     """The function from the program's outputs to the tree that is returned."""
+    call: str
+    """The function that hands it over, for messages."""
 
     def wide_types(self) -> bool:
         """True if some value of the program has 64 bits a number."""
         return any([t.dtype.name in WIDE for part in self.program.graph.family() for t in part.types()])
 
-    def function(self, target: PythonTarget) -> Callable[..., Any]:
+    def function(self, target: PythonTarget, check: Check) -> Callable[..., Any]:
         """The subject as a function of a library's arrays."""
-        run, flatten, unflatten = python_function(self.program.graph, target), self.flatten, self.unflatten
+        run, flatten, unflatten = self.checked(target, check), self.flatten, self.unflatten
 
         def call(*args: Any) -> Any:
-            return unflatten(run(*flatten(args)))
+            return unflatten(run(flatten(args)))
 
         call.__name__ = self.program.name if self.program.name.isidentifier() else "program"
         return call
 
 
-def function_subject(f: Callable[..., Any], examples: tuple[Any, ...]) -> HandedProgram:
+    def checked(self, target: PythonTarget, check: Check) -> Callable[[Sequence[Any]], Sequence[Any]]:
+        """The program as a function of a list of a library's arrays, which must have the types of its inputs."""
+        run, what, is_off = python_function(self.program.graph, target), self.call, check.is_off
+        types = {name: (check.dtype(dtype), shape) for name, (dtype, shape) in self.program.input_types().items()}
+
+        def call(leaves: Sequence[Any]) -> Sequence[Any]:
+            if is_off is not None and is_off():
+                return run(*leaves)
+            try:
+                arrays = arrays_of(dict(zip(types, leaves, strict=True)), types)
+            except ValueError as problem:
+                raise ArgumentError(
+                    f"{what}: {problem}",
+                    hint="give it examples of this type, or a ws.ShapeDtype with a ws.Dim; nothing is cast in silence",
+                ) from None
+            return run(*arrays)
+
+        return call
+
+
+def function_subject(f: Callable[..., Any], examples: tuple[Any, ...], call: str) -> HandedProgram:
     """A function, for arguments like the examples."""
     program, function = export_function(f, examples)
     result = unflatten_like(tree.unflatten(function.structure, range(len(function.scalars))))
-    return HandedProgram(program, flatten_like(examples, "arguments"), result)
+    return HandedProgram(program, flatten_like(examples, "arguments"), result, call)
 
 
-def step_subject(step: Step) -> HandedProgram:
+def step_subject(step: Step, call: str) -> HandedProgram:
     """A step as a function `(state, batch) -> (state, results)`, with the hyper-parameters as they are now."""
     with step._lock:
         engine = step._engine
@@ -71,7 +105,7 @@ def step_subject(step: Step) -> HandedProgram:
     def unflatten(leaves: Any) -> Any:
         return state(leaves), dict(zip(rest, leaves[count:], strict=True))
 
-    return HandedProgram(program, flatten_like((parts, batch), "(state, batch)"), unflatten)
+    return HandedProgram(program, flatten_like((parts, batch), "(state, batch)"), unflatten, call)
 
 
 def with_numbers(program: ExportedProgram, root: str) -> ExportedProgram:
@@ -96,13 +130,13 @@ def subject_of(f: Any, examples: tuple[Any, ...], call: str) -> HandedProgram:
     if isinstance(f, Step):
         if examples:
             raise ArgumentError(f"{call}: a step needs no examples", hint="it has those that it was compiled with")
-        return step_subject(f)
+        return step_subject(f, call)
     if isinstance(f, Module):
         structure, params, buffers = split_model(f, None)
         assert structure is not None
         g = applied(structure)
-        return function_subject(lambda *xs: g(params, buffers, *xs), examples)
-    return function_subject(f, examples)
+        return function_subject(lambda *xs: g(params, buffers, *xs), examples, call)
+    return function_subject(f, examples, call)
 
 
 def applied(structure: ModelStructure) -> Callable[..., Any]:

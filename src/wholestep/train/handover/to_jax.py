@@ -6,9 +6,11 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from wholestep.errors import MissingExtraError, UnsupportedError
 from wholestep.export.python.jax import JAX
-from wholestep.train.handover.subjects import subject_of
+from wholestep.train.handover.subjects import Check, subject_of
 
 
 def to_jax(f: Callable[..., Any], *examples: Any) -> Callable[..., Any]:
@@ -37,7 +39,11 @@ def to_jax(f: Callable[..., Any], *examples: Any) -> Callable[..., Any]:
             f"to_jax: {subject.program.name} has numbers of 64 bits, which JAX has turned off",
             hint='jax.config.update("jax_enable_x64", True) turns them on',
         )
-    return subject.function(JAX)
+
+    def flatten(args: Any) -> list[Any]:
+        return [jax.numpy.asarray(x) if isinstance(x, np.ndarray) else x for x in subject.flatten(args)]
+
+    return subject._replace(flatten=flatten).function(JAX, Check(jax.numpy.dtype))
 
 
 def installed(package: str) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from wholestep.export.python.tensorflow import TENSORFLOW
-from wholestep.train.handover.subjects import subject_of
+from wholestep.train.handover.subjects import Check, subject_of
 from wholestep.train.handover.to_jax import installed
 
 
@@ -33,4 +33,4 @@ def to_tensorflow(f: Callable[..., Any], *examples: Any) -> Callable[..., Any]:
         leaves = subject.flatten(args)
         return [tensorflow.convert_to_tensor(x, dtype) for x, dtype in zip(leaves, kinds, strict=True)]
 
-    return subject._replace(flatten=flatten).function(TENSORFLOW)
+    return subject._replace(flatten=flatten).function(TENSORFLOW, Check(tensorflow.as_dtype))

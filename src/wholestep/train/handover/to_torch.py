@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from wholestep import dtypes, tree
 from wholestep.errors import ArgumentError
-from wholestep.export.python.run import python_function
 from wholestep.export.python.torch import TORCH
 from wholestep.ir.graph import NDArray
 from wholestep.nn.module import Module
 from wholestep.train.handover.containers import flatten_like
-from wholestep.train.handover.subjects import applied, function_subject, subject_of
+from wholestep.train.handover.subjects import Check, applied, function_subject, subject_of
 from wholestep.train.handover.to_jax import installed
 from wholestep.train.state.model_state import split_model
 
@@ -40,7 +40,7 @@ def to_torch(f: Callable[..., Any], *examples: Any, module: bool = False) -> Cal
     torch = installed("torch")
     if not module:
         subject = subject_of(f, examples, "to_torch")
-        return subject.function(TORCH)
+        return subject.function(TORCH, check_of(torch))
     if isinstance(f, Module):
         structure, params, buffers = split_model(f, None)
         assert structure is not None
@@ -58,10 +58,12 @@ def module_of(
     torch: Any, f: Callable[..., Any], params: Any, buffers: Any, examples: tuple[Any, ...]
 ) -> Callable[..., Any]:
     """A module around a function of parameters, buffers and inputs."""
-    subject = function_subject(f, (params, buffers, *examples))
+    subject = function_subject(f, (params, buffers, *examples), "to_torch")
     arrays = tree.leaves((params, buffers))
     paths = [*dotted(tree.paths(params)), *dotted(tree.paths(buffers))]
-    run, unflatten = python_function(subject.program.graph, TORCH), subject.unflatten
+    names = tuple([*paths, *tree.paths(examples, "arguments")])
+    subject = subject._replace(program=replace(subject.program, inputs=names))
+    run, unflatten = subject.checked(TORCH, check_of(torch)), subject.unflatten
     flatten = flatten_like(examples, "arguments")
 
     class ExportedModule(torch.nn.Module):  # type: ignore[misc]
@@ -69,13 +71,18 @@ def module_of(
 
         def forward(self, *inputs: Any) -> Any:
             """Call it."""
-            return unflatten(run(*[array_at(self, path) for path in paths], *flatten(inputs)))
+            return unflatten(run([*[array_at(self, path) for path in paths], *flatten(inputs)]))
 
     made: Callable[..., Any] = ExportedModule()
     trained = len(tree.leaves(params))
     for i, (path, x) in enumerate(zip(paths, arrays, strict=True)):
         hold(torch, made, path, np.array(x), i < trained)
     return made
+
+
+def check_of(torch: Any) -> Check:
+    """The check of tensors."""
+    return Check(lambda dtype: getattr(torch, dtype.name), torch.jit.is_tracing)
 
 
 def dotted(paths: Iterable[str]) -> list[str]:
