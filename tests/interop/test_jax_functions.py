@@ -535,3 +535,16 @@ def test_integers_over_zero_are_those_of_xla(op, dtype):
     x, y = np.array([7, -5, 3, 0], np.int32).astype(dtype), np.array([0, 0, 2, 0], dtype)
     compute = getattr(jax.lax, op, None) or getattr(jnp, op)
     np.testing.assert_array_equal(ws.from_jax(compute)(x, y), jax.jit(compute)(x, y))
+
+
+def test_an_index_outside_passes_no_derivative_and_writes_nothing():
+    x, i = np.arange(1, 6, dtype=np.float32), np.array([0, 7, -1, -9, 2], np.int32)
+
+    def total(x, i):
+        return jnp.sum(x[i] ** 2)
+
+    mine = ws.from_jax(total, x, i)
+    assert mine(x, i) == jax.jit(total)(x, i)
+    np.testing.assert_array_equal(ws.grad(mine)(x, i), jax.grad(total)(x, i))
+    added = lambda x, i: jnp.asarray(x).at[i].add(1, mode="promise_in_bounds")  # noqa: E731  (one line, as users write)
+    np.testing.assert_array_equal(ws.from_jax(added, x, i)(x, i), added(x, i))

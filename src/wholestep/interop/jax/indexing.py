@@ -9,6 +9,7 @@ import numpy as np
 
 from wholestep import dtypes, numpy as wnp
 from wholestep.frontend.dispatch import is_traced
+from wholestep.frontend.marks import stop_gradient
 from wholestep.interop.handlers import Handlers
 
 INDEXING = Handlers()
@@ -28,7 +29,7 @@ def window_index(
     """Windows of an array of some shape: their indexed axes, an index for each, and the mask of windows inside.
 
     Indices broadcast to the batch axes of `starts`, then the windows' own axes; these are the last item, in order.
-    Windows that would stick out are moved inside; `valid` is None where none can.
+    Windows that would stick out are moved inside; `valid` is None where none can, and where moving them is asked for.
     """
     lead = starts.shape[:-1]
     indexed = [i for i in range(len(shape)) if i in start_map or i in batched or sizes[i] != shape[i]]
@@ -39,7 +40,7 @@ def window_index(
         if axis in start_map:
             begin = starts[..., list(start_map).index(axis)].astype(np.int64)
             last = shape[axis] - sizes[axis]
-            if mode in ("fill", "drop"):
+            if mode != "clip":
                 inside = (begin >= 0) & (begin <= last)
                 valid = inside if valid is None else valid & inside
             place = wnp.clip(begin, 0, last)
@@ -57,7 +58,10 @@ def window_index(
 
 
 def mode_of(mode: Any) -> str:
-    """The treatment of windows that stick out: "clip", "fill", or "promise" where there are none."""
+    """The treatment of windows that stick out: "clip", "fill", or "promise", as XLA treats those that should not.
+
+    It reads such a window moved inside, without a derivative, and writes none.
+    """
     name = str(getattr(mode, "name", mode)).lower()
     return "clip" if "clip" in name else "fill" if "fill" in name or "drop" in name else "promise"
 
@@ -88,7 +92,9 @@ def gather(
         made = wnp.broadcast_to(made, (*starts.shape[:-1], *made.shape))
     if valid is not None:
         kept = valid.reshape(*valid.shape, *[1] * (made.ndim - lead))
-        made = wnp.where(kept, made, np.asarray(filling(x.dtype, fill_value), x.dtype))
+        promised = mode_of(mode) == "promise"
+        outside = stop_gradient(made) if promised else np.asarray(filling(x.dtype, fill_value), x.dtype)
+        made = wnp.where(kept, made, outside)
     return arranged(made, lead, [*own, *whole], d.offset_dims)
 
 
