@@ -244,9 +244,10 @@ def test_a_table_that_is_read_nearly_whole_stays_whole():
     assert tables_of(step) == ["params: every row is updated, since 4 indices read its 8 rows"]
 
 
-def test_an_index_out_of_range_changes_nothing():
+@pytest.mark.parametrize("optimizer", [LAZY, optim.adam(0.1)], ids=["rows alone", "every row"])
+def test_an_index_out_of_range_changes_nothing(optimizer):
     batch, bad = batches(2)
-    step = ws.compile(loss, two_tables(), optimizer=LAZY, batch=batch)
+    step = ws.compile(loss, two_tables(), optimizer=optimizer, batch=batch)
     step(batch)
     before = tree.map(np.array, step.state)
     bad["ids"][3, 1] = ROWS
@@ -256,9 +257,10 @@ def test_an_index_out_of_range_changes_nothing():
         np.testing.assert_array_equal(x, y)
 
 
-def test_what_is_not_finite_reaches_no_row():
+@pytest.mark.parametrize("optimizer", [LAZY, optim.adam(0.1)], ids=["rows alone", "every row"])
+def test_what_is_not_finite_reaches_no_row(optimizer):
     batch, bad = batches(2)
-    step = ws.compile(loss, two_tables(), optimizer=LAZY, batch=batch)
+    step = ws.compile(loss, two_tables(), optimizer=optimizer, batch=batch)
     step(batch)
     before = tree.map(np.array, step.params)
     bad["y"][2] = np.inf
