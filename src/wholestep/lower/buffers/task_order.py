@@ -50,8 +50,9 @@ def write_through_copy(task: Task, layout: MemoryLayoutBuilder) -> list[Task]:
     for place in task.writes:
         old = layout.overwritten_memory(place)
         if old is not None:
-            home = Allocation(place.size, base=layout.base(place))
-            homes.append(replace(copy_task(home, place), copies_back=True))
+            if place not in layout.lent:
+                home = Allocation(place.size, base=layout.base(place))
+                homes.append(replace(copy_task(home, place), copies_back=True))
             # A body that returns its operand unchanged makes no copy, since both shared memory: it is made here.
             first += [copy_task(place, read) for read in task.reads if task.inner and layout.memory(read) is old][:1]
             layout.detach(place)

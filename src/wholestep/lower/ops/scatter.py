@@ -3,6 +3,7 @@ targets whose work items run side by side each element of the result searches fo
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from wholestep.ir.graph import Node, Value
@@ -27,6 +28,7 @@ def scatter_operands(low: Materializer, node: Node) -> None:
     if at is not None and layout.overwritten_memory(at.place) is not None and is_computed(low, x):
         if at.strides == row_major_strides(out.shape):
             low.locations[x] = row_major_location(x, Allocation(at.place.size, base=at.place))
+            layout.lent.add(low.locations[x].place)
             low.pending.append(x)
     leaf_operands(low, node)
 
@@ -73,9 +75,8 @@ def places_task(low: Materializer, node: Node, ordered: bool) -> Task:
 
 def copy_unless_in_place(low: Materializer, x: Value, location: Location) -> Task:
     """A task that copies the operand, or nothing where the result lies over it once addresses are known."""
-    made, layout = copy_kernel_task(low, x, location), low.context.layout
-    over, own = layout.overwritten_memory(location.place), low.locations.get(strip_reshapes(x))
-    if over is None or own is None or layout.memory(own.place) is not over:
+    made, own = copy_kernel_task(low, x, location), low.locations.get(strip_reshapes(x))
+    if own is None:
         return made
     if own.strides != row_major_strides(strip_reshapes(x).shape) or location.strides != row_major_strides(x.shape):
         return made
@@ -83,7 +84,7 @@ def copy_unless_in_place(low: Materializer, x: Value, location: Location) -> Tas
     def steps(at: Assignment) -> tuple[Step, ...]:
         return () if at.address(location.place) == at.address(own.place) else made.steps(at)
 
-    return Task(made.reads, made.writes, steps)
+    return replace(made, steps=steps)
 
 
 def scatter_element(reader: ElementReader, node: Node, location: Location, place: Coordinates, value: Any) -> None:

@@ -108,6 +108,8 @@ class MemoryLayoutBuilder(MemoryLayout):
 
     placements: dict[Allocation, Placement] = field(default_factory=dict)
     filed: set[Allocation] = field(default_factory=set)
+    lent: set[Allocation] = field(default_factory=set)
+    """Allocations of operands in the memory of a result, to which they are copied where they are detached."""
 
     def place(self, p: Allocation, base: Allocation, offset: Size = 0) -> None:
         """Make an allocation part of another one."""
