@@ -218,7 +218,9 @@ def ravel(tree: Any) -> tuple[Any, Callable[[Any], Tree]]:
 
     def unravel(vector: Any) -> Tree:
         if np.shape(vector) != (ends[-1],):
-            raise ShapeError(f"tree.ravel: a vector of {ends[-1]} elements makes the tree, not one of {np.shape(vector)}")
+            raise ShapeError(
+                f"tree.ravel: a vector of {ends[-1]} elements makes the tree, not one of {np.shape(vector)}"
+            )
         parts = np.split(vector, ends[:-1])
         made = [np.reshape(x, shape).astype(dtype) for x, (shape, dtype) in zip(parts, types, strict=True)]
         return unflatten(treedef, made)

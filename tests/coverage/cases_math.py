@@ -79,7 +79,9 @@ def quantiles(f, scale, of):
     return [
         *cases,
         Case(lambda x: f(x, 0.3 * scale, axis=(0, 1), keepdims=True), of, grad=smooth),
-        Case(lambda x, w: weighted(f)(x, np.array([0.0, 0.31, 1.0]) * scale, axis=1, weights=w), of, SHARES, grad=False),
+        Case(
+            lambda x, w: weighted(f)(x, np.array([0.0, 0.31, 1.0]) * scale, axis=1, weights=w), of, SHARES, grad=False
+        ),
         Case(lambda x, w: weighted(f)(x, 0.31 * scale, weights=w), of, SHARES, grad=smooth, only=(0,), types=False),
         Case(lambda x: f(x, [0.3 * scale], axis=0), F4),
         Case(lambda x: f(x, 0.3 * scale, axis=0), F4),

@@ -128,7 +128,9 @@ def test_packed_bits():
         same(lambda x, axis=axis: np.packbits(x, axis), truths)
         same(lambda x, axis=axis: np.packbits(x, axis, bitorder="little"), truths * 6)
         for count in (None, 3, 40, -2):
-            same(lambda x, axis=axis, count=count: np.unpackbits(x, axis, count), np.array([[3, 255], [0, 18]], np.uint8))
+            same(
+                lambda x, axis=axis, count=count: np.unpackbits(x, axis, count), np.array([[3, 255], [0, 18]], np.uint8)
+            )
     with pytest.raises(DtypeError, match="unpackbits: takes an array of uint8"):
         ws.jit(np.unpackbits)(np.arange(3))
 

@@ -115,3 +115,33 @@ def test_an_index_out_of_bounds_leaves_the_state_as_it_was():
     with pytest.raises(BoundsError):
         step(np.array([0, 9]))
     np.testing.assert_array_equal(step.params, before)
+
+
+def borders(u):
+    """One step of heat conduction, and the values at the borders of the grid."""
+    new = np.zeros_like(u)
+    new[1:-1, 1:-1] = u[1:-1, 1:-1] + 0.1 * (u[2:, 1:-1] + u[:-2, 1:-1] - 2 * u[1:-1, 1:-1])
+    new[0], new[-1], new[:, ::-50] = 1.0, new[1], 2.0
+    new[:, -1] = new[:, 3]
+    return new
+
+
+def some_places(x):
+    new = np.sin(x)
+    for k in range(5):
+        new[k + 1, 7] = x[0, k] * 2
+    return new
+
+
+@pytest.mark.parametrize(("f", "most"), [(borders, 2), (some_places, 1)])
+def test_small_slices_of_large_arrays_are_written_alone(f, most):
+    """One copy goes into the result; another one keeps the row that is read after a first row is written."""
+    x = np.random.default_rng(0).normal(size=(100, 101))
+    made, found = copies(f, x)
+    np.testing.assert_allclose(found, f(x), rtol=1e-14)
+    assert made == most
+    weights = np.random.default_rng(1).normal(size=x.shape)
+    slope = ws.jit(ws.grad(lambda x: np.sum(f(x) * weights)))(x)
+    np.testing.assert_allclose(slope, ws.grad(lambda x: np.sum(f(x) * weights))(x), rtol=1e-12, atol=1e-12)
+    many = ws.jit(ws.vmap(f))(np.stack([x, 2 * x]))
+    np.testing.assert_allclose(many, [f(x), f(2 * x)], rtol=1e-14)

@@ -103,4 +103,6 @@ def test_probabilities_of_the_generalized_normal_near_its_centre(beta):
     np.testing.assert_allclose(ws.grad(lambda q: spread.ppf(q, beta))(0.5), 1 / height, rtol=1e-12)
     np.testing.assert_allclose(ws.jit(lambda q: spread.ppf(spread.cdf(q, beta), beta))(0.25), 0.25, rtol=1e-12)
     if beta > 1000:
-        np.testing.assert_allclose(ws.jit(lambda x: spread.cdf(x, beta))(np.array([-0.5, 0.5])), [0.25, 0.75], rtol=1e-5)
+        np.testing.assert_allclose(
+            ws.jit(lambda x: spread.cdf(x, beta))(np.array([-0.5, 0.5])), [0.25, 0.75], rtol=1e-5
+        )

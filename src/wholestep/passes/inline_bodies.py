@@ -62,8 +62,7 @@ def share_composites(graph: Graph) -> Graph:
 
     Checkpoints are still calls, since their bodies are recomputed on purpose.
     """
-    inlined = inline_bodies(graph, ("composite",))
-    return graph if inlined is graph else cse(inlined)
+    return cse(inline_bodies(graph, ("composite",)))
 
 
 SHARE_COMPOSITES = Pass("share_composites", share_composites, exact=True)

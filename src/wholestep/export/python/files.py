@@ -143,7 +143,9 @@ def function_of_dictionaries(name: str, program: ExportedProgram, target: Python
 
 def typed_rows(program: ExportedProgram, target: PythonTarget) -> str:
     """The types of the inputs as a dictionary, one a line."""
-    rows = [f"    {name!a}: ({target.dtype(dtype)}, {shape!a})," for name, (dtype, shape) in program.input_types().items()]
+    rows = [
+        f"    {name!a}: ({target.dtype(dtype)}, {shape!a})," for name, (dtype, shape) in program.input_types().items()
+    ]
     return "\n".join(["{", *rows, "}"])
 
 

@@ -18,7 +18,7 @@ from wholestep.kernel.lang import I64, Axis, Buffer, DType, Index, Var, neutral_
 from wholestep.kernel.maths.complex import Complex
 from wholestep.lower.program.allocation import Allocation, storage_dtype
 from wholestep.primitives.class_table import ClassTable
-from wholestep.primitives.movement import Concat
+from wholestep.primitives.movement import Concat, UpdateSlice
 
 ScalarValue = Any
 """A Var, or a Complex pair of two."""
@@ -316,10 +316,22 @@ opaque."""
 
 CONCAT_KERNEL_SIZE = 1024
 """Concatenations of at least this many elements are copied part by part, smaller ones selected per element."""
+SLICE_KERNEL_SIZE, SLICE_SHARE = 8192, 8
+"""Slices are assigned in place in arrays of at least this many elements, of which they have at most one in so many;
+others are selected per element."""
+
+
+def writes_little(node: Node) -> bool:
+    """True if a slice is assigned that is much smaller than its array, which is then written where it is."""
+    x, u = node.inputs
+    known = isinstance(x.type.size, int) and isinstance(u.type.size, int)
+    return known and x.type.size >= SLICE_KERNEL_SIZE and u.type.size * SLICE_SHARE <= x.type.size
 
 
 def is_opaque(node: Node) -> bool:
     """True if a node has a kernel or routine of its own."""
     if isinstance(node.op, Concat):
         return bool(node.outputs[0].type.size >= CONCAT_KERNEL_SIZE)
+    if isinstance(node.op, UpdateSlice):
+        return writes_little(node)
     return not (bool(node.op.kind == "elementwise") or ELEMENT_RULES.of(node.op) is not None)

@@ -17,12 +17,12 @@ from wholestep.lower.ops import control_flow, matrix_kernels, merge_sort, philox
 from wholestep.lower.ops.loop_templates import OpaqueRule, concat_tasks, leaf_operands
 from wholestep.lower.ops.prefix_scans import prefix_scan_tasks
 from wholestep.lower.ops.rank_sort import sort_tasks
-from wholestep.lower.ops.scatter import scatter_operands, scatter_tasks
+from wholestep.lower.ops.scatter import scatter_operands, scatter_tasks, slice_tasks
 from wholestep.lower.ops.scatter_runs import collect_tasks, run_starts_tasks
 from wholestep.primitives.class_table import ClassTable
 from wholestep.primitives.indexing import Scatter
 from wholestep.primitives.loops import Scan
-from wholestep.primitives.movement import Concat
+from wholestep.primitives.movement import Concat, UpdateSlice
 from wholestep.primitives.order import Cummax
 from wholestep.primitives.random import RandomBits, RandomBlocks
 from wholestep.primitives.reduction import Running
@@ -53,6 +53,7 @@ OPAQUE_RULES: ClassTable[OpaqueRule] = ClassTable(
     {
         Concat: OpaqueRule(leaf_operands, concat_tasks),
         Scatter: OpaqueRule(scatter_operands, scatter_tasks),
+        UpdateSlice: OpaqueRule(scatter_operands, slice_tasks),
         Running: OpaqueRule(leaf_operands, prefix_scan_tasks),
         Cummax: OpaqueRule(leaf_operands, prefix_scan_tasks),
         Scan: OpaqueRule(control_flow.control_flow_operands, control_flow.scan_tasks),

@@ -1,4 +1,4 @@
-"""Scatter: a copy of the operand unless it is written in place, then the updates in row-major order of indices; on
+"""Scatter, and assignment to small slices: a copy of the operand unless it is written in place, then the updates; on
 targets whose work items run side by side each element of the result searches for its own updates."""
 
 from __future__ import annotations
@@ -71,6 +71,21 @@ def places_task(low: Materializer, node: Node, ordered: bool) -> Task:
                 place = tuple([picked[a] if a in picked else next(others) for a in range(x.ndim)])
                 scatter_element(reader, node, low.locations[out], place, reader.read(u, (*at, *rest)))
     return reader.task()
+
+
+def slice_tasks(low: Materializer, node: Node) -> list[Task]:
+    """The tasks of an assignment to a small slice: a copy of the operand, and a kernel over the slice."""
+    x, u = node.inputs
+    out, start, step = node.outputs[0], node.params["start"], node.params["step"]
+    first = copy_unless_in_place(low, x, low.locations[out])
+    if u.type.size == 0:
+        return [first]
+    with KernelTemplate(low, node.op.name) as kernel:
+        axes, at = axes_of_shape(u.shape)
+        with kernel.loops(axes):
+            place = tuple([i * s + a for a, i, s in zip(start, at, step, strict=True)])
+            kernel.store(out, low.locations[out], place, kernel.read(u, at))
+    return [first, kernel.task()]
 
 
 def copy_unless_in_place(low: Materializer, x: Value, location: Location) -> Task:

@@ -64,7 +64,6 @@ class HandedProgram(NamedTuple):
         call.__name__ = self.program.name if self.program.name.isidentifier() else "program"
         return call
 
-
     def checked(self, target: PythonTarget, check: Check) -> Callable[[Sequence[Any]], Sequence[Any]]:
         """The program as a function of a list of a library's arrays, which must have the types of its inputs."""
         run, what, is_off = python_function(self.program.graph, target), self.call, check.is_off
