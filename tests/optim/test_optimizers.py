@@ -235,16 +235,3 @@ def test_numbers_may_be_traced_swept_and_differentiated(name):
 def test_a_traced_array_with_axes_is_no_number():
     with pytest.raises(ws.errors.DtypeError, match=r"^adam: lr is f64\[2\], not a number"):
         ws.grad(lambda x: updated(optim.adam(x), PARAMS, GRADS)[0]["w"].sum())(np.ones(2))
-
-
-@pytest.mark.parametrize("name", [name for name in (*MADE, *OTHERS, *REAL) if name != "soap"])
-def test_a_weight_without_a_gradient_leaves_slopes_through_updates_finite(name):
-    optimizer, params = {**MADE, **OTHERS, **REAL}[name], {"used": np.ones((2, 2)), "dead": np.ones((2, 2))}
-
-    def trained(scale):
-        return sum(np.sum(p) for p in tree.leaves(updated(optimizer, params, [slopes(scale)] * 2)[0]))
-
-    def slopes(scale):
-        return {"used": scale * np.array([[1.0, 2.0], [0.0, -1.0]]), "dead": scale * np.zeros((2, 2))}
-
-    assert np.isfinite(ws.grad(trained)(1.0))

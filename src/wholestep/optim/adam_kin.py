@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from wholestep import numpy as wnp
-from wholestep.numpy.reductions import real_root
 from wholestep.optim.hyper import number_in, rate_at
 from wholestep.optim.leafwise import Leafwise, add_weight_decay, decay_parameter, increment_count
 from wholestep.optim.moments import WithMoments
@@ -54,7 +53,7 @@ class Nadam(WithMoments):
         of_g, of_m, shrink = numbers
         g = add_weight_decay(p, g, decay)
         m, v = self.moments(kept, g)
-        root = real_root(v) * scalar_like(shrink, v) + scalar_like(self.eps, v)
+        root = wnp.sqrt(v) * scalar_like(shrink, v) + scalar_like(self.eps, v)
         return p - (scalar_like(of_g, v) * g + scalar_like(of_m, v) * m) / root, {"m": m, "v": v}
 
 
@@ -96,7 +95,7 @@ class Radam(WithMoments):
         plain, adaptive = numbers
         g = add_weight_decay(p, g, decay)
         m, v = self.moments(kept, g)
-        size = scalar_like(plain, v) + scalar_like(adaptive, v) / (real_root(v) + scalar_like(self.eps, v))
+        size = scalar_like(plain, v) + scalar_like(adaptive, v) / (wnp.sqrt(v) + scalar_like(self.eps, v))
         return p - size * m, {"m": m, "v": v}
 
 
@@ -167,9 +166,9 @@ class Lamb(WithMoments):
     def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
         rate, grow, shrink = numbers
         m, v = self.moments(kept, g)
-        step = scalar_like(grow, v) * m / (real_root(v) * scalar_like(shrink, v) + scalar_like(self.eps, v))
+        step = scalar_like(grow, v) * m / (wnp.sqrt(v) * scalar_like(shrink, v) + scalar_like(self.eps, v))
         step = add_weight_decay(p, step, decay)
-        length, wanted = [real_root(wnp.sum(squared_magnitude(x))) for x in (step, p)]
+        length, wanted = [wnp.sqrt(wnp.sum(squared_magnitude(x))) for x in (step, p)]
         usable = (length > 0) & (wanted > 0)
         trust = wnp.where(usable, wanted / wnp.where(usable, length, 1), 1)
         return p - scalar_like(rate * trust, v) * step, {"m": m, "v": v}

@@ -6,7 +6,6 @@ from dataclasses import KW_ONLY, field
 from typing import Any
 
 from wholestep import numpy as wnp
-from wholestep.numpy.reductions import real_root
 from wholestep.optim.averaging import working_copy
 from wholestep.optim.hyper import Rate, number_in, number_or_schedule, rate_at
 from wholestep.optim.leafwise import Leafwise, add_weight_decay, increment_count
@@ -53,7 +52,7 @@ class Rmsprop(Leafwise):
         if self.centered:
             new["m"] = running_mean(kept["m"], g, self.keep)
             spread = wnp.maximum(spread - squared_magnitude(new["m"]), scalar_like(0.0, spread))
-        step = g / (real_root(spread) + scalar_like(self.eps, spread))
+        step = g / (wnp.sqrt(spread) + scalar_like(self.eps, spread))
         if self.momentum is not None:
             step = new["velocity"] = scalar_like(self.momentum, p) * kept["velocity"] + step
         return p - scalar_like(numbers, p) * step, new
@@ -89,7 +88,7 @@ class Adagrad(Leafwise):
     def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
         g = add_weight_decay(p, g, decay)
         v = kept["v"] + squared_magnitude(g)
-        return p - scalar_like(numbers, p) * g / (real_root(v) + scalar_like(self.eps, v)), {"v": v}
+        return p - scalar_like(numbers, p) * g / (wnp.sqrt(v) + scalar_like(self.eps, v)), {"v": v}
 
 
 class Adadelta(Leafwise):
@@ -165,7 +164,7 @@ class Madgrad(Leafwise):
         g = add_weight_decay(p, g, decay)
         total = kept["sum"] + scalar_like(numbers, p) * g
         v = kept["v"] + scalar_like(numbers, kept["v"]) * squared_magnitude(g)
+        root = wnp.cbrt(v)
         # The sum of gradients is 0 wherever v is 0.
-        some, one = v > 0, scalar_like(1.0, v)
-        aim = kept["start"] - total / wnp.where(some, wnp.cbrt(wnp.where(some, v, one)) + scalar_like(self.eps, v), one)
+        aim = kept["start"] - total / wnp.where(v > 0, root + scalar_like(self.eps, v), scalar_like(1.0, v))
         return running_mean(p, aim, self.momentum), {"start": kept["start"], "sum": total, "v": v}

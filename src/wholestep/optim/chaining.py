@@ -16,7 +16,6 @@ from wholestep.errors import DtypeError, ParameterError, UnsupportedError
 from wholestep.frontend.batching import all_gather
 from wholestep.frontend.control import cond
 from wholestep.ir.graph import NDArray
-from wholestep.numpy.reductions import real_root
 from wholestep.optim.hyper import Fields, label, labels, number_in
 from wholestep.optim.leafwise import add_weight_decay
 from wholestep.optim.paths import Choice, chosen_parameters
@@ -209,7 +208,7 @@ def norm_of_arrays(arrays: Sequence[Any]) -> Any:
         return wnp.zeros(())
 
     def plain(total: Any) -> Any:
-        return real_root(total)
+        return wnp.sqrt(total)
 
     def careful(total: Any) -> Any:
         largest = functools.reduce(wnp.maximum, [wnp.max(abs(g)) for g in arrays])

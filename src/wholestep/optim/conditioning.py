@@ -7,7 +7,6 @@ from dataclasses import KW_ONLY, field
 from typing import Any
 
 from wholestep import numpy as wnp, tree
-from wholestep.numpy.reductions import real_root
 from wholestep.optim.chaining import Stateless, global_norm
 from wholestep.optim.hyper import number_in
 from wholestep.optim.paths import Choice, chosen_parameters
@@ -88,7 +87,9 @@ def unit_norms(x: Any) -> Any:
     axes = () if x.ndim < 2 else (0,) if x.ndim == 2 else tuple(range(1, x.ndim))
     squares = squared_magnitude(x)
     total = wnp.sum(squares, axis=axes, keepdims=True) if axes else squares
-    return real_root(total)
+    # The root has an infinite slope at 0, which would make a derivative through the update nan.
+    nothing = total == 0
+    return wnp.where(nothing, 0, wnp.sqrt(wnp.where(nothing, 1, total)))
 
 
 class Centralize(Stateless):

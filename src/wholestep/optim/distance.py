@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes, numpy as wnp, tree
-from wholestep.numpy.reductions import real_root
 from wholestep.optim.averaging import working_copy
 from wholestep.optim.hyper import Rate, number_in, number_or_schedule, rate_at
 from wholestep.optim.leafwise import Leafwise, decay_parameter, increment_count
@@ -97,7 +96,7 @@ class Prodigy(WithDistance):
     def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
         rate, before, distance = numbers
         m, v = self.moments(kept, scalar_like(before, p) * g)
-        root = real_root(v) + scalar_like(distance * self.eps, v)
+        root = wnp.sqrt(v) + scalar_like(distance * self.eps, v)
         return decay_parameter(p, rate, decay) - scalar_like(rate, v) * m / root, {**kept, "m": m, "v": v}
 
 
@@ -144,7 +143,7 @@ class DadaptAdamw(WithDistance):
         before, fade = state["distance"], self.b2**0.5
         rate = self.rate(state["count"], before)
         rows = zip(gs, sums, squares, strict=True)
-        onward = double_sum(wnp.sum(real_product(g, s / (real_root(v) + scalar_like(self.eps, v)))) for g, s, v in rows)
+        onward = double_sum(wnp.sum(real_product(g, s / (wnp.sqrt(v) + scalar_like(self.eps, v)))) for g, s, v in rows)
         progress = fade * state["progress"] + (1 - fade) * rate * onward
         sums = [running_mean(s, scalar_like(rate, s) * g, fade) for g, s in zip(gs, sums, strict=True)]
         size = (1 - fade) * double_sum(wnp.sum(abs(s)) for s in sums)
@@ -156,7 +155,7 @@ class DadaptAdamw(WithDistance):
     def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
         m = running_mean(kept["m"], scalar_like(numbers, p) * g, self.b1)
         v = running_mean(kept["v"], squared_magnitude(g), self.b2)
-        root = real_root(v) + scalar_like(self.eps, v)
+        root = wnp.sqrt(v) + scalar_like(self.eps, v)
         return decay_parameter(p, numbers, decay) - m / root, {**kept, "m": m, "v": v}
 
 
@@ -210,7 +209,7 @@ class Dog(Leafwise):
         ]
         begin = self.first * (1 + wnp.sqrt(double_sum(wnp.sum(real_product(s, s)) for s in starts)))
         gone = double_sum(wnp.sum(real_product(p - s, p - s)) for p, s in zip(ps, starts, strict=True))
-        distance = wnp.maximum(wnp.maximum(state["distance"], begin), real_root(gone))
+        distance = wnp.maximum(wnp.maximum(state["distance"], begin), wnp.sqrt(gone))
         size = state["size"] + double_sum(wnp.sum(real_product(g, g)) for g in gs)
         return super().update(grads, {**state, "distance": distance, "size": size}, params)
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from wholestep import dtypes, numpy as wnp
 from wholestep.errors import UnsupportedError
-from wholestep.numpy.reductions import real_root
 from wholestep.optim.hyper import Rate, number_in, number_or_schedule, rate_at
 from wholestep.optim.leafwise import Leafwise, decay_parameter, increment_count
 from wholestep.optim.paths import Choice
@@ -134,7 +133,7 @@ def shape_along(x: Any, axis: int) -> tuple[int, ...]:
 
 def rms(x: Any) -> Any:
     """The root of the mean square, in the dtype of x."""
-    return real_root(wnp.mean(x * x))
+    return wnp.sqrt(wnp.mean(x * x))
 
 
 def lerp(mean: Any, x: Any, fresh: Any) -> Any:

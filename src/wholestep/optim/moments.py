@@ -6,7 +6,6 @@ from dataclasses import KW_ONLY, field
 from typing import Any
 
 from wholestep import numpy as wnp
-from wholestep.numpy.reductions import real_root
 from wholestep.optim.hyper import number_in, rate_at
 from wholestep.optim.leafwise import Leafwise, decay_parameter, increment_count
 from wholestep.optim.paths import Choice
@@ -78,7 +77,7 @@ class Adam(WithMoments):
         new = {"m": m, "v": v}
         if self.amsgrad:
             v = new["largest"] = wnp.maximum(kept["largest"], v)
-        root = real_root(v) * scalar_like(shrink, v) + scalar_like(self.eps, v)
+        root = wnp.sqrt(v) * scalar_like(shrink, v) + scalar_like(self.eps, v)
         return decay_parameter(p, rate, decay) - scalar_like(size, v) * m / root, new
 
 

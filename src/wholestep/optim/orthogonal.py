@@ -8,7 +8,6 @@ from typing import Any
 
 from wholestep import dtypes, numpy as wnp, tree
 from wholestep.errors import ParameterError, ShapeError, UnsupportedError
-from wholestep.numpy.reductions import real_root
 from wholestep.optim.grouping import Divided
 from wholestep.optim.hyper import Rate, check_numbers, number_in
 from wholestep.optim.leafwise import Leafwise, decay_parameter
@@ -99,7 +98,7 @@ def orthogonalised(x: Any, iterations: int, eps: Any) -> Any:
     a, b, c = [scalar_like(k, x) for k in QUINTIC]
     tall = x.shape[0] > x.shape[1]
     x = x.T if tall else x
-    x = x / wnp.maximum(real_root(wnp.sum(x * x)), scalar_like(eps, x))
+    x = x / wnp.maximum(wnp.sqrt(wnp.sum(x * x)), scalar_like(eps, x))
     for _ in range(iterations):
         gram = x @ x.T
         x = a * x + (b * gram + c * (gram @ gram)) @ x

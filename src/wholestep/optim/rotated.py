@@ -9,7 +9,6 @@ from wholestep import dtypes, numpy as wnp
 from wholestep.errors import UnsupportedError
 from wholestep.frontend.control import cond
 from wholestep.frontend.custom import custom_jvp
-from wholestep.numpy.reductions import real_root
 from wholestep.optim.hyper import number_in, rate_at
 from wholestep.optim.leafwise import decay_parameter, increment_count
 from wholestep.optim.moments import WithMoments
@@ -84,7 +83,7 @@ class Soap(WithMoments):
         m = running_mean(kept["m"], used, self.b1)
         inside, seen = [turned_by([q.T for q in bases], x, axes) for x in (m, used)]
         v = running_mean(kept["v"], seen * seen, self.b2)
-        root = real_root(v) * scalar_like(shrink, v) + scalar_like(self.eps, v)
+        root = wnp.sqrt(v) * scalar_like(shrink, v) + scalar_like(self.eps, v)
         step = turned_by(bases, scalar_like(size, v) * inside / root, axes)
         along = [products_along(g, axis, False) for axis in axes]
         means = tuple([running_mean(x, new, self.b2) for x, new in zip(kept["means"], along, strict=True)])
