@@ -62,7 +62,8 @@ def memory_accesses(body: Sequence[Statement]) -> list[MemoryAccess]:
         for s in body:
             if isinstance(s, Var):
                 if s.op == "load":
-                    found.append(MemoryAccess(s, *s.attr, path, s.args[0] if s.args else None))
+                    buffer, offset = s.attr
+                    found.append(MemoryAccess(s, buffer, offset, path, s.args[0] if s.args else None))
             elif isinstance(s, Store):
                 found.append(MemoryAccess(s, s.buffer, s.index, path, s.guard))
             elif isinstance(s, Loop):
