@@ -5,6 +5,7 @@ import pytest
 import scipy.interpolate
 import scipy.optimize
 import scipy.signal
+import scipy.sparse
 import scipy.special
 import scipy.stats
 
@@ -13,6 +14,7 @@ from wholestep.errors import ArgumentError, DerivativeError, DtypeError, Paramet
 from wholestep.scipy import linalg, ndimage, signal, special, stats
 
 SHARE = np.array([0.2, 0.6])
+SPARSE = scipy.sparse.csr_array(np.array([[1.0, 0.0, 2.0], [0.0, 0.0, 3.0], [4.0, 5.0, 0.0]]))
 
 
 @pytest.mark.parametrize(
@@ -171,3 +173,30 @@ def test_a_draw_by_a_traced_parameter_is_sent_to_keys():
 def test_a_solver_that_is_not_covered_is_named_and_so_is_the_way_out(solve, words):
     with pytest.raises(UnsupportedError, match=words):
         ws.jit(lambda a: np.sum(solve(a)))(2.0)
+
+
+@pytest.mark.parametrize(
+    ("product", "error"),
+    [
+        (lambda x: SPARSE @ x, ws.errors.ConversionError),
+        (lambda x: SPARSE.T @ x, ws.errors.ConversionError),
+        (lambda x: SPARSE.dot(x), ws.errors.ConversionError),
+        (lambda x: x @ SPARSE, DtypeError),
+    ],
+)
+def test_products_with_sparse_matrices_name_the_way_out(product, error):
+    for run in (ws.grad, ws.jit):
+        with pytest.raises(error, match=r"hint: a sparse matrix takes no traced arrays: A.toarray\(\) @ x"):
+            run(lambda x: np.sum(product(x)))(np.arange(3.0))
+
+
+def test_the_way_out_of_a_product_with_a_sparse_matrix():
+    coordinates, weights = SPARSE.tocoo(), np.arange(3.0)
+
+    def product(x):
+        y = np.zeros(3)
+        np.add.at(y, coordinates.row, coordinates.data * x[coordinates.col])
+        return y
+
+    np.testing.assert_allclose(ws.jit(product)(np.arange(3.0)), SPARSE @ np.arange(3.0))
+    np.testing.assert_allclose(ws.grad(lambda x: weights @ product(x))(np.ones(3)), SPARSE.T @ weights)

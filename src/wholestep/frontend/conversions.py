@@ -39,6 +39,10 @@ KEYED = (
     "draw with a key that changes, def loss(model, batch, *, key) and ws.random.normal(key, shape), or pass the "
     "numbers in with the batch"
 )
+DENSE = (
+    "a sparse matrix takes no traced arrays: A.toarray() @ x, or y = np.zeros(n) and "
+    "np.add.at(y, A.row, A.data * x[A.col]), where A has the coordinates of A.tocoo()"
+)
 COMPOSED = "compose it from calls that are covered, which docs/coverage.md lists"
 CREATORS = "array asarray asanyarray ascontiguousarray asfortranarray".split()
 MASKS = "a mask is an array of booleans: np.where(mask, x, 0), np.sum(x, where=mask), x[mask].mean()"
@@ -64,6 +68,8 @@ def replacement(frame: FrameType, node: ast.expr | None) -> str:
     operation = dis.opname[frame.f_code.co_code[frame.f_lasti]]
     if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and operation == "STORE_SUBSCR":
         return constant_text(frame, node.value.id)
+    if isinstance(node, ast.BinOp) and any(hasattr(looked_up(frame, x), "toarray") for x in (node.left, node.right)):
+        return DENSE
     return instead_of(frame, node) if isinstance(node, ast.Call) else KEEP
 
 
@@ -72,6 +78,8 @@ def instead_of(frame: FrameType, call: ast.Call) -> str:
     function, spelled = looked_up(frame, call.func), ast.unparse(call.func)
     if isinstance(getattr(function, "__self__", None), np.random.Generator | np.random.RandomState):
         return f"{spelled} takes plain values alone: {KEYED}"
+    if hasattr(getattr(function, "__self__", None), "toarray"):
+        return DENSE
     name, module = str(getattr(function, "__name__", "")), str(getattr(function, "__module__", "")).partition(".")[0]
     if of_a_package(function):
         ours = numpy_twin(name)

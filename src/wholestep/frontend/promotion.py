@@ -13,6 +13,7 @@ from wholestep.contents import same_bits
 from wholestep.dims import Dim
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.frontend.array import Array
+from wholestep.frontend.conversions import DENSE
 from wholestep.frontend.dispatch import HOOKS, is_traced, late_types
 from wholestep.frontend.frozen import Frozen
 from wholestep.ir.build import GraphBuilder, current
@@ -105,7 +106,9 @@ def lift(x: Any) -> Array:
     if not isinstance(x, np.ndarray | np.generic | bool | int | float | complex | list | tuple):
         array = getattr(x, "__array__", None)
         if array is None:
-            raise DtypeError(f"array: {type(x).__name__} is not an array")
+            raise DtypeError(
+                f"array: {type(x).__name__} is not an array", hint=DENSE if hasattr(x, "toarray") else None
+            )
     array = np.asarray(x)
     if array.dtype.kind == "V" and array.dtype.name != "bfloat16":
         raise DtypeError(f"array: dtype {array.dtype} is not supported", hint=dtypes.way_out(array.dtype))
