@@ -66,15 +66,20 @@ def implementation(f: Any) -> Callable[..., Any]:
         return functools.partial(dispatched, f)
     if f not in FUNCTIONS and f not in REPLACED:
         cover_scipy(getattr(f, "__module__", None) or "")
-    owner = getattr(f, "__self__", None)
+    owner: Any = getattr(f, "__self__", None)
+    hashing: Any = type(owner).__hash__
     if type(f) in EVALUATED:
         return EVALUATED[type(f)](f)
     if type(owner) in EVALUATED:
         return getattr(EVALUATED[type(owner)](owner), f.__name__)
-    if f not in FUNCTIONS and type(owner).__hash__ is object.__hash__ and owner in REPLACED:
+    if f not in FUNCTIONS and hashing is object.__hash__ and owner in REPLACED:
         return getattr(REPLACED[owner], f.__name__, f)  # the method of a distribution that refuses traced arrays
     found = REPLACED.get(f) or FUNCTIONS.get(f)
     return found or (named_in_failures(f) if str(getattr(f, "__module__", "")).startswith("scipy.") else f)
+
+
+FAILURES: tuple[type[Exception], ...] = (ValueDependentError, *DOCUMENTED)
+"""The errors of a function that meets a traced array where it wants a number."""
 
 
 def named_in_failures(f: Any) -> Callable[..., Any]:
@@ -88,7 +93,7 @@ def named_in_failures(f: Any) -> Callable[..., Any]:
             raise unsupported(public_name(f), WAYS_OUT.get(f, ""))
         try:
             return f(*args, **kwargs)
-        except (ValueDependentError, *DOCUMENTED) as error:
+        except FAILURES as error:
             if isinstance(error, ConversionError) or not raised_inside(error):
                 raise
             raise unsupported(public_name(f), WAYS_OUT.get(f, "")) from error

@@ -161,9 +161,9 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
 
 
 def _by_nodes(a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
-    """Where a normal density changes little from a to b; and the logarithm of its mass, mean and variance there.
+    """A mask of near bounds; the logarithm of the mass of a normal density between them, the mean and the variance.
 
-    By a rule of fixed nodes, since differences of probabilities and of densities at the ends have no digits.
+    These come by a rule of fixed nodes, since differences of probabilities and of densities at the ends have no digits.
     """
     finite = np.isfinite(a) & np.isfinite(b)
     a, b = np.where(finite, a, 0.0), np.where(finite, b, 8.0)
