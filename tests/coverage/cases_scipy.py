@@ -357,7 +357,7 @@ def factors():
             Case(linalg.qr, A, rtol=1e-12),
             Case(lambda a: linalg.qr(a, mode="economic"), real(4, 3), rtol=1e-12),
             Case(lambda a: linalg.qr(a, mode="r"), A, rtol=1e-12),
-            Case(lambda a: linalg.qr(a, mode="r"), real(4, 2), rtol=1e-12),
+            Case(lambda a: linalg.qr(a, mode="r"), A[:, :2], rtol=1e-12),
         ],
     }
 
