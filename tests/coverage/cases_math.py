@@ -6,6 +6,8 @@ import numpy as np
 from tests.coverage.cases import Case
 
 import wholestep.numpy.polynomial.polynomial as wpoly
+from wholestep.frontend.dispatch import NAMES
+from wholestep.numpy.polynomial.series import VALUES
 
 rng = np.random.default_rng(29)
 OLD = np.lib.NumpyVersion(np.__version__) < "2.5.0"
@@ -228,6 +230,12 @@ CASES = {
         Case(lambda a: np.histogram(a, bins=[-1, 0, 1]), A, grad=False),
         Case(lambda e: np.histogram(A, bins=e), np.array([-1.0, 0.1, 1.5])),
     ],
+    **{
+        name: [Case(values, *given, rtol=1e-12) for given in ((V, SPREAD[:, 0]), (S, SPREAD))]
+        for values in VALUES.values()
+        for name in NAMES
+        if name.rpartition(".")[2] == values.__name__ != "polyval"
+    },
     "numpy.polynomial.polynomial.polyval": [
         *[
             Case(lambda x, c, t=t: np.polynomial.polynomial.polyval(x, c, t), x, c, only=only)

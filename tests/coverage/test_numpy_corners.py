@@ -7,10 +7,12 @@ import scipy.special
 import wholestep as ws
 from wholestep.errors import (
     BoundsError,
+    ConversionError,
     DtypeError,
     ParameterError,
     RangeError,
     ReadOnlyError,
+    UnsupportedError,
     WholestepError,
 )
 
@@ -186,3 +188,19 @@ def test_hints_for_what_takes_plain_arrays():
     ):
         with pytest.raises(WholestepError, match=text):
             ws.jit(f)(np.ones(3))
+
+
+@pytest.mark.parametrize("kind", ["Polynomial", "Chebyshev", "Legendre", "Hermite", "HermiteE", "Laguerre"])
+def test_objects_of_series(kind):
+    series = getattr(np.polynomial, kind)
+    plain = series([1.0, 2, 0.5], domain=[0, 3])
+    x = np.array([0.5, 2.0, -1])
+    for f in (lambda c, x: plain(x) + plain.deriv()(x), lambda c, x: series(c, [0, 3])(x) * series(c).degree()):
+        wanted, found = f(plain.coef, x), ws.jit(f)(plain.coef, x)
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    ws.gradcheck(lambda c, x: series(c, window=[0, 2])(x), plain.coef, x)
+    for f, name in ((lambda c: series(c) * 2.0, r"\*"), (lambda c: series(c).deriv(), "deriv")):
+        with pytest.raises(UnsupportedError, match=rf"{kind}.{name}: not covered for traced coefficients"):
+            ws.jit(f)(x)
+    with pytest.raises(ConversionError, match="plain takes plain values alone"):
+        ws.jit(lambda x: plain(x), rewrite=False)(x)

@@ -8,7 +8,7 @@ import dis
 import linecache
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -97,7 +97,7 @@ def instead_of(frame: FrameType, call: ast.Call) -> str:
         return f"use ws.numpy.{name} instead of {spelled}: it takes lists of traced arrays"
     if str(getattr(function, "__module__", "")).startswith("numpy.testing"):
         return f"call {spelled} on what the function returns, or on what ws.capture keeps"
-    if module == "numpy" and function not in FUNCTIONS:
+    if module == "numpy" and not (isinstance(function, Hashable) and function in FUNCTIONS):
         return f"{spelled} takes plain values alone: {COMPOSED}"
     if module == "numpy" and call.args:
         return f"stack what is in the list: {spelled}(np.stack({ast.unparse(call.args[0])}))"
