@@ -14,8 +14,8 @@ import numpy
 from wholestep.numpy import fallback, ordinary, ufunc_methods
 from wholestep.numpy import fft as fft, linalg as linalg, polynomial as polynomial
 from wholestep.numpy.application import (
-    apply_along_axis as apply_along_axis, apply_over_axes as apply_over_axes, broadcast as broadcast, ndenumerate as ndenumerate,
-    nditer as nditer, vectorize as vectorize,
+    apply_along_axis as apply_along_axis, apply_over_axes as apply_over_axes, broadcast as broadcast,
+    ndenumerate as ndenumerate, nditer as nditer, vectorize as vectorize,
 )
 from wholestep.numpy.axes import (
     atleast_1d as atleast_1d, atleast_2d as atleast_2d, atleast_3d as atleast_3d, fliplr as fliplr, flipud as flipud,

@@ -9,6 +9,7 @@ from wholestep.numpy import types
 from wholestep.numpy.application import broadcast, ndenumerate, nditer, vectorize
 from wholestep.numpy.grids import c_, r_
 from wholestep.numpy.outside import np
+from wholestep.numpy.polynomial.series import VALUES, answered, constructor
 
 
 def vectorized(f: Any) -> Any:
@@ -18,6 +19,8 @@ def vectorized(f: Any) -> Any:
 
 
 INSTANCES[np.vectorize] = vectorized
+INSTANCES.update(dict.fromkeys(VALUES, answered))
+REPLACED.update({kind: constructor(kind) for kind in VALUES})
 REPLACED.update({np.vectorize: vectorize, np.ndenumerate: ndenumerate, np.nditer: nditer, np.broadcast: broadcast})
 REPLACED.update({t.outside: t for t in vars(types).values() if isinstance(t, types.ScalarType)})
 JOINERS.update({type(np.r_): r_, type(np.c_): c_})

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy.polynomial
 
-from wholestep.numpy.polynomial import polynomial, series as _series  # the classes are answered from its import on
+from wholestep.numpy.polynomial import polynomial
 
 __all__ = ["polynomial"]
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy.polynomial as outside
 
 from wholestep.errors import ShapeError, UnsupportedError
-from wholestep.frontend.dispatch import INSTANCES, REPLACED, covers, is_traced
+from wholestep.frontend.dispatch import covers, is_traced
 from wholestep.frontend.promotion import WEAK, lift
 from wholestep.frontend.source.fresh import live
 from wholestep.numpy.movement import reshape, traced_array
@@ -51,9 +51,7 @@ def evaluation(function: Any, rule: Recurrence) -> Callable[..., Any]:
 
 VALUES: dict[type, Callable[..., Any]] = {
     outside.Polynomial: polyval,
-    outside.Chebyshev: evaluation(
-        outside.chebyshev.chebval, Recurrence(lambda k, x: 2 * x if k else x, lambda k: 1)
-    ),
+    outside.Chebyshev: evaluation(outside.chebyshev.chebval, Recurrence(lambda k, x: 2 * x if k else x, lambda k: 1)),
     outside.Legendre: evaluation(
         outside.legendre.legval, Recurrence(lambda k, x: (2 * k + 1) / (k + 1) * x, lambda k: k / (k + 1))
     ),
@@ -109,9 +107,7 @@ class TracedSeries:
 def answered(series: Any) -> Callable[[Any], Any]:
     """The call of one of NumPy's objects, at traced points too."""
     of_traced = operator.attrgetter("coef", "domain", "window")
-    return lambda arg: (
-        TracedSeries(type(series), *of_traced(series))(arg) if is_traced(arg) else series(live(arg))
-    )
+    return lambda arg: TracedSeries(type(series), *of_traced(series))(arg) if is_traced(arg) else series(live(arg))
 
 
 def constructor(kind: type) -> Callable[..., Any]:
@@ -122,8 +118,3 @@ def constructor(kind: type) -> Callable[..., Any]:
         return TracedSeries(kind, coef, domain, window) if is_traced(coef) else kind(coef, domain, window, symbol)
 
     return made
-
-
-for _kind in VALUES:
-    INSTANCES[_kind] = answered
-    REPLACED[_kind] = constructor(_kind)
