@@ -31,7 +31,7 @@ def nditer(*args: Any, **kwargs: Any) -> Any:
     return np.nditer(*live(args), **live(kwargs))
 
 
-class Broadcast:
+class BroadcastElements:
     """The object of numpy.broadcast for traced arrays: their common shape, and their elements side by side."""
 
     def __init__(self, arrays: list[Array]) -> None:
@@ -47,7 +47,7 @@ class Broadcast:
 
 def broadcast(*args: Any) -> Any:
     """numpy.broadcast."""
-    return Broadcast([lift(x) for x in args]) if is_traced(args) else np.broadcast(*live(args))
+    return BroadcastElements([lift(x) for x in args]) if is_traced(args) else np.broadcast(*live(args))
 
 
 @covers(np.apply_along_axis)

@@ -22,7 +22,7 @@ def _rows(name: str, a: Any, axis: Any) -> tuple[Array, int]:
 
 
 def _shifts(bitorder: str) -> Any:
-    """How far the bit of each place is from the lowest one."""
+    """The distance of each place's bit from the lowest one."""
     if bitorder not in ("big", "little"):
         raise ValueError("'order' must be either 'little' or 'big'")
     return np.arange(8, dtype=np.uint8)[:: -1 if bitorder == "big" else 1]

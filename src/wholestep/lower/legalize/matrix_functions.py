@@ -76,13 +76,13 @@ def expand_slogdet(a: Value) -> Values:
     turned = OPS["cast"](1 - odd - odd, dtype=a.dtype)
     size = modulus(d)
     nothing = OPS["any"](size.equals(0), axes=last)
-    signs = OPS["prod"](unit_of(d, size), axes=last)
+    signs = OPS["prod"](sign_of_pivots(d, size), axes=last)
     sign, logs = signs * turned, OPS["sum"](OPS["log"](size), axes=last)
     least = OPS["full"](value=-np.inf, shape=logs.shape, dtype=logs.dtype)
     return OPS["select"](nothing, zeros(sign.type), sign), OPS["select"](nothing, least, logs)
 
 
-def unit_of(x: Value, size: Value) -> Value:
+def sign_of_pivots(x: Value, size: Value) -> Value:
     """The numbers divided by their absolute values; of a real NaN the sign 1, as NumPy has it."""
     if complex_valued(x):
         return x * as_dtype(reciprocal(size), x.dtype)
