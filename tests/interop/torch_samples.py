@@ -345,6 +345,9 @@ sample(
 S["nll_loss_forward"] += [of(f(3, 4), i(3, low=0, high=4), None, r, -100) for r in (0, 2)]
 sample("nll_loss2d_forward", of(f(2, 4, 2, 3), i(2, 2, 3, low=0, high=4), None, 1, -100))
 sample("mse_loss smooth_l1_loss huber_loss", of(f(3, 2), f(3, 2)), of(f(3), f(3), 2), of(f(3), f(3), 0))
+sample("rrelu", of(f(3, 4)), of(f(3, 4), 0.1, 0.5))
+LISTED = np.array([[1, 0, -1, 2], [3, -1, 0, 0], [0, 1, 2, -1]])
+sample("multilabel_margin_loss", *[of(f(3, 4), LISTED, reduction) for reduction in (0, 1, 2)])
 sample("soft_margin_loss", of(f(3), np.sign(f(3))))
 sample("binary_cross_entropy", of(f(4, low=0.1, high=0.9), f(4, low=0, high=1)))
 sample("_weight_norm_interface", of(f(3, 4), f(3, 1)))
@@ -357,6 +360,7 @@ sample(
     of(apart(1, 2, 7, 6), [3, 3], [2, 2], [1, 1], [1, 1], True),
     of(apart(2, 7, 6), [2, 3], [1, 2], [0, 1]),
     of(apart(1, 1, 7, 6), [2, 2], [1, 1], [0, 0], [2, 2]),
+    of(apart(1, 1, 8, 8), [3, 3], [2, 2], [1, 1], [2, 2], True),
 )
 sample("max_pool3d_with_indices max_pool3d", of(apart(1, 2, 4, 4, 4), [2, 2, 2]))
 sample("avg_pool1d", of(f(1, 2, 7), [3], [2], [1]), of(f(1, 2, 7), [3], [2], [1], True, False))
@@ -365,6 +369,7 @@ sample(
     of(IMAGES, [2, 2]),
     of(IMAGES, [3, 3], [2, 2], [1, 1], True, False),
     of(IMAGES, [2, 2], [1, 1], [0, 0], False, True, 3),
+    of(IMAGES, [3, 3], [2, 2], [1, 1], True, False, 5),
 )
 sample("avg_pool3d", of(f(1, 2, 4, 4, 4), [2, 2, 2]))
 sample("_adaptive_avg_pool2d adaptive_avg_pool2d", of(IMAGES, [3, 2]), of(IMAGES, [1, 1]))

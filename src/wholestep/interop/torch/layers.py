@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wholestep import nn, numpy as wnp
+from wholestep import nn, numpy as wnp, random
 from wholestep.interop.handlers import Handlers
 from wholestep.interop.torch.promotion import cast
 from wholestep.nn.normalization import apply_gain_and_bias, in_wide, mean_and_variance
@@ -240,3 +240,21 @@ def weight_norm(v: Any, g: Any, axis: int = 0) -> tuple[Any, Any]:
     others = tuple(i for i in range(v.ndim) if i != axis)
     size = wnp.sqrt(wnp.sum(v * v, axis=others, keepdims=True))
     return v * (g / size), size
+
+
+@entry("multilabel_margin_loss")
+def multilabel_margin_loss(x: Any, target: Any, reduction: int = 1) -> Any:
+    places = np.arange(x.shape[-1])
+    listed = wnp.cumsum(target < 0, axis=-1) == 0  # the classes before the first negative number
+    at = wnp.where(listed, target, 0)
+    named = wnp.any(wnp.expand_dims(listed, -1) & (wnp.expand_dims(at, -1) == places), axis=-2)
+    gaps = 1 - wnp.expand_dims(wnp.take_along_axis(x, at, axis=-1), -1) + wnp.expand_dims(x, -2)
+    counted = wnp.expand_dims(listed, -1) & ~wnp.expand_dims(named, -2)
+    losses = wnp.sum(wnp.where(counted, wnp.maximum(gaps, 0), 0), axis=(-2, -1)) / np.asarray(x.shape[-1], x.dtype)
+    return REDUCED[reduction](losses)
+
+
+@entry("rrelu")
+def rrelu(x: Any, low: float = 1 / 8, high: float = 1 / 3, training: bool = False, *, key: Any = None) -> Any:
+    slope = random.uniform(key, x.shape, x.dtype, low, high) if training else cast((low + high) / 2, x.dtype)
+    return wnp.where(x > 0, x, x * slope)

@@ -97,6 +97,8 @@ KEEP = (
     "dropout.default",
     "feature_dropout.default",
     "alpha_dropout.default",
+    "rrelu.default",
+    "multilabel_margin_loss.default",  # PyTorch's parts of it take the numbers after the first negative one for class 0
     "lstm.input",
     "gru.input",
     "rnn_tanh.input",
@@ -118,7 +120,7 @@ KEEP = (
 )
 """Operators that are handled whole, where PyTorch would take them apart."""
 CALLED_WITH_KEY = frozenset(
-    {*DRAWS, "native_dropout", "dropout", "feature_dropout", "alpha_dropout", "lstm", "gru", "rnn_tanh", "rnn_relu"}
+    {*DRAWS, "native_dropout", "dropout", "feature_dropout", "alpha_dropout", "rrelu", "lstm", "gru", "rnn_tanh", "rnn_relu"}
     | {"scaled_dot_product_attention"}
 )
 """Operators that draw random numbers, or may."""

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from wholestep import nn, numpy as wnp
-from wholestep.errors import UnsupportedError
 from wholestep.interop.grids import cubic, sampled
 from wholestep.interop.handlers import Handlers
 from wholestep.interop.torch.contractions import filled
@@ -33,12 +32,8 @@ def max_pool(n: int) -> Callable[..., Any]:
     def pooled(
         x: Any, size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
     ) -> Any:
-        if any(d != 1 for d in filled(dilation, n)):
-            return max_pool_with_indices(n)(x, size, stride, padding, dilation, ceil_mode)[0]
-        sizes = filled(size, n)
-        steps = filled(stride, n) if stride else sizes
-        pool = MAX_POOLS[n]
-        return batched(lambda a: pool(a, sizes, steps, filled(padding, n), ceil_mode=ceil_mode), n, x)
+        options = {"dilation": filled(dilation, n), "ceil_mode": ceil_mode}
+        return batched(lambda a: MAX_POOLS[n](a, *window_of(n, size, stride, padding), **options), n, x)
 
     return pooled
 
@@ -49,22 +44,18 @@ def max_pool_with_indices(n: int) -> Callable[..., Any]:
     def pooled(
         x: Any, size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
     ) -> tuple[Any, Any]:
-        sizes = filled(size, n)
-        steps, apart = (filled(stride, n) if stride else sizes), filled(dilation, n)
-        if ceil_mode and any(d != 1 for d in apart):
-            raise UnsupportedError("max_pool: dilation and ceil_mode together are not covered")
-        at = placed("max_pool", n, x if x.ndim == n + 2 else x[None], sizes, steps, filled(padding, n), ceil_mode)
-        at = at._replace(dilation=apart)
-        order = np.arange(math.prod(x.shape[-n:])).reshape(x.shape[-n:])
-        seen = windows(pad_axes(x, at.around, -math.inf), at)
-        turn = windows(pad_axes(order, at.around, -1), at)
-        lead = seen.shape[: seen.ndim - n]
-        flat = seen.reshape(*lead, -1)
-        best = wnp.expand_dims(wnp.argmax(flat, axis=-1), -1)
-        turns = wnp.broadcast_to(turn.reshape(*turn.shape[:n], -1), flat.shape)
-        return [wnp.take_along_axis(a, best, axis=-1)[..., 0] for a in (flat, turns)]  # type: ignore[return-value]
+        options = {"dilation": filled(dilation, n), "ceil_mode": ceil_mode, "return_indices": True}
+        whole = x if x.ndim == n + 2 else x[None]
+        largest, places = MAX_POOLS[n](whole, *window_of(n, size, stride, padding), **options)
+        return (largest, places) if whole is x else (largest[0], places[0])
 
     return pooled
+
+
+def window_of(n: int, size: Any, stride: Any, padding: Any) -> tuple[Any, Any, Any]:
+    """The size, the stride, which is the size where it is not given, and the padding of windows over n axes."""
+    sizes = filled(size, n)
+    return sizes, filled(stride, n) if stride else sizes, filled(padding, n)
 
 
 def avg_pool(n: int) -> Callable[..., Any]:
@@ -79,16 +70,16 @@ def avg_pool(n: int) -> Callable[..., Any]:
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> Any:
-        sizes = filled(size, n)
-        steps = filled(stride, n) if stride else sizes
-        options = {"ceil_mode": ceil_mode, "count_include_pad": count_include_pad}
-        pool = AVG_POOLS[n]
-        made = batched(lambda a: pool(a, sizes, steps, filled(padding, n), **options), n, x)
+        window = window_of(n, size, stride, padding)
         if divisor_override is None:
-            return made
-        if ceil_mode or (any(filled(padding, n)) and not count_include_pad):
-            raise UnsupportedError("avg_pool: divisor_override with ceil_mode or uncounted padding is not covered")
-        return made * np.asarray(math.prod(sizes) / divisor_override, made.dtype)
+            options = {"ceil_mode": ceil_mode, "count_include_pad": count_include_pad}
+            return batched(lambda a: AVG_POOLS[n](a, *window, **options), n, x)
+
+        def total(a: Any) -> Any:
+            at = placed("avg_pool", n, a, *window, ceil_mode)
+            return wnp.sum(windows(pad_axes(a, at.around, 0.0), at), axis=tuple(range(-n, 0)))
+
+        return batched(total, n, x) / np.asarray(divisor_override, x.dtype)
 
     return pooled
 
