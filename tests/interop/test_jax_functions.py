@@ -224,6 +224,7 @@ CASES = {
         f(3),
     ),
     "named": (lambda x: checkpoint_name(jax.nn.sigmoid(x), "h") + jnp.imag(1j * x), f(4)),
+    "sigmoid of complex numbers": (lambda x: jnp.real(jax.nn.sigmoid(x + 2j * x)), f(4)),
     "batched by rule": (batched, f(3)),
     "platforms": (lambda x: lax.platform_dependent(x, cpu=lambda x: 2 * x, default=lambda x: x), f(3)),
     "associative": (lambda x: lax.associative_scan(jnp.multiply, x), f(5)),

@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 
 import wholestep as ws
-from wholestep.errors import DtypeError, ModelError, ParameterError, ShapeError, UnsupportedError, ValueDependentError
+from wholestep.errors import (
+    DerivativeError,
+    DtypeError,
+    ModelError,
+    ParameterError,
+    ShapeError,
+    UnsupportedError,
+    ValueDependentError,
+)
 from wholestep.export.onnx import schema
 from wholestep.export.onnx.protobuf import Proto, WireReader, varint
 from wholestep.interop.onnx import graph, tensors
@@ -360,3 +368,12 @@ def test_a_reader_that_raises_something_else_is_found(monkeypatch):
 def test_a_window_keeps_to_the_image():
     with pytest.raises(ModelError, match="a window covers"):
         windows.max_pool(nodes.OnnxNode("MaxPool", 22, "", {"kernel_shape": (5,)}, (), ("a", "b")), np.ones((1, 1, 3)))
+
+
+def test_floats_made_of_bits_have_no_derivative(tmp_path):
+    x = np.array([0.5, -2.0], np.float32)
+    ws.to_file(lambda x: np.arctan2(x, 1.5), tmp_path / "angle.onnx", x)
+    f, params = ws.from_onnx(tmp_path / "angle.onnx")
+    np.testing.assert_allclose(ws.jit(lambda x: f(params, x))(x), np.arctan2(x, 1.5), rtol=1e-6)
+    with pytest.raises(DerivativeError, match="from_onnx: BitCast makes floats of the bits of others"):
+        ws.grad(lambda x: np.sum(f(params, x)))(x)

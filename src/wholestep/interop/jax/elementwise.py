@@ -101,7 +101,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 """Functions of arrays for primitives without parameters that matter."""
 
 SPECIAL: dict[str, Callable[..., Any]] = {
-    "logistic": special.expit,
     "erf": special.erf,
     "erfc": special.erfc,
     "erf_inv": special.erfinv,
@@ -165,6 +164,11 @@ def shifted(f: Callable[..., Any], x: Any, places: Any) -> Any:
     bits = 8 * x.dtype.itemsize
     by = as_unsigned(places).astype(x.dtype)
     return wnp.where(by < bits, f(x, wnp.minimum(by, bits - 1)), np.zeros((), x.dtype))
+
+
+@entry("logistic")
+def logistic(x: Any, **params: Any) -> Any:
+    return 1 / (1 + wnp.exp(-x)) if dtypes.is_complex(x.dtype) else in_own_dtype(special.expit)(x)
 
 
 @entry("mul")

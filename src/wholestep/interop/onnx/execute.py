@@ -29,11 +29,12 @@ class ModelRun:
     around: Mapping[str, Any] = field(default_factory=dict)
     drawn: int = 0
     buffers: Mapping[str, Any] = field(default_factory=dict)
+    read: list[Any] = field(default_factory=list)
 
     def of(self, body: OnnxBody, values: Mapping[str, Any]) -> tuple[Any, ...]:
         """The outputs of a graph, given values by name."""
-        before, names = self.around, {**self.around, **body.constants, **values}
-        self.around = names
+        before, names = (self.around, self.read), {**self.around, **body.constants, **values}
+        self.around, self.read = names, [*self.read]
         try:
             for node, function in body.nodes:
                 given = [names[name] if name else None for name in node.inputs]
@@ -44,7 +45,7 @@ class ModelRun:
                     if name:
                         names[name] = value
         finally:
-            self.around = before
+            self.around, self.read = before
         return tuple([self.found(names, name) for name in body.outputs])
 
     def found(self, names: Mapping[str, Any], name: str) -> Any:

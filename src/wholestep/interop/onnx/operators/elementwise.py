@@ -11,7 +11,6 @@ import numpy as np
 
 from wholestep import dtypes, numpy as wnp
 from wholestep.errors import ModelError
-from wholestep.interop.bits import reinterpreted
 from wholestep.interop.onnx.operators.node import Handler, OnnxNode, in_own_dtype, plain
 from wholestep.scipy import special
 
@@ -100,15 +99,6 @@ def converted(x: Any, dtype: np.dtype[Any]) -> Any:
         return x.astype(dtype)
 
 
-def bit_cast(node: OnnxNode, x: Any) -> Any:
-    """The same bits read in another dtype of the same size."""
-    node.need("to")
-    dtype = node.dtype("to", np.float32)
-    if dtype.itemsize != x.dtype.itemsize:
-        raise ModelError(f"bits of {x.dtype.name} read as {dtype.name}")
-    return reinterpreted(x, dtype)
-
-
 def is_infinite(node: OnnxNode, x: Any) -> Any:
     """True for infinite numbers of the signs that are asked for."""
     above, below = wnp.equal(x, np.inf), wnp.equal(x, -np.inf)
@@ -160,7 +150,6 @@ TABLE: Mapping[str, Handler] = {
     "Clip": clip_to,
     "Cast": cast,
     "CastLike": cast_like,
-    "BitCast": bit_cast,
     "IsNaN": plain(wnp.isnan),
     "IsInf": is_infinite,
     "Identity": plain(lambda x: x),

@@ -8,8 +8,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from wholestep import dtypes, numpy as wnp, random
-from wholestep.errors import ModelError, ParameterError, ValueDependentError
+from wholestep.errors import DerivativeError, ModelError, ParameterError, ValueDependentError
 from wholestep.frontend.control import cond, scan, while_loop
+from wholestep.frontend.custom import custom_jvp
+from wholestep.frontend.dispatch import is_traced
+from wholestep.interop.bits import reinterpreted
 from wholestep.interop.onnx.operators.node import (
     Handler,
     OnnxNode,
@@ -31,6 +34,8 @@ class Run(Protocol):
     """One call of a model, as handlers see it."""
 
     training: bool
+    read: list[Any]
+    """The traced floats whose bits were read so far, in the graph that runs and in those around it."""
 
     def inside(self, body: Any, values: tuple[Any, ...]) -> tuple[Any, ...]:
         """The outputs of a nested graph, which may read values of the graphs around it."""
@@ -40,6 +45,33 @@ class Run(Protocol):
 
     def move(self, old: Any, new: Any) -> None:
         """A buffer's new value, found by the old one."""
+
+
+def bit_cast(run: Run, node: OnnxNode, x: Any) -> Any:
+    """The same bits read in another dtype of the same size; floats made of the bits of others have no derivative."""
+    node.need("to")
+    dtype = node.dtype("to", np.float32)
+    if dtype.itemsize != x.dtype.itemsize:
+        raise ModelError(f"bits of {x.dtype.name} read as {dtype.name}")
+    made = reinterpreted(x, dtype)
+    if dtypes.is_float(x.dtype) and is_traced(x):
+        run.read.append(x)
+    return made_of_bits(made, *run.read) if run.read and dtypes.is_float(dtype) else made
+
+
+@custom_jvp
+def made_of_bits(made: Any, *read: Any) -> Any:
+    """A float that may be made of the bits of others."""
+    return made
+
+
+@made_of_bits.defjvp
+def refuse_derivative(primals: Any, tangents: Any) -> Any:
+    """Raise DerivativeError, as the derivative that passes by the bits is not known."""
+    raise DerivativeError(
+        "from_onnx: BitCast makes floats of the bits of others, through which no derivative passes",
+        hint="differentiate the function that the model was made of; its exporter wrote part of it by the bits of numbers",
+    )
 
 
 def branch(run: Run, node: OnnxNode, condition: Any) -> Any:
@@ -197,6 +229,7 @@ def no_key(what: str) -> ParameterError:
 
 
 TABLE: Mapping[str, Handler] = {
+    "BitCast": bit_cast,
     "If": branch,
     "Loop": loop,
     "Scan": scanned,
