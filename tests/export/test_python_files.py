@@ -252,7 +252,7 @@ def test_everything_that_is_missing_is_named_at_once_with_its_line(tmp_path: Pat
 
 def test_a_file_refuses_arrays_unlike_those_it_was_written_for(tmp_path: Path) -> None:
     x = np.ones((4, 3))
-    ws.to_file(lambda x: np.mean(x), tmp_path / "fixed.py", x, to="numpy")  # noqa: PLW0108  (a function of its own)
+    ws.to_file(lambda x: np.mean(x), tmp_path / "fixed.py", x, to="numpy")
     fixed = imported(tmp_path / "fixed.py").program
     assert fixed({"x": x})["output"] == 1
     with pytest.raises(ValueError, match=r"x has the shape \(8, 3\), and the program was written for \(4, 3\)"):

@@ -7,7 +7,7 @@ import numpy as np
 from wholestep.export.python.vocabulary import Call, Spelling, front_order, listed
 
 
-def places(c: Call, first: int) -> list[str]:
+def torch_indices(c: Call, first: int) -> list[str]:
     """The indices among the operands, from the first one on, as integers that torch indexes by.
 
     PyTorch takes int32 and int64 for these, and uint8 for a mask.
@@ -28,7 +28,7 @@ def torch_in_front(c: Call) -> tuple[str, tuple[int, ...]]:
 
 def torch_read(c: Call) -> str:
     """A gather."""
-    return f"{torch_in_front(c)[0]}[{', '.join(places(c, 1))}]"
+    return f"{torch_in_front(c)[0]}[{', '.join(torch_indices(c, 1))}]"
 
 
 def torch_written(add: bool) -> Spelling:
@@ -43,7 +43,7 @@ def torch_written(add: bool) -> Spelling:
         if c.numbers[0] is not None:
             x += ".clone(memory_format=torch.contiguous_format)"
             call += "_" * c.in_step
-        text = f"{x}.{call}({listed(places(c, 2))}, {c.a[1]}, accumulate={add})"
+        text = f"{x}.{call}({listed(torch_indices(c, 2))}, {c.a[1]}, accumulate={add})"
         return f"{text}.permute({back})" if back else text
 
     return spelling

@@ -167,7 +167,7 @@ def shifted(f: Callable[..., Any], x: Any, places: Any) -> Any:
 
 
 @entry("logistic")
-def logistic(x: Any, **params: Any) -> Any:
+def logistic_function(x: Any, **params: Any) -> Any:
     return 1 / (1 + wnp.exp(-x)) if dtypes.is_complex(x.dtype) else in_own_dtype(special.expit)(x)
 
 

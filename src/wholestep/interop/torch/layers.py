@@ -255,6 +255,6 @@ def multilabel_margin_loss(x: Any, target: Any, reduction: int = 1) -> Any:
 
 
 @entry("rrelu")
-def rrelu(x: Any, low: float = 1 / 8, high: float = 1 / 3, training: bool = False, *, key: Any = None) -> Any:
+def randomized_relu(x: Any, low: float = 1 / 8, high: float = 1 / 3, training: bool = False, *, key: Any = None) -> Any:
     slope = random.uniform(key, x.shape, x.dtype, low, high) if training else cast((low + high) / 2, x.dtype)
     return wnp.where(x > 0, x, x * slope)

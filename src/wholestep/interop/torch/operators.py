@@ -120,7 +120,18 @@ KEEP = (
 )
 """Operators that are handled whole, where PyTorch would take them apart."""
 CALLED_WITH_KEY = frozenset(
-    {*DRAWS, "native_dropout", "dropout", "feature_dropout", "alpha_dropout", "rrelu", "lstm", "gru", "rnn_tanh", "rnn_relu"}
+    {
+        *DRAWS,
+        "native_dropout",
+        "dropout",
+        "feature_dropout",
+        "alpha_dropout",
+        "rrelu",
+        "lstm",
+        "gru",
+        "rnn_tanh",
+        "rnn_relu",
+    }
     | {"scaled_dot_product_attention"}
 )
 """Operators that draw random numbers, or may."""

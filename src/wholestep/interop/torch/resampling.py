@@ -32,8 +32,8 @@ def max_pool(n: int) -> Callable[..., Any]:
     def pooled(
         x: Any, size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
     ) -> Any:
-        options = {"dilation": filled(dilation, n), "ceil_mode": ceil_mode}
-        return batched(lambda a: MAX_POOLS[n](a, *window_of(n, size, stride, padding), **options), n, x)
+        options: dict[str, Any] = {"dilation": filled(dilation, n), "ceil_mode": ceil_mode}
+        return batched(lambda a: MAX_POOLS[n](a, *pool_window(n, size, stride, padding), **options), n, x)
 
     return pooled
 
@@ -44,15 +44,15 @@ def max_pool_with_indices(n: int) -> Callable[..., Any]:
     def pooled(
         x: Any, size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
     ) -> tuple[Any, Any]:
-        options = {"dilation": filled(dilation, n), "ceil_mode": ceil_mode, "return_indices": True}
+        options: dict[str, Any] = {"dilation": filled(dilation, n), "ceil_mode": ceil_mode, "return_indices": True}
         whole = x if x.ndim == n + 2 else x[None]
-        largest, places = MAX_POOLS[n](whole, *window_of(n, size, stride, padding), **options)
+        largest, places = MAX_POOLS[n](whole, *pool_window(n, size, stride, padding), **options)
         return (largest, places) if whole is x else (largest[0], places[0])
 
     return pooled
 
 
-def window_of(n: int, size: Any, stride: Any, padding: Any) -> tuple[Any, Any, Any]:
+def pool_window(n: int, size: Any, stride: Any, padding: Any) -> tuple[Any, Any, Any]:
     """The size, the stride, which is the size where it is not given, and the padding of windows over n axes."""
     sizes = filled(size, n)
     return sizes, filled(stride, n) if stride else sizes, filled(padding, n)
@@ -70,7 +70,7 @@ def avg_pool(n: int) -> Callable[..., Any]:
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> Any:
-        window = window_of(n, size, stride, padding)
+        window = pool_window(n, size, stride, padding)
         if divisor_override is None:
             options = {"ceil_mode": ceil_mode, "count_include_pad": count_include_pad}
             return batched(lambda a: AVG_POOLS[n](a, *window, **options), n, x)

@@ -31,7 +31,7 @@ WIDE = frozenset("float64 int64 uint64 complex128".split())
 
 
 class Check(NamedTuple):
-    """What the check of arguments has to know of a library."""
+    """A library as the check of arguments needs to know it."""
 
     dtype: Callable[[np.dtype[Any]], Any]
     """The function that gives the library's dtype."""

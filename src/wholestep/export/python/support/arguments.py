@@ -7,7 +7,7 @@ def arrays_of(given, inputs):
     for path, (dtype, shape) in inputs.items():
         x = given[path]
         own = getattr(x, "shape", ())
-        if own != shape and not fits(own, shape, sizes):
+        if own != shape and not has_sizes(own, shape, sizes):
             raise ValueError(f"{path} has the shape {tuple(own)}, and the program was written for {shape}")
         if getattr(x, "dtype", dtype) != dtype:
             wanted = getattr(dtype, "__name__", dtype)
@@ -16,7 +16,7 @@ def arrays_of(given, inputs):
     return found
 
 
-def fits(own, shape, sizes):
+def has_sizes(own, shape, sizes):
     """True for a shape with the sizes of another one, of which some are names, or None for any; names are noted."""
     like = [sizes.setdefault(n, m) if isinstance(n, str) else n for n, m in zip(shape, own)]
     return len(own) == len(shape) and all([n is None or m is None or m == n for n, m in zip(like, own)])

@@ -66,11 +66,11 @@ def made_of_bits(made: Any, *read: Any) -> Any:
 
 
 @made_of_bits.defjvp
-def refuse_derivative(primals: Any, tangents: Any) -> Any:
+def refuse_bits(primals: Any, tangents: Any) -> Any:
     """Raise DerivativeError, as the derivative that passes by the bits is not known."""
     raise DerivativeError(
         "from_onnx: BitCast makes floats of the bits of others, through which no derivative passes",
-        hint="differentiate the function that the model was made of; its exporter wrote part of it by the bits of numbers",
+        hint="differentiate the function that the model was made of; its exporter wrote a part of it by bits",
     )
 
 
