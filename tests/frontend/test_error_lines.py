@@ -7,6 +7,7 @@ import pytest
 
 import wholestep as ws
 from wholestep import errors
+from wholestep.errors import UnsupportedError
 from wholestep.frontend.dispatch import NAMES
 
 GIVEN = [(), (np.ones((4, 5)),), (-5,), ([10], 1.0), (None,)]
@@ -72,3 +73,12 @@ def test_a_program_that_fails_names_one_line():
         with pytest.raises(np.linalg.LinAlgError, match="Singular matrix") as caught:
             transform(lambda x: np.sum(np.linalg.inv(np.broadcast_to(x, (2, 2)))))(np.zeros((2, 2)))
         assert str(caught.value).count("  at ") == 1
+
+
+def test_a_function_of_torch_on_a_traced_array_names_ours():
+    def relu(x):  # as torch's functions do with an argument that is no tensor
+        return type(x).__torch_function__(relu, (type(x),), (x,))
+
+    for transform in (ws.jit, ws.grad):
+        with pytest.raises(UnsupportedError, match=r"torch: relu is called(.|\n)*use ws\.nn\.relu"):
+            transform(relu)(np.ones(3))

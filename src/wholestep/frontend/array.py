@@ -28,6 +28,7 @@ from wholestep.frontend.dispatch import (
     unsupported,
     with_documented_errors,
 )
+from wholestep.frontend.foreign_calls import ForeignCalls
 from wholestep.ir.build import current, escaped, owned
 from wholestep.ir.graph import Value
 from wholestep.ir.types import Shape, Type
@@ -53,7 +54,7 @@ def row_by_row(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     return np.lib.stride_tricks.as_strided(np.empty(1, dtype), shape, strides)
 
 
-class Array:
+class Array(ForeignCalls):
     """A traced array. NumPy's functions, operators and methods on it add to the program being traced.
 
     Assignment has NumPy's meaning: every view of the same memory sees it.
