@@ -54,11 +54,11 @@ def elsewhere(place: str, name: str) -> Ours | None:
     return None
 
 
-def replacement(place: str, name: str) -> str:
+def our_name(place: str, name: str) -> str:
     """Our first name, in small letters, for what a namespace or another library calls so; "" where there is none.
 
     >>> import wholestep as ws
-    >>> replacement("ws.optim", "StepLR"), replacement("ws.optim", "Adam"), replacement("ws.optim", "Own")
+    >>> our_name("ws.optim", "StepLR"), our_name("ws.optim", "Adam"), our_name("ws.optim", "Own")
     ('ws.optim.step_decay', 'ws.optim.adam', '')
     """
     known = public_names(sys.modules.get("wholestep" + place.removeprefix("ws")))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from wholestep import dtypes, numpy as wnp
-from wholestep.boundary.answers import check_fits, replacement
+from wholestep.boundary.answers import check_fits, our_name
 from wholestep.errors import DtypeError, ImpurityError, ParameterError, TreeError
 from wholestep.ir.build import current
 from wholestep.words import type_in_words, with_article
@@ -73,7 +73,7 @@ def check_optimizer(who: str, x: Any, optional: bool = False) -> None:
     kind = x if isinstance(x, type) else type(x)
     library = FOREIGN.get(kind.__module__.partition(".")[0])
     if library is not None:
-        ours = replacement("ws.optim", kind.__name__)
+        ours = our_name("ws.optim", kind.__name__)
         hint = f"{ours}(1e-3) is one" if ours else "ws.optim has its names: ws.optim.adam(1e-3), ws.optim.chain(...)"
         raise DtypeError(f"{who} is {with_article(kind.__name__)} of {library}", hint=hint)
     if (optional and x is None) or (callable(getattr(x, "init", None)) and callable(getattr(x, "update", None))):
@@ -81,7 +81,7 @@ def check_optimizer(who: str, x: Any, optional: bool = False) -> None:
     name = getattr(x, "__name__", "")
     if callable(x) and name:
         made = "class" if kind is x else "function"
-        ours = replacement("ws.optim", name)
+        ours = our_name("ws.optim", name)
         hint = f"call it: {f'{ours}(1e-3)' if ours else f'{name}(...)'}"
         raise DtypeError(f"{who} is the {made} {name}, not what it returns", hint=hint)
     what = f"the text {x!r}" if isinstance(x, str) else type_in_words(x)
