@@ -399,9 +399,9 @@ works on plain arrays.
 
 No derivative passes through `BitCast`: differentiating floats that are made of the bits of others is a
 `DerivativeError`. Files of our own have it where a function that ONNX lacks is written out
-([export.md](export.md#onnx)), `arctan2` and functions of float64 among them. `Resize` with `align_corners` and factors by
-which a length is not whole takes the fractional length, as the tests of ONNX do; PyTorch and ONNX Runtime round it down
-first.
+([export.md](export.md#onnx)), `arctan2` and functions of float64 among them. `Resize` with `align_corners` and factors
+by which a length is not whole takes the fractional length, as the tests of ONNX do; PyTorch and ONNX Runtime round it
+down first.
 
 PyTorch's exporter writes arrays that are equal once, such as the gains of several norms that nothing has trained yet,
 and computes what depends on no input. `torch.onnx.export(..., dynamo=True, optimize=False)` keeps each parameter under
