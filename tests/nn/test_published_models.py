@@ -249,7 +249,7 @@ def test_adapted_layers_go_into_a_folder_once_they_are_merged(narrow, tmp_path):
     model = filled(TEXT["GPT2"]())
     if narrow:
         model = nn.to_int8(model)
-        with pytest.raises(CheckpointError, match=r"blocks\[0\]\.attention\.qkv is a Int8Linear(.|\n)*dense\(\)"):
+        with pytest.raises(CheckpointError, match=r"blocks\[0\]\.attention\.qkv is an Int8Linear(.|\n)*dense\(\)"):
             MODELS.save_folder(model, tmp_path)
     for block in model.blocks:
         for part, name in ((block.attention, "qkv"), (block.attention, "out")):  # [32, 96], and a square

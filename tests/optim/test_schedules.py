@@ -184,5 +184,5 @@ def test_a_schedule_made_by_its_class_is_checked_where_it_is_used():
 
 @pytest.mark.parametrize("boundaries", [3, 0.1, None])
 def test_a_number_is_no_list_of_boundaries(boundaries):
-    with pytest.raises(DtypeError, match=r"piecewise: boundaries is a .*, not a list"):
+    with pytest.raises(DtypeError, match=r"piecewise: boundaries is an? .*, not a list"):
         ws.optim.piecewise(boundaries, [0.1, 0.01])
