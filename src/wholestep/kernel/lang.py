@@ -344,15 +344,10 @@ PRINTER: list[Callable[[Kernel], str]] = []
 
 def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
     """Every statement of a body and of the loops in it, in order; a loop comes before the statements of its body."""
-    entered = [iter(body)]
-    while entered:
-        for statement in entered[-1]:
-            yield statement
-            if isinstance(statement, Loop):
-                entered.append(iter(statement.body))
-                break
-        else:
-            entered.pop()
+    for statement in body:
+        yield statement
+        if isinstance(statement, Loop):
+            yield from walk(statement.body)
 
 
 def axes_of(kernel: Kernel) -> list[Axis]:

@@ -25,11 +25,11 @@ def scatter_operands(low: Materializer, node: Node) -> None:
     its other readers then read before the updates."""
     out, x = node.outputs[0], strip_reshapes(node.inputs[0])
     at, layout = low.locations.get(out), low.context.layout
-    if at is not None and layout.overwritten_memory(at.place) is not None and is_computed(low, x):
-        if at.strides == row_major_strides(out.shape):
-            low.locations[x] = row_major_location(x, Allocation(at.place.size, base=at.place))
-            layout.lent.add(low.locations[x].place)
-            low.pending.append(x)
+    replaces = at is not None and layout.overwritten_memory(at.place) is not None
+    if at is not None and replaces and at.strides == row_major_strides(out.shape) and is_computed(low, x):
+        low.locations[x] = row_major_location(x, Allocation(at.place.size, base=at.place))
+        layout.lent.add(low.locations[x].place)
+        low.pending.append(x)
     leaf_operands(low, node)
 
 

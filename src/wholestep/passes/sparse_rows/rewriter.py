@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from wholestep.errors import show
 from wholestep.ir.analysis import in_order
@@ -205,11 +205,12 @@ class RowRewriter(RowEmitter):
     def restore(self, v: Value, rows: RowwiseValue) -> bool:
         """Enter the rows of a value; True if the whole value is its background with these rows written into it."""
         self.rows[v] = rows
-        alone = self.is_input(rows.background)
-        x = self.whole(rows.background, v)
-        if x is None or x.type != v.type or isinstance(rows.background, Uniform):
+        background = rows.background
+        alone = self.is_input(background)
+        if isinstance(background, Uniform) or not (alone or v.type.nbytes >= MIN_SPARED * rows.set.slots):
             return False
-        if not alone and v.type.nbytes < MIN_SPARED * rows.set.slots:
+        x = self.whole(background, v)
+        if x is None or x.type != v.type:
             return False
         flat = self.reshape(x, (rows.set.rows, *v.shape[len(rows.set.lead) :]))
         written = self.op("scatter", flat, rows.value, self.index(rows.set), axes=(0,))
@@ -217,7 +218,7 @@ class RowRewriter(RowEmitter):
         self.env[v] = self.reshape(written, v.shape)
         return True
 
-    def is_input(self, background: Background) -> bool:
+    def is_input(self, background: Background) -> TypeGuard[Same]:
         """True for the elements of an input."""
         return isinstance(background, Same) and background.value in self.inputs
 

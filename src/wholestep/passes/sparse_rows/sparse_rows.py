@@ -160,7 +160,7 @@ class Lent:
         for v in operands:
             if v in walk.rows:
                 own, value, background = walk.rows[v]
-                based = [background.value] if isinstance(background, Same) and background.value in walk.inputs else []
+                based = [background.value] if walk.is_input(background) else []
                 for x in (value, own.ids, own.first, *based):
                     if x not in self.values:
                         self.values.append(x)
