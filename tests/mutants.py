@@ -96,6 +96,7 @@ OWN = {
     "train/step/compile.py": ["tests/train/test_microbatches.py"],
     "train/program/microbatches.py": ["tests/train/test_microbatches.py"],
     "lower/fusion/fusion_groups.py": ["tests/lower/test_lowering.py"],
+    "lower/fusion/operand_places.py": ["tests/lower/test_lowering.py", "tests/lower/test_operand_places.py"],
     "lower/kernels/scalar_codegen.py": ["tests/train/test_symbolic_cost.py"],
     "dims/layout.py": ["tests/floor0/test_dims.py"],
     "dims/size.py": ["tests/floor0/test_dims.py"],

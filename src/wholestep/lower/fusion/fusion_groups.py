@@ -11,7 +11,8 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
 from wholestep.ir.graph import Graph, Node, Value
 from wholestep.ir.types import Shape
-from wholestep.lower.fusion.iteration_space import AxisRuns, FusionGroup, IterationSpaces, Places
+from wholestep.lower.fusion.iteration_space import AxisRuns, FusionGroup, Places
+from wholestep.lower.fusion.operand_places import OperandPlaces
 from wholestep.primitives.family import RECOMPUTE_LIMIT
 
 SIBLINGS = 4
@@ -23,7 +24,7 @@ def is_virtual(node: Node) -> bool:
     return bool(node.op.view or node.op.generated)
 
 
-class FusionAnalysis(IterationSpaces):
+class FusionAnalysis(OperandPlaces):
     """The fusion groups of a graph, found in one pass over its nodes."""
 
     def __init__(
@@ -36,11 +37,6 @@ class FusionAnalysis(IterationSpaces):
         """Predicate of nodes with a kernel or routine of their own."""
         self.graph = graph
         self.kept = kept
-        self.floating: dict[Value, tuple[int, set[FusionGroup]]] = {}
-        """Cheap values that are recomputed where they are read, not members of a group yet: their cost, and the groups
-        that they need."""
-        self.reduced: dict[Node, AxisRuns] = {}
-        """The coordinates of the operand of each reduction over rows."""
         self.readers_through: dict[Value, set[FusionGroup | Value]] = {}
         """The groups and floating values that read through each floating value."""
         self.read_by: defaultdict[FusionGroup, set[Value]] = defaultdict(set)
@@ -55,23 +51,6 @@ class FusionAnalysis(IterationSpaces):
         self.positions = {node: i for i, node in enumerate(graph.nodes)}
         for node in graph.nodes:
             self.place_node(node)
-
-    # Dependences.
-
-    def sources(self, v: Value) -> set[FusionGroup]:
-        """The groups that a reader of a value depends on directly."""
-        found, seen, waiting = set[FusionGroup](), {v}, [v]
-        while waiting:
-            x = waiting.pop()
-            if x in self.placed:
-                found.add(self.placed[x][0])
-            elif x in self.floating:
-                found |= self.floating[x][1]
-            elif x.node is not None:
-                new = [y for y in x.node.inputs if y not in seen]
-                seen.update(new)
-                waiting += new
-        return found
 
     # Placement.
 
@@ -239,7 +218,7 @@ class FusionAnalysis(IterationSpaces):
         if self.level(group, coords) is None:
             return False
         for x, t in zip(node.inputs, traces, strict=True):
-            if t is None and group in self.sources(x) and moved_source(x) not in self.floating:
+            if t is None and not self.reads_in_place(group, x, coords):
                 return False
         return not self.would_form_cycle(group, node)
 
@@ -277,24 +256,6 @@ class FusionAnalysis(IterationSpaces):
         """True if a third group lies on a dependence path between two, so that merging would be a cycle."""
         starts = [(a, b), (b, a)]
         return any(n.depends_on(goal) for start, goal in starts for n in start.dependencies if n is not goal)
-
-    def is_stencil(self, group: FusionGroup, other: FusionGroup, names: dict[int, int]) -> bool:
-        """Refuse stencil fusion: a member that reads another group at other points would recompute it, exponentially
-        along a chain."""
-        for node in group.members:
-            own = self.current(self.reduced.get(node, self.placed[node.outputs[0]][1]))
-            for x in node.inputs:
-                if other not in self.sources(x):
-                    continue
-                if node.op.kind == "contraction":
-                    return True  # a contraction reads points other than its own, for any operand shape
-                found = self.trace(x)
-                if found is None or found[0] is not other or len(found[1]) != len(own):
-                    return True
-                for theirs, ours in zip(found[1], own, strict=True):
-                    if theirs is not None and tuple([names[a] for a in theirs if a in names]) != (ours or ()):
-                        return True
-        return False
 
     def absorb(
         self, group: FusionGroup, other: FusionGroup, names: dict[int, int], rows: frozenset[int] | None

@@ -144,6 +144,15 @@ class IterationSpaces:
             return self.regroup_axes(group, inner, x.shape, v.shape, refine)
         return tuple([None if a is None else inner[a] for a in axes])
 
+    def before(self, group: FusionGroup, coords: AxisRuns, node: Node) -> AxisRuns | None:
+        """The coordinates of a movement's operand from those of its result; None if it keeps to no loops."""
+        x, v = node.inputs[0], node.outputs[0]
+        axes = node.op.axis_map(node)
+        if axes is None:
+            return self.regroup_axes(group, coords, v.shape, x.shape, False) if node.op.keeps_order else None
+        along = {a: c for a, c in zip(axes, coords, strict=True) if a is not None}
+        return tuple([() if n == 1 else along.get(i) for i, n in enumerate(x.shape)])
+
     def current(self, coords: AxisRuns) -> AxisRuns:
         """Coordinates with all splits applied."""
         if not self.splits:
