@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +68,8 @@ class ElementReader:
         self.locations = locations
         self.row = row
         self.buffers: dict[tuple[Allocation, DType], Buffer] = {}
+        self.guard: Var | None = None
+        """The condition under which the elements exist that are being read: nothing is loaded where it is false."""
         self.fresh = 0
 
     # Memory.
@@ -95,6 +98,7 @@ class ElementReader:
     def fetch(self, v: Value, location: Location, at: Coordinates, guard: Var | None = None) -> ScalarValue:
         """Load an element from a location."""
         buffer, line = self.home_buffer(v, location), linear_index(at, location.strides)
+        guard = self.conjunction(self.guard, guard)
         if v.dtype.kind == "c":
             return Complex(*[self.builder.load(buffer, line * 2 + part, guard) for part in (0, 1)])
         return self.builder.convert(self.builder.load(buffer, line, guard), working_dtype(v.dtype))
@@ -118,17 +122,21 @@ class ElementReader:
     def memoized(self, v: Value, at: Coordinates) -> ScalarValue | None:
         """The element if it was computed before in an enclosing scope."""
         for frame in self.builder.frames:
-            found = frame.memo.get((v, at))
-            if found is not None:
-                return found
+            for guard in dict.fromkeys((None, self.guard)):
+                found = frame.memo.get((v, at, guard))
+                if found is not None:
+                    return found
         return None
 
     def memoize(self, v: Value, at: Coordinates, x: ScalarValue) -> None:
         """Memoize an element in the outermost scope in which it is valid."""
-        self.builder.frames[self.builder.depth(components_of(x))].memo[(v, at)] = x
+        self.builder.frames[self.builder.depth(components_of(x))].memo[(v, at, self.guard)] = x
 
     def read(self, v: Value, at: Coordinates) -> ScalarValue:
         """Emit the element of v at these coordinates."""
+        if self.guard is not None and self.exists(v, at):
+            with self.guarded(None):
+                return self.read(v, at)
         found = self.memoized(v, at)
         if found is None:
             if v in self.locations:
@@ -182,21 +190,23 @@ class ElementReader:
         return found
 
     def read_guarded(self, v: Value, at: Coordinates, condition: Var | None, otherwise: ScalarValue) -> ScalarValue:
-        """The element if a condition holds; otherwise nothing out of bounds is loaded."""
+        """The element if a condition holds; otherwise nothing is loaded."""
         if condition is None:
             return self.read(v, at)
-        source, place = self.resolve(v, at)
-        if source in self.locations:
-            return self.choose(condition, self.load(source, place, condition), otherwise)
-        clipped = tuple([self.clip(i, n) for i, n in zip(place, source.shape, strict=True)])
-        return self.choose(condition, self.read(source, clipped), otherwise)
+        with self.guarded(self.conjunction(self.guard, condition)):
+            found = self.read(v, at)
+        return self.choose(condition, found, otherwise)
 
-    def resolve(self, v: Value, at: Coordinates) -> tuple[Value, Coordinates]:
-        """Follow movement to the value that is moved."""
-        while v not in self.locations and v.node is not None and v.node.op.view:
-            at = v.node.op.index_map(self.builder, v.node, at)
-            v = v.node.inputs[0]
-        return v, at
+    @contextmanager
+    def guarded(self, guard: Var | None) -> Iterator[None]:
+        """Elements read inside the `with` exist under this condition."""
+        before, self.guard = self.guard, guard
+        yield
+        self.guard = before
+
+    def exists(self, v: Value, at: Coordinates) -> bool:
+        """True if coordinates lie in the bounds of an array, whatever the condition."""
+        return all([index_in_range(i, 0, n) for i, n in zip(at, v.shape, strict=True)])
 
     def clip(self, index: Index, n: Size) -> Index:
         """The index clamped to the bounds of an axis."""
@@ -209,8 +219,9 @@ class ElementReader:
     # Reductions.
 
     def level(self, at: Coordinates) -> int:
-        """The outermost scope in which these coordinates are valid."""
-        return self.builder.depth([k for index in at for k in index.terms])
+        """The outermost scope in which these coordinates are valid, and the condition under which they exist."""
+        guard = () if self.guard is None else (self.guard,)
+        return self.builder.depth([*[k for index in at for k in index.terms], *guard])
 
     def reduce(
         self,

@@ -23,7 +23,7 @@ from wholestep.kernel.collapse_loops import collapse_loops
 from wholestep.kernel.dependence import varies_along
 from wholestep.kernel.lang import Axis, Fold, Kernel, Loop, Store, Var, axes_of, loop_points
 from wholestep.kernel.schedule import KernelSchedule
-from wholestep.lower.cost.roofline import statements_in_loops, vector_instructions
+from wholestep.lower.cost.roofline import statements_in_loops, vector_instructions, without_rare_cases
 from wholestep.lower.kernels.kernel_writer import KernelWriter
 from wholestep.lower.target import DraftKernel, Target
 
@@ -88,7 +88,7 @@ def rotate_reduction(
     for row in sorted(found.rows[:-1], key=lambda a: -found.axes[a].extent):
         other = draft(None, [*[a for a in found.rows if a != row], row])
         turned = collapse_loops(other.kernel(), MOST_LANES)
-        lane = best_lane(turned, machine, arithmetic=True)
+        lane = best_lane(turned, machine)
         if lane is not None:
             return other, turned, lane
     return found, kernel, None
@@ -135,13 +135,12 @@ def order_columns(
 # The axis along the lanes of a vector.
 
 
-def best_lane(kernel: Kernel, machine: Target, *, arithmetic: bool = False) -> Axis | None:
-    """The axis along which vectors cost least; None where a scalar loop costs less. With `arithmetic`, operations count
-    as well as accesses."""
+def best_lane(kernel: Kernel, machine: Target) -> Axis | None:
+    """The axis along which vectors cost least; None where a scalar loop costs less. Operations count as accesses do."""
     found = memory_accesses(kernel.body)
     sizes = [a.buffer.dtype.itemsize for a in found]
     width = min([machine.lanes(size) for size in sizes if size >= 4], default=machine.lanes(4))
-    done = [around for s, around in statements_in_loops(kernel.body) if arithmetic and is_arithmetic(s)]
+    done = [around for s, around in statements_in_loops(without_rare_cases(kernel.body)) if is_arithmetic(s)]
     best: Axis | None = None
     least: float = sum(map(point_count, [*[a.axes for a in found], *done]))
     axes = vectorizable_axes(kernel)
@@ -168,7 +167,7 @@ def vectorizable_axes(kernel: Kernel) -> list[Axis]:
     """The axes all of whose loops are independent or innermost folds; an axis may have several loops."""
 
     def in_order(loop: Loop) -> bool:
-        inner = any(isinstance(s, Loop) for s in loop.body)
+        inner = any(isinstance(s, Loop) and s.guard is None for s in loop.body)
         return bool(loop.ordered or loop.carries or (loop.folds and inner))
 
     # All vectors along an axis are full, or the number of valid lanes of the last one is known.
