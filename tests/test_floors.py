@@ -84,12 +84,13 @@ FLOORS = {
         "backend",
     ),
     "backends.gpu": (
-        "host_scalars integer_ranges interchange_loops keep_roundings language nested_values share_loops wgsl_prelude",
+        "host_scalars integer_ranges interchange_loops keep_roundings language nested_values share_loops wgsl_prelude "
+        "wgsl_values",
         "byte_copies index_width placed_values short_forms short_integers tile_shapes vector_items",
         "beside_kernels c_language collapse_folds find_products matrix_loops share_columns",
         "tile_kernel",
         "matrix_products tile_products",
-        "target",
+        "statement_writer target",
         "access_rows kernel_writer",
         "cuda join_kernels known_scalars opencl scalar_functions",
         "wgsl",

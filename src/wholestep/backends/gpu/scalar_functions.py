@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from wholestep.backends.gpu.kernel_writer import GpuKernelWriter
 from wholestep.backends.gpu.language import KernelLanguage
+from wholestep.backends.gpu.statement_writer import GpuStatementWriter
 from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.lang import DType, Index, Var
 
@@ -18,7 +18,7 @@ def write_scalar_code(code: Callable[..., Var], arity: int, dtype: DType, langua
         found = code(*given)
         b.store(b.buffer("y", dtype, 1, True), Index(), found)
     kernel = b.kernel()
-    writer = GpuKernelWriter(kernel, language)
+    writer = GpuStatementWriter(kernel, language)
     writer.names |= {x: f"x{i}" for i, x in enumerate(given)}
     computed = [s for s in kernel.body if isinstance(s, Var) and s.op != "load"]
     if found.op == "select":

@@ -24,6 +24,7 @@ from wholestep.lower.blocking.block_launches import BlockedContraction, BlockLau
 from wholestep.lower.blocking.block_sizes import AxisPart, BlockSizes, PanelRun, even_parts, split_axis
 from wholestep.lower.blocking.contraction_nest import ContractionNest, runs_along
 from wholestep.lower.blocking.grouped_contraction import GroupedBlocks
+from wholestep.lower.blocking.strip_kernels import BlockStripWriter
 from wholestep.lower.program.steps import Launch, Step
 
 COUNTED_BLOCKS = 16
@@ -174,18 +175,18 @@ class ContractionBlocks(BlockLaunches):
     ) -> BlockKernel:
         """Write a kernel."""
         called = f"{self.nest.kernel.name}_{name}"
+        if name in ("strips", "dots"):
+            assert run is not None
+            strips = BlockStripWriter(called, self.nest, self.sizes, extents, first_term)
+            with strips.builder:
+                (strips.strips_by_columns if name == "strips" else strips.dots_by_columns)(run, self.pack_rows)
+            return strips.made()
         writer = BlockWriter(called, self.nest, self.sizes, extents, first_term)
         with writer.builder:
             if name == "pack_rows":
                 writer.pack_rows()
             elif name == "pack_columns":
                 writer.pack_columns()
-            elif name == "strips":
-                assert run is not None
-                writer.strips_by_columns(run, self.pack_rows)
-            elif name == "dots":
-                assert run is not None
-                writer.dots_by_columns(run, self.pack_rows)
             elif run is not None:
                 writer.panels_by_columns(run, self.pack_rows, first, last)
             else:
