@@ -9,9 +9,9 @@ from typing import Any, ParamSpec, TypeVar
 from wholestep.boundary.public import boundary
 from wholestep.errors import ParameterError
 from wholestep.frontend.assignments import with_assigned, without_assigned
-from wholestep.frontend.custom import body_graph, name_of
 from wholestep.frontend.printing import with_said, without_said
 from wholestep.frontend.source.entrance import ordinary
+from wholestep.frontend.stated_rules import body_graph, name_of
 from wholestep.frontend.tracing import Arguments, scope
 from wholestep.ir.graph import Graph
 from wholestep.primitives.checkpoint import Policy, checkpoint as checkpoint_primitive, opened

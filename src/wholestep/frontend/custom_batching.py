@@ -9,8 +9,8 @@ from typing import Any, Generic, ParamSpec, TypeVar
 from wholestep import tree
 from wholestep.errors import DtypeError, ShapeError, TreeError, UnsupportedError
 from wholestep.frontend.array import Array
-from wholestep.frontend.custom import body_graph, by_position, name_of
 from wholestep.frontend.source.entrance import ordinary
+from wholestep.frontend.stated_rules import body_graph, by_position, name_of
 from wholestep.frontend.tracing import Arguments, Traced, as_array
 from wholestep.ir.build import current
 from wholestep.ir.graph import Value

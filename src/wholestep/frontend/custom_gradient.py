@@ -8,8 +8,9 @@ from typing import Any, ParamSpec, TypeVar
 
 from wholestep import tree
 from wholestep.errors import TreeError
-from wholestep.frontend.custom import custom_vjp, name_of
+from wholestep.frontend.custom import custom_vjp
 from wholestep.frontend.source.entrance import ordinary
+from wholestep.frontend.stated_rules import name_of
 from wholestep.frontend.tracing import Traced, as_array, trace_flat
 from wholestep.ir.build import current, inline
 from wholestep.ir.graph import Value

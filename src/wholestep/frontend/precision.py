@@ -10,9 +10,10 @@ from wholestep import dtypes
 from wholestep.boundary.public import boundary
 from wholestep.errors import ParameterError
 from wholestep.frontend.assignments import with_assigned, without_assigned
-from wholestep.frontend.custom import body_graph, composite, name_of
+from wholestep.frontend.custom import composite
 from wholestep.frontend.printing import with_said, without_said
 from wholestep.frontend.source.entrance import ordinary
+from wholestep.frontend.stated_rules import body_graph, name_of
 from wholestep.frontend.tracing import Arguments, scope
 from wholestep.ir.build import inline
 from wholestep.transforms.autocast import FULL, HALVES, autocast as recast

@@ -9,8 +9,8 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep.errors import ParameterError
-from wholestep.frontend.custom import BatchedTangent
 from wholestep.frontend.promotion import cast_to, full_of, lift, wrap
+from wholestep.frontend.stated_rules import BatchedTangent
 from wholestep.ir.build import build
 from wholestep.ir.graph import NDArray, Value
 from wholestep.ir.types import Shape
