@@ -13,6 +13,7 @@ FLOORS = {
         "contents forks config dtypes dims",
         "collectives",
         "exits",
+        "containers",
         "tree",
         "boundary",
         "lazy",

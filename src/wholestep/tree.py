@@ -7,11 +7,12 @@ import math
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 import optree
 
+from wholestep.containers import SPACE, one_level, too_deep
 from wholestep.errors import ShapeError, TreeError
 from wholestep.exits import UNBROKEN
 from wholestep.spelling import Path as Path, access as access, access_to, below_root, matches as matches
@@ -23,12 +24,10 @@ Tree: TypeAlias = Any
 
 TreeDef: TypeAlias = optree.PyTreeSpec
 
-# Our own registrations stay out of the user's other libraries; global registrations of those still count.
-_SPACE = "wholestep"
 _LEAVES = frozenset((np.ndarray, np.float64, np.float32, int, float))
 """Types of leaves that cannot be registered as nodes, tested first: a call of optree takes longer than most uses."""
 _MISSING = object()
-_LEAF: TreeDef = optree.tree_structure(cast(Any, 0), namespace=_SPACE)
+_LEAF: TreeDef = optree.tree_structure(cast(Any, 0), namespace=SPACE)
 
 
 def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeDef]:
@@ -45,9 +44,9 @@ def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[li
         return [tree], _LEAF
     with UNBROKEN:
         try:
-            return optree.tree_flatten(tree, is_leaf, namespace=_SPACE)
+            return optree.tree_flatten(tree, is_leaf, namespace=SPACE)
         except RecursionError:
-            raise _too_deep() from None
+            raise too_deep() from None
 
 
 def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Tree:
@@ -151,9 +150,9 @@ def leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]
     if is_leaf is not None:
         return flatten(tree, is_leaf)[0]
     try:
-        return optree.tree_leaves(tree, namespace=_SPACE)
+        return optree.tree_leaves(tree, namespace=SPACE)
     except RecursionError:
-        raise _too_deep() from None
+        raise too_deep() from None
 
 
 def leaves_with_path(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[tuple[str, Any]]:
@@ -263,30 +262,9 @@ def structure(tree: Any) -> TreeDef:
     True
     """
     try:
-        return optree.tree_structure(tree, namespace=_SPACE)
+        return optree.tree_structure(tree, namespace=SPACE)
     except RecursionError:
-        raise _too_deep() from None
-
-
-@UNBROKEN
-def key_orders(tree: Any) -> tuple[tuple[Hashable, ...], ...]:
-    """The order of the keys of each dictionary in a tree, at any depth, which its structure leaves out.
-
-    >>> key_orders([{"b": 1, "a": ({"c": 2}, 3)}])
-    (('b', 'a'), ('c',))
-    """
-    found: list[tuple[Hashable, ...]] = []
-
-    def note(node: Any) -> bool:
-        if isinstance(node, dict):
-            found.append(tuple(node))
-        return False
-
-    try:
-        optree.tree_leaves(tree, note, namespace=_SPACE)
-    except RecursionError:
-        raise _too_deep() from None
-    return tuple(found)
+        raise too_deep() from None
 
 
 def paths(tree: Any, root: str = "") -> list[str]:
@@ -356,46 +334,7 @@ def register(
     >>> ws.tree.paths([Pair(1, 2)], root="x")
     ['x[0].left', 'x[0].right']
     """
-    optree.register_pytree_node(cls, flatten_fn, unflatten_fn, namespace=_SPACE)
-
-
-class Level(NamedTuple):
-    """The items of one container, its other metadata from its class, and the name of each item."""
-
-    children: list[Any]
-    metadata: Any
-    keys: list[Any]
-
-
-@UNBROKEN
-def one_level(node: Any) -> Level | None:
-    """Return the items of one container; None for a leaf.
-
-    >>> one_level({"a": [1], "b": 2}).children
-    [[1], 2]
-    """
-    if optree.tree_is_leaf(node, namespace=_SPACE):
-        return None
-    found = optree.tree_flatten_one_level(node, namespace=_SPACE)
-    return Level(list(found.children), found.metadata, list(getattr(type(node), "_fields", found.entries)))
-
-
-@UNBROKEN
-def rebuild(cls: type[Any], metadata: Any, children: Iterable[Any]) -> Any:
-    """Make a container of this class again, as `one_level` took it apart.
-
-    >>> rebuild(dict, ["a", "b"], [1, 2])
-    {'a': 1, 'b': 2}
-    """
-    entry: Any = optree.register_pytree_node.get(cls, namespace=_SPACE)
-    return entry.unflatten_func(metadata, children)
-
-
-def _too_deep() -> TreeError:
-    return TreeError(
-        f"tree: containers lie more than {optree.MAX_RECURSION_DEPTH:,} deep in each other",
-        hint="put the arrays into one list or dictionary, or stack them along an axis",
-    )
+    optree.register_pytree_node(cls, flatten_fn, unflatten_fn, namespace=SPACE)
 
 
 def _keys(node: TreeDef) -> Sequence[Any]:
@@ -409,12 +348,12 @@ def _keys(node: TreeDef) -> Sequence[Any]:
 
 @UNBROKEN
 def _spread(value: Any, node: Any, path: str, values: list[Any]) -> None:
-    if value is None or optree.tree_is_leaf(value, namespace=_SPACE):
+    if value is None or optree.tree_is_leaf(value, namespace=SPACE):
         values.extend([value] * structure(node).num_leaves)
         return
-    if node is None or optree.tree_is_leaf(node, namespace=_SPACE):
+    if node is None or optree.tree_is_leaf(node, namespace=SPACE):
         _part(path, f"the prefix has {type_in_words(value)} where the tree has {_described(node)}")
-    wanted, present = _children(value), _children(node)
+    wanted, present = _named_items(value), _named_items(node)
     if type(value) is not type(node) and not (isinstance(value, Mapping) and isinstance(node, Mapping)):
         _part(path, f"the prefix has {type_in_words(value)} where the tree has {type_in_words(node)}")
     if wanted.keys() != present.keys():
@@ -423,11 +362,10 @@ def _spread(value: Any, node: Any, path: str, values: list[Any]) -> None:
         _spread(wanted[key], child, below_root(path, access_to(key)), values)
 
 
-@UNBROKEN
-def _children(node: Any) -> dict[Hashable, Any]:
-    level = optree.tree_flatten_one_level(node, namespace=_SPACE)
-    names = getattr(type(node), "_fields", level.entries)
-    return dict(zip(names, level.children, strict=True))
+def _named_items(node: Any) -> dict[Hashable, Any]:
+    level = one_level(node)
+    assert level is not None
+    return dict(zip(level.keys, level.children, strict=True))
 
 
 def _difference(wanted: dict[Hashable, Any], present: dict[Hashable, Any]) -> str:

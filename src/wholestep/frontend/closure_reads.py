@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
-from wholestep import tree
+from wholestep import containers, tree
 from wholestep.errors import Where, is_internal
 from wholestep.frontend.argument_kinds import static_key
 from wholestep.frontend.dispatch import is_traced
@@ -57,7 +57,7 @@ class Reading(NamedTuple):
 
 def readings(f: Any) -> list[Reading]:
     """Every name that a function, and the user's functions that it names, read and do not assign themselves."""
-    found = [reading("", lambda: f)] if not isinstance(f, FunctionType | MethodType) and tree.one_level(f) else []
+    found = [reading("", lambda: f)] if not isinstance(f, FunctionType | MethodType) and containers.one_level(f) else []
     if isinstance(f, MethodType):
         found.append(reading("self", lambda: f.__self__))
     functions = list(family(f))
@@ -76,7 +76,7 @@ def reading(name: str, look: Callable[[], Any]) -> Reading:
     """A name as it is bound now."""
     then = look()
     held = None
-    if not isinstance(then, PLAIN) and tree.one_level(then) is not None:
+    if not isinstance(then, PLAIN) and containers.one_level(then) is not None:
         leaves, structure = tree.flatten(then)
         held = (leaves, structure) if len(leaves) <= MOST else None
     return Reading(name, look, then, held)

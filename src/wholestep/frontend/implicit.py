@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from wholestep import tree
+from wholestep import containers, tree
 from wholestep.errors import ArgumentError, DtypeError, ShapeError, TreeError
 from wholestep.frontend.custom import custom_jvp, custom_vjp
 from wholestep.frontend.derivatives import jvp, vjp
@@ -58,7 +58,7 @@ def custom_root(
 
 def refuse_functions(who: str, args: Any, hint: str) -> None:
     """Raise ArgumentError for a function where the arguments of the equation stand, as in the order of JAX."""
-    if any(callable(x) and tree.one_level(x) is None for x in args):
+    if any(callable(x) and containers.one_level(x) is None for x in args):
         raise ArgumentError(f"{who}: after solve come the arguments of the equation, and one is a function", hint=hint)
 
 

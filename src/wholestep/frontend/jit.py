@@ -12,7 +12,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
 
-from wholestep import config, tree
+from wholestep import config, containers, tree
 from wholestep.boundary.public import bounded
 from wholestep.collector import without_garbage_collection
 from wholestep.compiler import devices
@@ -270,7 +270,7 @@ class jit(Generic[P, R]):
         fixed = [leaf for leaf, o in zip(leaves, on, strict=True) if not o]
         arrays = [leaf for leaf, o in zip(leaves, on, strict=True) if o]
         kinds = tuple([(kind_of(a), *number_kind(a)) for a in arrays])
-        orders = tree.key_orders((*dynamic, *([given] if self.any_keyword else given.values())))
+        orders = containers.key_orders((*dynamic, *([given] if self.any_keyword else given.values())))
         key = program_key(self.name, static, named, fixed, orders, structure, kinds)
         other = next((name for name in self.names if not name.same()), None)
         program = self.programs.get(key) if other is None else None

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wholestep import tree
+from wholestep import containers, tree
 from wholestep.exits import UNBROKEN
 from wholestep.frontend.argument_kinds import enters
 from wholestep.frontend.closure_reads import Reading
@@ -103,7 +103,7 @@ class RepeatedCall:
             return leaves if self.read(given, leaves) else UNLIKE
         with UNBROKEN:
             leaves, structure = tree.flatten(given)
-            alike = structure == self.given and (not self.orders or tree.key_orders(given) == self.orders)
+            alike = structure == self.given and (not self.orders or containers.key_orders(given) == self.orders)
             return leaves if alike else UNLIKE
 
     def converted(self, leaves: Sequence[Any]) -> Any:
@@ -136,7 +136,7 @@ def repeated_call(
     plain = all([o or lasting(leaf) for leaf, o in zip(leaves, on, strict=True)])
     if call is None or not plain or sum(on) != len(program.graph.inputs):
         return None
-    return RepeatedCall(program, call, given, tree.key_orders((args, kwargs)), leaves, on)
+    return RepeatedCall(program, call, given, containers.key_orders((args, kwargs)), leaves, on)
 
 
 def lasting(leaf: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from wholestep import tree
+from wholestep import containers, tree
 from wholestep.errors import EscapedError
 from wholestep.spelling import access_to, below_root
 from wholestep.words import type_in_words
@@ -48,7 +48,7 @@ def first_difference(before: Any, after: Any, path: str) -> Difference | None:
     >>> str(first_difference(({"a": 1}, 2), ({"a": [1]}, 2), "carry"))
     'carry[0].a: a leaf, then a list'
     """
-    one, other = tree.one_level(before), tree.one_level(after)
+    one, other = containers.one_level(before), containers.one_level(after)
     if one is None or other is None or type(before) is not type(after):
         alike = one is None and other is None and (before is None) == (after is None)
         return None if alike else Difference(path, f"{node_text(before, one)}, then {node_text(after, other)}")
@@ -69,7 +69,7 @@ def first_difference(before: Any, after: Any, path: str) -> Difference | None:
     return None if one.metadata == other.metadata else Difference(path, f"another {type(before).__name__}")
 
 
-def node_text(node: Any, level: tree.Level | None) -> str:
+def node_text(node: Any, level: containers.Level | None) -> str:
     """A node in a few words."""
     return "None" if node is None else "a leaf" if level is None else type_in_words(node)
 

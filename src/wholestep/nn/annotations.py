@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from wholestep import tree
+from wholestep import containers
 from wholestep.errors import DtypeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.frozen import Frozen
@@ -57,10 +57,10 @@ def frozen_form(x: Any) -> Any:
         return Mark(FROZEN, x)
     if getattr(type(x), "_is_module", False):
         return x._frozen()
-    level = None if isinstance(x, np.ndarray) else tree.one_level(x)
+    level = None if isinstance(x, np.ndarray) else containers.one_level(x)
     if level is None or x is None:
         return Frozen(array_to_mark("frozen", x))
-    return tree.rebuild(type(x), level.metadata, [frozen_form(child) for child in level.children])
+    return containers.rebuild(type(x), level.metadata, [frozen_form(child) for child in level.children])
 
 
 def buffer(x: Any) -> Mark:

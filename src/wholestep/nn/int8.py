@@ -7,7 +7,7 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from wholestep import numpy as wnp, tree
+from wholestep import containers, numpy as wnp, tree
 from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.frontend.checkpoint import checkpoint
 from wholestep.frontend.control import scan
@@ -159,7 +159,7 @@ def with_narrow_layers(value: Any, new: dict[int, Int8Linear]) -> Any:
     """A field with its layers replaced by those that `new` has for their ids, inside of containers too."""
     if id(value) in new:
         return new[id(value)]
-    level = None if value is None or isinstance(value, np.ndarray | Module) else tree.one_level(value)
+    level = None if value is None or isinstance(value, np.ndarray | Module) else containers.one_level(value)
     if level is None:
         return value
-    return tree.rebuild(type(value), level.metadata, [with_narrow_layers(child, new) for child in level.children])
+    return containers.rebuild(type(value), level.metadata, [with_narrow_layers(child, new) for child in level.children])

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
-from wholestep import tree
+from wholestep import containers, tree
 from wholestep.boundary.answers import unknown
 from wholestep.boundary.public import boundary
 from wholestep.errors import DtypeError, EscapedError, TreeError, UnknownNameError, UnsupportedError
@@ -175,7 +175,7 @@ class Module:
                 if isinstance(value, np.ndarray | Array) and (kind := module._marks.get(name)) not in KEPT:
                     mark = FROZEN_UNDECAYED if kind == UNDECAYED else FROZEN
                     object.__setattr__(module, "_marks", {**module._marks, name: mark})
-                elif not isinstance(value, np.ndarray | Array | Module) and tree.one_level(value) is not None:
+                elif not isinstance(value, np.ndarray | Array | Module) and containers.one_level(value) is not None:
                     module.__dict__[name] = frozen_items(value)
 
     def train(self, training: bool = True) -> Self:
@@ -276,7 +276,7 @@ def check_value(module: Module, path: str, kind: str | None, value: Any) -> None
     elif kind in KEPT:
         raise DtypeError(f"nn: {path} is {kind}, and {value!r} is no array", hint="delete the field first: del")
     elif not isinstance(value, Module):
-        if tree.one_level(value) is not None:
+        if containers.one_level(value) is not None:
             ModelWalk(value, path, waiting=True)
         else:
             refuse_hidden(value, path)
@@ -317,10 +317,10 @@ def frozen_items(value: Any) -> Any:
     """A container with every array in it frozen; modules in it are left to the walk that met them."""
     if isinstance(value, np.ndarray):
         return frozen(value)
-    level = None if value is None or isinstance(value, Module) else tree.one_level(value)
+    level = None if value is None or isinstance(value, Module) else containers.one_level(value)
     if level is None:
         return value
-    return tree.rebuild(type(value), level.metadata, [frozen_items(child) for child in level.children])
+    return containers.rebuild(type(value), level.metadata, [frozen_items(child) for child in level.children])
 
 
 def value_text(value: Any, met: dict[int, str], path: str = "") -> str:
@@ -330,7 +330,7 @@ def value_text(value: Any, met: dict[int, str], path: str = "") -> str:
     if isinstance(value, np.ndarray | Array):
         return f"{value.dtype}{list(value.shape)}"
     if not isinstance(value, Module):
-        level = tree.one_level(value) if isinstance(value, list | tuple | dict) else None
+        level = containers.one_level(value) if isinstance(value, list | tuple | dict) else None
         if level is None:
             return str(getattr(value, "__name__", None) or repr(value))
         keys = [f"({key}): " for key in level.keys]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wholestep import dtypes, tree
+from wholestep import containers, dtypes, tree
 from wholestep.errors import DtypeError, EscapedError, TreeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.closure_reads import content
@@ -159,7 +159,7 @@ class ModelWalk:
                 f"nn: {path or 'the model'} is nn.{x.kind}(...) outside of a module's field",
                 hint="assign it to a field of a module: self.name = ...",
             )
-        level = None if x is None or mark == TIED or isinstance(x, str) else tree.one_level(x)
+        level = None if x is None or mark == TIED or isinstance(x, str) else containers.one_level(x)
         if level is None:
             refuse_hidden(x, path)
             return Fixed(x)
@@ -290,7 +290,7 @@ class Rebuilt:
         if isinstance(node, Group):
             pairs = zip(node.keys, node.items, strict=True)
             items = [self.node(item, odd, tree.access(path, key)) for key, item in pairs]
-            return tree.rebuild(node.cls, node.metadata.value, items)
+            return containers.rebuild(node.cls, node.metadata.value, items)
         return node.value
 
     def held(self, node: Kept) -> Any:
@@ -344,7 +344,7 @@ class Reread:
             self.same &= type(x) is node.cls and tuple(vars(x)) == node.names
             self.inside(node.fields, list(vars(x).values()) if self.same else [])
         elif isinstance(node, Group):
-            level = tree.one_level(x) if type(x) is node.cls else None
+            level = containers.one_level(x) if type(x) is node.cls else None
             self.same &= level is not None and tuple(level.keys) == node.keys
             self.inside(node.items, level.children if level is not None and self.same else [])
         else:

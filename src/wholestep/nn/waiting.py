@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wholestep import random, tree
+from wholestep import containers, random, tree
 from wholestep.boundary.frames import cut_frames
 from wholestep.boundary.public import boundary, is_ours
 from wholestep.errors import ParameterError, UnknownNameError, Where, here, show
@@ -163,7 +163,7 @@ def found_waiting(x: Any, at: PathKey, met: set[int]) -> Iterator[tuple[PathKey,
             for name, value in vars(x).items():
                 yield from found_waiting(value, at.at(name), met)
         return
-    level = None if x is None or isinstance(x, str | np.ndarray) else tree.one_level(x)
+    level = None if x is None or isinstance(x, str | np.ndarray) else containers.one_level(x)
     if level is not None:
         for name, value in zip(level.keys, level.children, strict=True):
             yield from found_waiting(value, at.at(name), met)
@@ -206,10 +206,10 @@ def apart(x: Any, made: dict[int, Any]) -> Any:
                 note(new, "_pending", x._pending._replace(given=given))
             vars(new).update({name: apart(value, made) for name, value in vars(x).items()})
         return made[id(x)]
-    level = None if x is None or isinstance(x, str | np.ndarray) else tree.one_level(x)
+    level = None if x is None or isinstance(x, str | np.ndarray) else containers.one_level(x)
     if level is None:
         return x
-    return tree.rebuild(type(x), level.metadata, [apart(child, made) for child in level.children])
+    return containers.rebuild(type(x), level.metadata, [apart(child, made) for child in level.children])
 
 
 def bare(x: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wholestep import numpy as wnp, tree
+from wholestep import containers, numpy as wnp, tree
 from wholestep.errors import DtypeError, MissingExtraError, ShapeError, TreeError
 from wholestep.interop.jax.program import JaxProgram, read_jaxpr, run
 from wholestep.nn.windows import type_text
@@ -106,7 +106,7 @@ def adopt_classes(x: Any) -> None:
     keyed, _ = jax_node(x)
     if any(not path for path, _ in keyed):
         return  # a leaf
-    if x is not None and tree.one_level(x) is None:
+    if x is not None and containers.one_level(x) is None:
         tree.register(type(x), flattened_by_jax, lambda node, children: node.unflatten(children))
     for _, child in keyed:
         adopt_classes(child)
