@@ -9,7 +9,8 @@ import pytest
 import wholestep as ws
 from wholestep.boundary.foreign import KEYWORDS, NAMES
 from wholestep.errors import ArgumentError, UnknownNameError, UnsupportedError, WholestepError
-from wholestep.frontend.array import METHODS, Array
+from wholestep.frontend.array import Array
+from wholestep.frontend.array_methods import METHODS
 from wholestep.train.step.step import Step
 
 PLACES = {"ws": ws, "ws.nn": ws.nn, "ws.nn.models": ws.nn.models, "ws.optim": ws.optim, "ws.random": ws.random}

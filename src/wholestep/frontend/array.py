@@ -16,8 +16,9 @@ from wholestep.boundary.answers import instead, unknown
 from wholestep.boundary.foreign import NAMES
 from wholestep.boundary.public import boundary
 from wholestep.dims import Dim, sampled
-from wholestep.errors import ConversionError, ReadOnlyError, ShapeError, UnsupportedError, ValueDependentError
+from wholestep.errors import ConversionError, ReadOnlyError, UnsupportedError, ValueDependentError
 from wholestep.frontend import operators
+from wholestep.frontend.array_methods import METHODS, ArrayMethods, Method
 from wholestep.frontend.conversions import COUNTED, KEEP, SIZES, advice, asking, chosen_instead
 from wholestep.frontend.dispatch import (
     FUNCTIONS,
@@ -28,10 +29,8 @@ from wholestep.frontend.dispatch import (
     unsupported,
     with_documented_errors,
 )
-from wholestep.frontend.foreign_calls import ForeignCalls
 from wholestep.ir.build import current, escaped, owned
 from wholestep.ir.graph import Value
-from wholestep.ir.types import Shape, Type
 
 
 @dataclass(slots=True, eq=False)
@@ -54,7 +53,7 @@ def row_by_row(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     return np.lib.stride_tricks.as_strided(np.empty(1, dtype), shape, strides)
 
 
-class Array(ForeignCalls):
+class Array(ArrayMethods):
     """A traced array. NumPy's functions, operators and methods on it add to the program being traced.
 
     Assignment has NumPy's meaning: every view of the same memory sees it.
@@ -88,40 +87,6 @@ class Array(ForeignCalls):
                 self._value = self._view.get(self._parent.value)
                 self._seen = version
         return self._value
-
-    @property
-    def type(self) -> Type:
-        return self._value.type
-
-    @property
-    def shape(self) -> Shape:
-        """The sizes of the axes, in elements."""
-        return self._value.type.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype of the elements."""
-        return self._value.type.dtype
-
-    @property
-    def ndim(self) -> int:
-        """The number of axes."""
-        return self._value.type.ndim
-
-    @property
-    def size(self) -> Any:
-        """The number of elements."""
-        return self._value.type.size
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes per element."""
-        return self.dtype.itemsize
-
-    @property
-    def nbytes(self) -> Any:
-        """Bytes in all."""
-        return self._value.type.nbytes
 
     def _root(self) -> Array:
         root = self
@@ -319,115 +284,10 @@ class Array(ForeignCalls):
         raise ValueError("cannot delete array elements")
 
     def __copy__(self) -> Array:
-        return array_function(np.copy)(self)
+        return function(np.copy)(self)
 
     def __deepcopy__(self, memo: Any) -> Array:
-        return array_function(np.copy)(self)
-
-    # Methods, each the NumPy function of its name
-
-    @property
-    def T(self) -> Array:
-        """The axes in reverse order, as a view."""
-        return array_function(np.transpose)(self)
-
-    @property
-    def mT(self) -> Array:
-        """The last two axes exchanged, as a view. Raises ShapeError below two dimensions."""
-        if self.ndim < 2:
-            raise ShapeError(f"mT: a matrix has two axes or more, not {self.type}")
-        return array_function(np.swapaxes)(self, -1, -2)
-
-    @property
-    def real(self) -> Array:
-        """The real part, as a view of a complex array."""
-        return array_function(np.real)(self)
-
-    @real.setter
-    def real(self, new: Any) -> None:
-        function(np.real)(self)[...] = new
-
-    @property
-    def imag(self) -> Array:
-        """The imaginary part, as a view of a complex array."""
-        return array_function(np.imag)(self)
-
-    @imag.setter
-    def imag(self, new: Any) -> None:
-        function(np.imag)(self)[...] = new
-
-    @property
-    def flat(self) -> Array:
-        """The elements in row-major order, as a view: writes to it reach this array."""
-        return array_function(np.ndarray.flat)(self)
-
-    @flat.setter
-    def flat(self, new: Any) -> None:
-        function(np.ndarray.flat)(self)[...] = new
-
-    def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Array:
-        """The same elements in another shape; -1 once for the size that the others imply. See numpy.reshape."""
-        wanted = shape[0] if len(shape) == 1 and not _is_size(shape[0]) else shape
-        return array_function(np.reshape)(self, wanted, order=order, copy=copy)
-
-    def transpose(self, *axes: Any) -> Array:
-        """The axes in another order, reversed by default, as a view."""
-        order = axes[0] if len(axes) == 1 and not _is_size(axes[0]) else (axes or None)
-        return array_function(np.transpose)(self, order)
-
-    def astype(
-        self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
-    ) -> Array:
-        """The elements cast to another dtype."""
-        made: Array = HOOKS.astype(self, dtype, casting, copy)
-        return made
-
-    def fill(self, value: Any) -> None:
-        """Write one number everywhere."""
-        self[...] = value
-
-    def sort(self, axis: int = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> None:
-        """Sort in place along an axis."""
-        self[...] = function(np.sort)(self, axis=axis)
-
-    def partition(self, kth: Any, axis: int = -1, kind: str = "introselect", order: Any = None) -> None:
-        """Partition in place along an axis."""
-        self[...] = function(np.partition)(self, kth, axis=axis)
-
-    def put(self, indices: Any, values: Any, mode: str = "raise") -> None:
-        """Write into the flattened array; see numpy.put."""
-        function(np.put)(self, indices, values, mode)
-
-    def compress(self, condition: Any, axis: Any = None, out: Any = None) -> Any:
-        """The slices along an axis where the condition holds; see numpy.compress."""
-        return function(np.compress)(condition, self, axis, out)
-
-    def flatten(self, order: str = "C") -> Array:
-        """A flat copy."""
-        return array_function(np.ravel)(self, order=order).copy()
-
-    def view(self, dtype: Any = None, type: Any = None) -> Array:
-        """A view of the same memory. Raises UnsupportedError for another dtype, which would reinterpret the bits."""
-        same = dtype in (None, np.ndarray) or (not _is_size(dtype) and np.dtype(dtype) == self.dtype)
-        if type not in (None, np.ndarray) or not same:
-            raise UnsupportedError(
-                f"numpy.ndarray.view: a traced {self.type} has no bits to read as {dtype if type is None else type}",
-                hint="x.astype(dtype) converts the numbers; x.reshape(n, -1) gives another shape",
-            )
-        return array_function(np.transpose)(self, tuple(range(self.ndim)))
-
-    def copy(self, order: str = "C") -> Array:
-        """A copy that shares nothing, row by row."""
-        return array_function(np.copy)(self, order=order)
-
-    def conj(self) -> Array:
-        """The complex conjugate; a real array is its own."""
-        if not dtypes.is_complex(self.dtype):
-            return self
-        made: Array = HOOKS.ufunc(np.conjugate, self)
-        return made
-
-    conjugate = conj
+        return function(np.copy)(self)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -452,31 +312,6 @@ def data_of(value: Value) -> Any:
     return data
 
 
-def array_function(outside: Any) -> Callable[..., Array]:
-    """Our implementation of an outside function that gives an array."""
-    return function(outside)
-
-
-@dataclass(slots=True, eq=False)
-class Method:
-    """A method that is the NumPy function of its name, its first argument given."""
-
-    implementation: Callable[..., Any]
-    array: Array
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.implementation(self.array, *args, **kwargs)
-
-
-METHODS: dict[str, Any] = {
-    name: getattr(np, name)
-    for name in (
-        "all any argmax argmin argpartition argsort clip cumprod cumsum diagonal dot max mean min"
-        " nonzero prod ravel repeat round searchsorted squeeze std sum swapaxes take trace var choose"
-    ).split()
-}
-"""ndarray methods that take the array and then the arguments of the function of the same name."""
-
 OPERATORS = frozenset(
     f"__{side}{name}__"
     for name in "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift divmod".split()
@@ -491,10 +326,6 @@ INSIDE = ("view_through", "layout", "write", "known", "held")
 
 KNOWN = (Array, np.ndarray, np.generic, int, float, complex, bool, list, tuple)
 """Operands that may stand beside a traced array; other array-likes get NotImplemented, so that they can wrap ours."""
-
-
-def _is_size(x: Any) -> bool:
-    return isinstance(x, int | np.integer) or hasattr(x, "__index__") or type(x).__name__ == "Dim"
 
 
 for _name, _member in list(vars(Array).items()):

@@ -12,7 +12,8 @@ import numpy as np
 from wholestep import dtypes, tree
 from wholestep.errors import ShapeError, ValueDependentError
 from wholestep.frontend import ufuncs
-from wholestep.frontend.array import KNOWN, METHODS, Array
+from wholestep.frontend.array import KNOWN, Array
+from wholestep.frontend.array_methods import METHODS
 from wholestep.frontend.dispatch import FUNCTIONS
 from wholestep.frontend.promotion import WEAK, assignable, broadcast_shapes, broadcast_to, cast_to, full_of, lift
 from wholestep.ir.graph import OPS, Value
