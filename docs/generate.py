@@ -24,7 +24,7 @@ from wholestep.export.narrow import NARROW_TARGETS, Narrowing, NarrowTarget
 from wholestep.export.python.printer import printed_functions
 from wholestep.export.python.vocabulary import PythonTarget
 from wholestep.export.targets import TARGETS, named_object
-from wholestep.frontend import array, dispatch, ufunc_rules
+from wholestep.frontend import array, array_methods, dispatch, ufunc_rules
 from wholestep.interop.jax.operators import PRIMITIVES
 from wholestep.interop.onnx.operators import tables as onnx_tables
 from wholestep.interop.torch.operators import OPERATORS
@@ -125,8 +125,8 @@ def coverage() -> str:
     lines += ["With `out=`, `where=` (beside `out=`), `dtype=`, `casting=`, and the methods `reduce`, `accumulate`,"]
     lines += ["`reduceat`, `outer` and `at` where they have a meaning.", ""]
     lines += ["## ufuncs of scipy.special", "", _listing(special_names()), ""]
-    own = {n for n in vars(array.Array) if hasattr(np.ndarray, n) and not n.startswith("_")}
-    methods = sorted({*array.METHODS, *own} - {"item", "tobytes", "tolist"})
+    own = {n for n in dir(array.Array) if hasattr(np.ndarray, n) and not n.startswith("_")}
+    methods = sorted({*array_methods.METHODS, *own} - {"item", "tobytes", "tolist"})
     lines += ["## Methods and attributes of arrays", "", _listing(methods), ""]
     lines += ["## Not covered", "", "These public functions of numpy refuse traced arrays, or take no arrays:", ""]
     lines += [_listing(uncovered()), ""]

@@ -23,7 +23,8 @@ with without_garbage_collection(lasting=True):  # the objects of modules are per
     from wholestep.frontend.frontier import frontier_grad
     from wholestep.frontend.gradients import grad, trace_gradients, value_and_grad
     from wholestep.frontend.implicit import custom_linear_solve, custom_root
-    from wholestep.frontend.jacobians import elementwise_grad, hessian, hvp, jacfwd, jacobian, jacrev
+    from wholestep.frontend.jacobian_parts import elementwise_grad, hvp
+    from wholestep.frontend.jacobians import hessian, jacfwd, jacobian, jacrev
     from wholestep.frontend.marks import capture, keep, recompute, stop_gradient
     from wholestep.frontend.precision import autocast
     from wholestep.frontend.printing import print
