@@ -21,9 +21,10 @@ from wholestep.frontend.structures import tell_by
 from wholestep.ir.build import current
 from wholestep.nn.annotations import BUFFER, FROZEN, FROZEN_UNDECAYED, KEPT, TIED, UNDECAYED, Mark, frozen
 from wholestep.nn.call_sites import noted
+from wholestep.nn.model_structure import ModuleBody
 from wholestep.nn.structure_differences import model_difference
 from wholestep.nn.trained import note_of
-from wholestep.nn.traversal import SEGMENT, ModelWalk, ModuleBody, Rebuilt, lies_in_part, refuse_hidden, refuse_inexact
+from wholestep.nn.traversal import SEGMENT, ModelWalk, Rebuilt, lies_in_part, refuse_hidden, refuse_inexact
 from wholestep.nn.waiting import (
     Building,
     Waiting,

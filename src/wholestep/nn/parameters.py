@@ -10,8 +10,9 @@ from wholestep import dtypes, tree
 from wholestep.errors import ParameterError, TreeError
 from wholestep.ir.graph import NDArray
 from wholestep.nn.annotations import FROZEN, FROZEN_UNDECAYED, UNDECAYED
+from wholestep.nn.model_structure import Group, Kept, Leaf, ModuleBody
 from wholestep.nn.module import Module
-from wholestep.nn.traversal import ArrayPlace, Group, Kept, Leaf, ModelWalk, ModuleBody, Rebuilt
+from wholestep.nn.traversal import ArrayPlace, ModelWalk, Rebuilt
 
 T = TypeVar("T")
 

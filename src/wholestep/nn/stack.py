@@ -17,9 +17,10 @@ from wholestep.frontend.batching import vmap
 from wholestep.frontend.tracing import type_of
 from wholestep.ir.build import current
 from wholestep.nn.keys import as_key, takes_key
+from wholestep.nn.model_structure import Fixed, ModuleBody, without_arrays
 from wholestep.nn.module import Module, copy_of
 from wholestep.nn.stack_loops import checked_keep, looped
-from wholestep.nn.traversal import Fixed, ModelWalk, ModuleBody, Rebuilt, Reread, without_arrays
+from wholestep.nn.traversal import ModelWalk, Rebuilt, Reread
 from wholestep.nn.waiting import PathKey, draw_waiting
 from wholestep.words import type_in_words
 

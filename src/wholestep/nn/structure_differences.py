@@ -6,7 +6,7 @@ from typing import Any
 
 from wholestep import tree
 from wholestep.frontend.structures import Difference
-from wholestep.nn.traversal import Again, Fixed, Group, Kept, ModuleBody
+from wholestep.nn.model_structure import Again, Fixed, Group, Kept, ModuleBody
 from wholestep.words import type_in_words, with_article
 
 
