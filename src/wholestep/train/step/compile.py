@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 from wholestep.collectives import Communicator
 from wholestep.compiler import devices
 from wholestep.compiler.backends import DEFAULT_DEVICE
-from wholestep.errors import BudgetError, DtypeError, ParameterError
+from wholestep.errors import BudgetError, DtypeError
 from wholestep.exits import UNBROKEN
 from wholestep.frontend import outside
 from wholestep.frontend.source.entrance import as_asked
@@ -20,7 +20,7 @@ from wholestep.nn.trained import give
 from wholestep.optim.paths import Choice
 from wholestep.optim.protocol import Optimizer
 from wholestep.train.program.mesh import mesh_axis
-from wholestep.train.program.microbatches import check_microbatch, count_rows, part_sizes
+from wholestep.train.program.microbatches import count_rows, part_sizes
 from wholestep.train.program.shards import shards_of
 from wholestep.train.program.step_function import StepFunction
 from wholestep.train.state.loss_scaling import Scaling
@@ -155,37 +155,35 @@ def compile(
         loss = as_asked(loss, rewrite)
         devices.check_device(device)
         options = shared_options(
-            optimizer,
-            steps_per_call,
-            guard,
-            precision,
-            loss_scale,
-            memory_budget,
-            unroll,
-            roll,
-            blocks,
-            winograd,
-            device,
-            stream,
-            folder,
+            optimizer=optimizer,
+            has_aux=has_aux,
+            captures=captures,
+            steps_per_call=steps_per_call,
+            guard=guard,
+            precision=precision,
+            loss_scale=loss_scale,
+            memory_budget=memory_budget,
+            microbatch=microbatch,
+            unroll=unroll,
+            roll=roll,
+            blocks=blocks,
+            winograd=winograd,
+            stream=stream,
+            folder=folder,
+            grad_norm=grad_norm,
+            device=device,
         )
         axis = mesh_axis(mesh)
         streamed = stream_of(stream, options["folder"], precision)
         batch = outside.taken_over(batch, "batch", "compile")
         model, parts, buffers = split_model(make_layers(params, streamed), buffers)
-        names = (captures,) if isinstance(captures, str) else tuple(captures)
-        check_microbatch(microbatch, has_aux, bool(names))
         refused = {"stream=": streamed is not None, "unroll='through'": unroll == "through"}
         step_function = StepFunction(
             loss,
             with_buffers=buffers is not None,
-            has_aux=has_aux,
-            captures=names,
             model=model,
-            microbatch=None if microbatch == "auto" else microbatch,
             stream=streamed,
             allow_unused=allow_unused,
-            grad_norm=check_norm(grad_norm, optimizer),
             mesh=axis,
             shards=shards_of(shard, axis, optimizer, parts, refused),
             **options,
@@ -200,33 +198,26 @@ def compile(
             device=device,
             strict=bool(strict) or axis is not None,
         )
-        auto = microbatch == "auto"
-        step = (
-            fewest_parts(made, step_function, count_rows(batch, int(steps_per_call > 1)))
-            if auto
-            else made(step_function)
-        )
+        step = in_parts(made, step_function, microbatch, batch, int(steps_per_call))
         give(params, step, step_function.name)
         return step
 
 
-def fewest_parts(made: Callable[[StepFunction], Made], step_function: StepFunction, rows: int) -> Made:
-    """The result of `made` for the step with the fewest micro-batches that its budget allows."""
+def in_parts(
+    made: Callable[[StepFunction], Made], step_function: StepFunction, microbatch: Any, batch: Any, count: int
+) -> Made:
+    """The result of `made` for a step of `count` steps a call; with `microbatch="auto"` that for the step with the
+    fewest micro-batches that its budget allows."""
+    if microbatch != "auto":
+        return made(step_function)
     refused: BudgetError | None = None
-    for size in (None, *part_sizes(rows)):
+    for size in (None, *part_sizes(count_rows(batch, int(count > 1)))):
         try:
             return made(replace(step_function, microbatch=size))
         except BudgetError as error:
             refused = error
     assert refused is not None
     raise refused
-
-
-def check_norm(asked: bool, optimizer: Any) -> bool:
-    """The option `grad_norm` as a bool; raises ParameterError for a step without gradients."""
-    if asked and optimizer is None:
-        raise ParameterError("compile: grad_norm without an optimizer", hint="there are no gradients; give optimizer=")
-    return bool(asked)
 
 
 def state_parts(

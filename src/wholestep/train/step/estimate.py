@@ -24,7 +24,6 @@ from wholestep.optim.hyper import hyper_of
 from wholestep.optim.paths import Choice
 from wholestep.optim.protocol import Optimizer
 from wholestep.train.program import step_loops
-from wholestep.train.program.microbatches import check_microbatch, count_rows
 from wholestep.train.program.step_function import StepFunction
 from wholestep.train.program.traced_step import rewrite_step, trace_step
 from wholestep.train.state.batch_signature import BatchSignature, LeafSignature, placeholder
@@ -32,7 +31,7 @@ from wholestep.train.state.beginning import is_given
 from wholestep.train.state.model_state import split_model
 from wholestep.train.state.offloaded_state import OffloadedState, outline_layers
 from wholestep.train.state.state import initial_bytes
-from wholestep.train.step.compile import check_norm, fewest_parts, state_parts
+from wholestep.train.step.compile import in_parts, state_parts
 from wholestep.train.step.options import shared_options
 
 
@@ -84,33 +83,26 @@ def estimate(
     """
     loss = as_asked(loss, rewrite)
     options = shared_options(
-        optimizer,
-        steps_per_call,
-        guard,
-        precision,
-        loss_scale,
-        memory_budget,
-        unroll,
-        roll,
-        blocks,
-        winograd,
-        DEFAULT_DEVICE,
-        stream,
-        folder,
-    )
-    names = (captures,) if isinstance(captures, str) else tuple(captures)
-    check_microbatch(microbatch, has_aux, bool(names))
-    model, params, buffers = split_model(shapes_as_arrays(outline_layers(params)), shapes_as_arrays(buffers))
-    step_function = StepFunction(
-        loss,
-        with_buffers=buffers is not None,
+        optimizer=optimizer,
         has_aux=has_aux,
-        captures=names,
-        model=model,
-        microbatch=None if microbatch == "auto" else microbatch,
-        grad_norm=check_norm(grad_norm, optimizer),
-        **options,
+        captures=captures,
+        steps_per_call=steps_per_call,
+        guard=guard,
+        precision=precision,
+        loss_scale=loss_scale,
+        memory_budget=memory_budget,
+        microbatch=microbatch,
+        unroll=unroll,
+        roll=roll,
+        blocks=blocks,
+        winograd=winograd,
+        stream=stream,
+        folder=folder,
+        grad_norm=grad_norm,
+        device=DEFAULT_DEVICE,
     )
+    model, params, buffers = split_model(shapes_as_arrays(outline_layers(params)), shapes_as_arrays(buffers))
+    step_function = StepFunction(loss, with_buffers=buffers is not None, model=model, **options)
     state = state_parts(step_function, params, buffers, 0, abstract_outputs)
     batch = outside.taken_over(batch, "batch", "estimate")
     made = partial(
@@ -120,9 +112,7 @@ def estimate(
         count=int(steps_per_call),
         stream=stream,
     )
-    if microbatch == "auto":
-        return fewest_parts(made, step_function, count_rows(batch, int(steps_per_call > 1)))
-    return made(step_function)
+    return in_parts(made, step_function, microbatch, batch, int(steps_per_call))
 
 
 def forecast_step(
