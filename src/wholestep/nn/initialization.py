@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from wholestep.errors import CheckpointError
 from wholestep.nn.keys import drawing_nothing
+from wholestep.nn.module import Module
 from wholestep.nn.parameters import named_parameters
 from wholestep.nn.traversal import lies_in_part
 from wholestep.nn.waiting import HINT, PathKey, apart, draw_waiting, waiting_in
@@ -35,21 +37,22 @@ def initialized(model: T, key: Any) -> T:
     return made
 
 
-def undrawn(model: T) -> tuple[T, list[str]]:
-    """A copy of a model with zeros for undrawn arrays, and their modules' paths; the model itself if all are drawn."""
+def filled_model(operation: str, model: Any, fill: Callable[[Any], Any]) -> Any:
+    """A model, or the one that a function makes, as `fill` copies it with arrays from elsewhere.
+
+    Arrays that are not drawn yet are zeros for `fill`. Raises CheckpointError where one of them has got no numbers.
+    """
+    if callable(model) and not isinstance(model, Module):
+        model = model()
     waiting = [at.path() for at, _ in waiting_in(model)]
     if not waiting:
-        return model, waiting
+        return fill(model)
     with drawing_nothing():
-        return initialized(model, 0), waiting
-
-
-def refuse_undrawn(operation: str, model: Any, filled: Any, waiting: list[str]) -> None:
-    """Raise CheckpointError where a parameter that was not drawn has got no numbers from a file either."""
-    if not waiting:
-        return
+        drawn = initialized(model, 0)
+    filled = fill(drawn)
     now = named_parameters(filled)
-    left = [path for path, x in named_parameters(model).items() if now[path] is x]
+    left = [path for path, x in named_parameters(drawn).items() if now[path] is x]
     open_ones = [path for path in left if any(lies_in_part(path, part) for part in waiting)]
     if open_ones:
         raise CheckpointError(f"{operation}: {', '.join(open_ones)} are not drawn, and not in the file", hint=HINT)
+    return filled

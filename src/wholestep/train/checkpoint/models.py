@@ -10,8 +10,7 @@ from typing import Any, TypeVar, overload
 from wholestep import tree
 from wholestep.errors import CheckpointError, ParameterError
 from wholestep.ir.graph import NDArray
-from wholestep.nn.initialization import refuse_undrawn, undrawn
-from wholestep.nn.module import Module
+from wholestep.nn.initialization import filled_model
 from wholestep.nn.parameters import join, split
 from wholestep.train.checkpoint import write
 from wholestep.train.checkpoint.filesystem import DISK
@@ -106,23 +105,23 @@ def load(
     """
     if path is None:
         return model_arrays(model)
-    if callable(model) and not isinstance(model, Module):
-        model = model()
-    model, waiting = undrawn(model)
+    wanted = Wanted(strict, rename, PLACES, dict(convert or {}), cast)
+    return filled_model("nn.load", model, lambda drawn: read_model(drawn, path, wanted, fallback))
+
+
+def read_model(model: Any, path: Where, wanted: Wanted, fallback: bool) -> Any:
+    """A copy of a model with the arrays of a file."""
     own = named_arrays(model)
     if not own:
         raise ParameterError(
             f"nn.load: {type_in_words(model)} holds no arrays", hint="nn.load(model, path): the model comes first"
         )
-    wanted = Wanted(strict, rename, PLACES, dict(convert or {}), cast)
     _, new, _ = first_whole(Path(path), fallback, own, wanted)
     found = [
         {key: new.get(in_file(name, key), x) for key, x in part.items()}
         for name, part in zip(PLACES, split(model), strict=True)
     ]
-    filled = join(model, *found)
-    refuse_undrawn("nn.load", model, filled, waiting)
-    return filled
+    return join(model, *found)
 
 
 def named_arrays(model: Any) -> dict[str, NDArray]:

@@ -12,8 +12,7 @@ import numpy as np
 from wholestep.errors import CheckpointError, ParameterError
 from wholestep.frontend.tracing import type_of
 from wholestep.ir.graph import NDArray
-from wholestep.nn.initialization import refuse_undrawn, undrawn
-from wholestep.nn.module import Module
+from wholestep.nn.initialization import filled_model
 from wholestep.nn.parameters import join, split
 from wholestep.nn.theirs import Theirs, theirs
 from wholestep.nn.traversal import ArrayPlace
@@ -82,12 +81,11 @@ def from_torch(
     >>> ws.nn.from_torch(model, weights).layers[0].weight.shape
     (3, 2)
     """
-    if callable(model) and not isinstance(model, Module):
-        model = model()
-    model, waiting = undrawn(model)
-    filled = fill_model(model, list(theirs(model)), tensors_of(weights, rename), strict=strict, cast=cast)
-    refuse_undrawn("from_torch", model, filled, waiting)
-    return filled
+
+    def fill(drawn: Any) -> Any:
+        return fill_model(drawn, list(theirs(drawn)), tensors_of(weights, rename), strict=strict, cast=cast)
+
+    return filled_model("from_torch", model, fill)
 
 
 def fill_model(
