@@ -11,16 +11,7 @@ import numpy as np
 from wholestep.errors import BoundsError, ShapeError, UnsupportedError, ValueDependentError
 from wholestep.frontend.array import Array, View, data_of
 from wholestep.frontend.dispatch import HOOKS, is_traced
-from wholestep.frontend.promotion import (
-    WEAK,
-    assignable,
-    broadcast_shapes,
-    broadcast_to,
-    cast_to,
-    full_of,
-    lift,
-    wrap,
-)
+from wholestep.frontend.promotion import WEAK, assignable, broadcast_shapes, broadcast_to, cast_to, full_of, lift, wrap
 from wholestep.frontend.selection import Selection, put, widen_mask
 from wholestep.ir.graph import OPS, Value
 from wholestep.primitives.indexing import Scatter, gather, scatter, scatter_add, scatter_max, scatter_min
@@ -76,6 +67,61 @@ class Fresh(NamedTuple):
     places: Value
 
 
+class IndexParts:
+    """The parts of an index, collected item by item: a slice for each axis of an array, and index arrays."""
+
+    def __init__(self, x: Array) -> None:
+        self.x, self.place = x, 0
+        self.start: list[Any] = []
+        self.stop: list[Any] = []
+        self.step: list[Any] = []
+        self.flips: list[int] = []
+        self.shape: list[Any] = []
+        self.layout: list[Any] = []
+        self.arrays: list[Any] = []
+        self.axes: list[int] = []
+
+    def add(self, item: Any, is_advanced: bool) -> None:
+        """Take in an item; an integer beside index arrays is `is_advanced` like these."""
+        if item is None or isinstance(item, Fresh):
+            if item is not None:
+                self.add_array(item.places)
+            self.shape.append(1)
+            self.layout.append(None)
+            return
+        axis = len(self.start)
+        n = self.x.shape[axis]
+        if is_advanced:
+            if isinstance(item, int):
+                inside(item, n, axis)
+            self.add_array(item)
+            a, b, s = 0, n, 1
+            self.shape.append(n)
+            self.layout.append(slice(None))
+        elif isinstance(item, int):
+            a, s = inside(item, n, axis), 1
+            b = a + 1
+            self.layout.append(item)
+        else:
+            a, b, s = bounds(item, n)
+            if s < 0:
+                count = len(range(a, b, s)) if isinstance(n, int) else n
+                self.flips.append(axis)
+                a, b, s = (a + s * (count - 1), a + 1, -s) if count else (0, 0, 1)
+            self.shape.append(steps_between(a, b, s))
+            self.layout.append(item)
+        self.start.append(a)
+        self.stop.append(b)
+        self.step.append(s)
+
+    def add_array(self, places: Any) -> None:
+        """Take in an index array along the next axis."""
+        if not self.arrays:
+            self.place = len(self.shape)
+        self.arrays.append(places)
+        self.axes.append(len(self.shape))
+
+
 def parse_index(x: Array, index: Any) -> IndexExpression:
     """Split an index into slices and arrays; raises IndexError and its kin as NumPy does."""
     items = [plain_item(x, item) for item in (index if isinstance(index, tuple) else (index,))]
@@ -83,63 +129,18 @@ def parse_index(x: Array, index: Any) -> IndexExpression:
     items, gap = expanded(x, items)
     advanced = [isinstance(item, Value | Fresh) for item in items]
     integers = [isinstance(item, int) for item in items]
+    adjacent = False
     if any(advanced):
         advanced = [a or i for a, i in zip(advanced, integers, strict=True)]
         spread = [i for i, a in enumerate(advanced) if a]
         adjacent = spread[-1] - spread[0] + 1 == len(spread) and not spread[0] < gap <= spread[-1]
-    start: list[Any] = []
-    stop: list[Any] = []
-    step: list[Any] = []
-    flips: list[int] = []
-    shape: list[Any] = []
-    layout: list[Any] = []
-    arrays: list[Any] = []
-    axes: list[int] = []
-    axis = 0
-    place = 0
+    own = IndexParts(x)
     for item, is_advanced in zip(items, advanced, strict=True):
-        if item is None:
-            shape.append(1)
-            layout.append(None)
-            continue
-        if isinstance(item, Fresh):
-            place = place if arrays else len(shape)
-            arrays.append(item.places)
-            axes.append(len(shape))
-            shape.append(1)
-            layout.append(None)
-            continue
-        n = x.shape[axis]
-        a, b, s = (0, n, 1)
-        if is_advanced:
-            if not arrays:
-                place = len(shape)
-            if isinstance(item, int):
-                inside(item, n, axis)
-            arrays.append(item)
-            axes.append(len(shape))
-            shape.append(n)
-            layout.append(slice(None))
-        elif isinstance(item, int):
-            a = inside(item, n, axis)
-            b = a + 1
-            layout.append(item)
-        else:
-            a, b, s = bounds(item, n)
-            if s < 0:
-                count = len(range(a, b, s)) if isinstance(n, int) else n
-                flips.append(axis)
-                a, b, s = (a + s * (count - 1), a + 1, -s) if count else (0, 0, 1)
-            shape.append(steps_between(a, b, s))
-            layout.append(item)
-        start.append(a)
-        stop.append(b)
-        step.append(s)
-        axis += 1
-    basic = BasicIndexing(tuple(start), tuple(stop), tuple(step), tuple(flips), tuple(shape))
-    scalar = not shape and all(integers) and not dots
-    values = index_values(arrays)
-    return IndexExpression(basic, tuple(layout), values, tuple(axes), place if arrays and adjacent else 0, scalar)
+        own.add(item, is_advanced)
+    basic = BasicIndexing(tuple(own.start), tuple(own.stop), tuple(own.step), tuple(own.flips), tuple(own.shape))
+    scalar = not own.shape and all(integers) and not dots
+    place = own.place if adjacent else 0
+    return IndexExpression(basic, tuple(own.layout), index_values(own.arrays), tuple(own.axes), place, scalar)
 
 
 def index_values(arrays: Sequence[Any]) -> tuple[Value, ...]:
@@ -365,8 +366,7 @@ def setitem(x: Array, index: Any, new: Any, join: str = "") -> None:
     where = parse_index(x, index)
     if is_same_view(x, where, new):
         return
-    shape = result_shape(where)
-    x.write(write_at_index(x.value, where, fitted(v, shape, x), join))
+    x.write(write_at_index(x.value, where, fitted(v, result_shape(where), x), join))
 
 
 def is_same_view(x: Array, where: IndexExpression, new: Any) -> bool:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from wholestep.lower.buffers.lifetimes import arena_timeline
 from wholestep.lower.buffers.tasks import ARENA_SLOT, ProgramBuilder, Task, row_major_location
 from wholestep.lower.cost.roofline import Rates, microseconds
 from wholestep.lower.dynamic_shapes import check_symbolic_sizes
+from wholestep.lower.kernels.scalar_codegen import Location
 from wholestep.lower.legalize.pipeline import legalize
 from wholestep.lower.lower_graph import lower_graph
 from wholestep.lower.program.allocation import Allocation
@@ -44,35 +46,13 @@ def lower_program(
     check_symbolic_sizes(graph)
     legal = legalize(graph, target, winograd)
     context = ProgramBuilder(target, legal.stored)
-    replaced = {o: i for i, o in resident}
-    names = graph.input_names or [""] * len(graph.inputs)
-    slots = [BufferSlot("input", v.type, name) for v, name in zip(graph.inputs, names, strict=True)]
-    inputs = [
-        row_major_location(v, Allocation(v.type.nbytes, MemRef(FIRST_INPUT + i), file=i in streamed))
-        for i, v in enumerate(graph.inputs)
-    ]
-    outputs, out_slots = [], []
-    for o, v in enumerate(graph.outputs):
-        if o in replaced:
-            place = Allocation(v.type.nbytes, base=inputs[replaced[o]].place)
-            out_slots.append(FIRST_INPUT + replaced[o])
-        else:
-            out_slots.append(FIRST_INPUT + len(slots))
-            slots.append(BufferSlot("output", v.type))
-            place = Allocation(v.type.nbytes, MemRef(out_slots[-1]))
-        outputs.append(row_major_location(v, place))
-    arena, file = Allocation(0, MemRef(ARENA_SLOT)), Allocation(0, MemRef(FIRST_INPUT + len(slots)), file=True)
-    found = lower_graph(legal.graph, context, inputs, outputs, arena, file)
-    rates = target.rates if budget is None else budget.rates
-    disk = rates if budget is not None and budget.spill else None
-    price = partial(task_microseconds, rates=rates)
-    reuse = target.reuse if budget is None else FREE_REUSE  # where memory is short, it comes first
-    solver = partial(BudgetSolver, disk=disk, is_evictable=target.is_evictable, reuse=reuse)
-    fitting = solver(context.layout.finish(), price, context.pinned)
+    called = ProgramArguments(graph, resident, streamed)
+    arena, file = Allocation(0, MemRef(ARENA_SLOT)), Allocation(0, MemRef(called.next_slot), file=True)
+    found = lower_graph(legal.graph, context, called.inputs, called.outputs, arena, file)
+    fitting = budget_solver(target, budget, context)
     free = fitting.fit(found)
     if budget is not None:
-        kept = [s.type.nbytes for i, s in enumerate(slots) if i not in streamed]
-        fixed = sum(kept) + context.constant_bytes
+        fixed = called.bytes_in_memory(streamed) + context.constant_bytes
         least = fitting.fit_within(found, budget.arena(fixed, free))
         if least > budget.arena(fixed, free):
             spilled = not budget.spill and fits_budget(
@@ -80,19 +60,20 @@ def lower_program(
             )
             raise budget.refused(graph.name, fixed, free, least, spilled)
     assigned = fitting.assignment()
-    own = assigned.graphs[found]
+    own, steps = assigned.graphs[found], mark_stoppable_loop(assigned.steps(found))
     filed = most(own.file)
     files = frozenset([FIRST_INPUT + i for i in streamed])
+    slots = called.slots
     if filed:
-        files |= {FIRST_INPUT + len(slots)}
-        slots.append(BufferSlot("file", array_type((filed,), np.dtype(np.uint8))))
+        files |= {called.next_slot}
+        slots = [*slots, BufferSlot("file", array_type((filed,), np.dtype(np.uint8)))]
     constants = list(context.constants.values())
     return LoweredProgram(
         graph.name,
         tuple(slots),
-        target.place_offload(mark_stoppable_loop(assigned.steps(found)), files, rates, context.loop),
+        target.place_offload(steps, files, task_rates(target, budget), context.loop),
         tuple(range(FIRST_INPUT, FIRST_INPUT + len(graph.inputs))),
-        tuple(out_slots),
+        tuple(called.out_slots),
         tuple([array for array, _ in constants]),
         tuple([most(assigned.address(place).offset) for _, place in constants]),
         own.arena,
@@ -103,6 +84,53 @@ def lower_program(
         filed,
         notes=legal.notes,
     )
+
+
+class ProgramArguments:
+    """The buffers that a program is called with: inputs, then the outputs that are not written over one of these."""
+
+    def __init__(self, graph: Graph, resident: Sequence[tuple[int, int]], streamed: Collection[int]) -> None:
+        replaced = {o: i for i, o in resident}
+        names = graph.input_names or [""] * len(graph.inputs)
+        self.slots = [BufferSlot("input", v.type, name) for v, name in zip(graph.inputs, names, strict=True)]
+        self.inputs = [
+            row_major_location(v, Allocation(v.type.nbytes, MemRef(FIRST_INPUT + i), file=i in streamed))
+            for i, v in enumerate(graph.inputs)
+        ]
+        self.outputs: list[Location] = []
+        self.out_slots: list[int] = []
+        for o, v in enumerate(graph.outputs):
+            if o in replaced:
+                place = Allocation(v.type.nbytes, base=self.inputs[replaced[o]].place)
+                self.out_slots.append(FIRST_INPUT + replaced[o])
+            else:
+                self.out_slots.append(self.next_slot)
+                self.slots.append(BufferSlot("output", v.type))
+                place = Allocation(v.type.nbytes, MemRef(self.out_slots[-1]))
+            self.outputs.append(row_major_location(v, place))
+
+    def bytes_in_memory(self, streamed: Collection[int]) -> Any:
+        """The bytes of the buffers, without those of streamed inputs."""
+        return sum([s.type.nbytes for i, s in enumerate(self.slots) if i not in streamed])
+
+    @property
+    def next_slot(self) -> int:
+        """The number of the slot after those of the buffers."""
+        return FIRST_INPUT + len(self.slots)
+
+
+def task_rates(target: Target, budget: MemoryBudget | None) -> Rates:
+    """The rates by which tasks are priced: those of the target, or of the budget."""
+    return target.rates if budget is None else budget.rates
+
+
+def budget_solver(target: Target, budget: MemoryBudget | None, context: ProgramBuilder) -> BudgetSolver:
+    """The solver that assigns memory to the tasks of a program, within a budget if there is one."""
+    rates = task_rates(target, budget)
+    disk = rates if budget is not None and budget.spill else None
+    price = partial(task_microseconds, rates=rates)
+    reuse = target.reuse if budget is None else FREE_REUSE  # where memory is short, it comes first
+    return BudgetSolver(context.layout.finish(), price, context.pinned, disk, target.is_evictable, reuse)
 
 
 def fits_budget(

@@ -198,12 +198,12 @@ def compile(
             device=device,
             strict=bool(strict) or axis is not None,
         )
-        step = in_parts(made, step_function, microbatch, batch, int(steps_per_call))
+        step = fewest_parts(made, step_function, microbatch, batch, int(steps_per_call))
         give(params, step, step_function.name)
         return step
 
 
-def in_parts(
+def fewest_parts(
     made: Callable[[StepFunction], Made], step_function: StepFunction, microbatch: Any, batch: Any, count: int
 ) -> Made:
     """The result of `made` for a step of `count` steps a call; with `microbatch="auto"` that for the step with the

@@ -31,7 +31,7 @@ from wholestep.train.state.beginning import is_given
 from wholestep.train.state.model_state import split_model
 from wholestep.train.state.offloaded_state import OffloadedState, outline_layers
 from wholestep.train.state.state import initial_bytes
-from wholestep.train.step.compile import in_parts, state_parts
+from wholestep.train.step.compile import fewest_parts, state_parts
 from wholestep.train.step.options import shared_options
 
 
@@ -112,7 +112,7 @@ def estimate(
         count=int(steps_per_call),
         stream=stream,
     )
-    return in_parts(made, step_function, microbatch, batch, int(steps_per_call))
+    return fewest_parts(made, step_function, microbatch, batch, int(steps_per_call))
 
 
 def forecast_step(
