@@ -3,6 +3,7 @@
 `make site` builds it; here the same pages are looked at without MkDocs.
 """
 
+import inspect
 import re
 import warnings
 from pathlib import Path
@@ -75,6 +76,22 @@ def test_signatures_show_no_quotes_and_no_addresses():
     assert reference.signature("f", f) == "f(x: int, *, g=sin, h=relu) -> dict[str, int]"
     assert reference.signature("Dropout", nn.Dropout) == "Dropout(p: float = 0.5)"
     assert not re.search(r" at 0x|-> '|: '", "".join(GENERATED.values()))
+
+
+def test_the_page_of_the_language_lists_the_functions_that_take_rewrite():
+    functions = {
+        name: getattr(ws, name) for name in ws.__all__ if inspect.isfunction(getattr(ws, name)) or name == "jit"
+    }
+    told = re.search(r"`rewrite=False` in a transform \(([^)]*)\)", WRITTEN["language.md"])
+    assert set(re.findall(r"`(\w+)`", told[1])) == {
+        name for name, f in functions.items() if "rewrite" in inspect.signature(f).parameters
+    }
+
+
+def test_the_page_of_the_language_shows_a_primitive_as_it_is():
+    (statement,) = re.findall(r"^cbrt = .*$", WRITTEN["language.md"], re.MULTILINE)
+    functions = ROOT / "src" / "wholestep" / "primitives" / "functions.py"
+    assert statement in functions.read_text(encoding="utf-8").splitlines()
 
 
 def test_troubleshooting_has_each_error_with_its_sentence():

@@ -2,7 +2,9 @@
 
 import inspect
 import os
+import re
 import secrets
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -308,3 +310,9 @@ def test_every_rewrite_has_a_name_of_its_own_and_shows_a_graph_before_and_after(
     assert len({item.name for item in REWRITES}) == len(REWRITES)
     for item in REWRITES:
         assert "-->" in (inspect.getdoc(item.rewrite) or ""), item.name
+
+
+def test_the_list_of_rewrites_has_every_pass():
+    files = Path(ws.__file__).parent.rglob("*.py")
+    passes = [name for f in files for name in re.findall(r"\bPass\(\s*\"(\w+)\"", f.read_text(encoding="utf-8"))]
+    assert sorted(passes) == sorted([item.name for item in REWRITES])

@@ -8,7 +8,8 @@ from wholestep.passes.named_pass import Pass
 from wholestep.passes.pipeline import OPTIMIZATIONS
 from wholestep.passes.reroll.reroll import REROLL
 from wholestep.passes.reroll.scan_accumulators import SCAN_ACCUMULATORS
+from wholestep.passes.sparse_rows.sparse_rows import SPARSE_ROWS
 
-REWRITES: tuple[Pass, ...] = (FIND_ATTENTION, REROLL, SCAN_ACCUMULATORS, *OPTIMIZATIONS, *LEGALIZATIONS)
-"""The rewrites in order: FIND_ATTENTION on programs as traced, two more on training steps, then optimizations,
+REWRITES: tuple[Pass, ...] = (FIND_ATTENTION, SPARSE_ROWS, REROLL, SCAN_ACCUMULATORS, *OPTIMIZATIONS, *LEGALIZATIONS)
+"""The rewrites in order: FIND_ATTENTION on programs as traced, three more on training steps, then optimizations,
 and legalizations, which run on nested graphs too, the inner ones first."""
