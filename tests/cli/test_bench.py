@@ -16,8 +16,7 @@ import wholestep as ws
 from wholestep import nn, tree
 from wholestep.backends.cpu.cpu_features import host_levels
 from wholestep.cli import main
-from wholestep_tools import bench
-from wholestep_tools.bench import instruction_sets, machine, peers, runner, spec, table, worker
+from wholestep_tools.bench import instruction_sets, machine, peers, runner, spec, table, worker, workloads
 from wholestep_tools.bench.peers import wholestep as ours
 from wholestep_tools.bench.runner import Contestant, Options, Process, Row, WorkerError
 
@@ -48,8 +47,8 @@ def known_machine(monkeypatch):
 
 
 def given(monkeypatch, rows):
-    monkeypatch.setattr(bench, "installed", lambda peer: True)
-    monkeypatch.setattr(bench, "run", lambda name, contestants, options: rows)
+    monkeypatch.setattr(workloads, "installed", lambda peer: True)
+    monkeypatch.setattr(workloads, "run", lambda name, contestants, options: rows)
 
 
 def test_a_whole_run(tmp_path, capsys, monkeypatch):
@@ -131,10 +130,10 @@ def test_a_peer_that_fails_is_a_row_that_says_why():
     ],
 )
 def test_what_cannot_be_done(monkeypatch, capsys, options, code, says):
-    monkeypatch.setattr(bench, "installed", lambda peer: peer in ("wholestep", "jax"))
+    monkeypatch.setattr(workloads, "installed", lambda peer: peer in ("wholestep", "jax"))
     assert main(["bench", *options]) == code
     assert says in capsys.readouterr().err
-    assert bench.chosen(None) == ["wholestep", "jax"]
+    assert workloads.chosen(None) == ["wholestep", "jax"]
 
 
 def test_a_worker_that_raises_says_so(monkeypatch):
@@ -170,7 +169,7 @@ def test_every_library_is_told_how_many_threads(tmp_path):
 @pytest.mark.skipif(not AVX2, reason="this processor cannot be held to AVX2")
 def test_a_record_says_how_every_library_was_held_to_an_instruction_set(tmp_path, monkeypatch, capsys):
     asked = []
-    monkeypatch.setattr(bench, "run", lambda name, contestants, options: asked.append(options.isa) or planted()[:2])
+    monkeypatch.setattr(workloads, "run", lambda name, contestants, options: asked.append(options.isa) or planted()[:2])
     file = tmp_path / "found.json"
     options = ["--peers", "wholestep", "--workloads", "W4", "--isa", "avx2", "--json", str(file)]
     assert main(["bench", *options]) == 0
@@ -340,7 +339,10 @@ def test_a_job_starts_from_the_arrays_that_all_are_given():
     "module",
     [
         "wholestep.cli.options",
-        *(f"wholestep_tools.bench{m}" for m in ("", ".spec", ".table", ".device_peers", ".instruction_sets")),
+        *(
+            f"wholestep_tools.bench{m}"
+            for m in ("", ".workloads", ".spec", ".table", ".device_peers", ".instruction_sets")
+        ),
     ],
 )
 def test_examples(module):

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from wholestep.cli import main
-from wholestep_tools import bench
-from wholestep_tools.bench import deep, machine, memory
+from wholestep_tools.bench import deep, machine, memory, workloads
 from wholestep_tools.bench.memory import Row
 
 LOSSES = (5.6, 5.5, 5.4)
@@ -91,7 +90,7 @@ def test_every_way_trains_the_same_model(peer, mode):
 
 
 def test_only_libraries_that_train_it_are_asked(monkeypatch):
-    monkeypatch.setattr(bench, "installed", lambda peer: True)
+    monkeypatch.setattr(workloads, "installed", lambda peer: True)
     asked = []
     monkeypatch.setattr(memory, "bench", lambda peers, *rest: asked.append(peers) or 0)
     assert main(["bench", "memory", "--peers", "torch,torch.compile"]) == 0

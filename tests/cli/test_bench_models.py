@@ -8,8 +8,7 @@ import pytest
 
 import wholestep as ws
 from wholestep.cli import main
-from wholestep_tools import bench
-from wholestep_tools.bench import spec
+from wholestep_tools.bench import spec, workloads
 from wholestep_tools.bench.peers.on_wholestep import WholestepOperations
 from wholestep_tools.bench.real.catalog import REAL, Real
 from wholestep_tools.bench.real.convolutional import MobileNet, ResNet18, UNet, WaveNet
@@ -108,7 +107,7 @@ def test_each_kind_of_model_is_tried_small():
 def test_a_whole_run(tmp_path, capsys, monkeypatch, trained):
     name = "mlp-4096" if trained else "one-mlp"
     found = Row("wholestep", 1, "Wholestep 9", 0.5, 0.6, 0.5, 1.0, 0.2, 100.0, ((1.0,), (0.5,)), 0.0)
-    monkeypatch.setattr(bench, "run", lambda name, peers, options: [found])
+    monkeypatch.setattr(workloads, "run", lambda name, peers, options: [found])
     file = tmp_path / "found.json"
     options = ["--peers", "wholestep", "--workloads", name, "--rounds", "1", "--json", str(file)]
     assert main(["bench", "models", *options]) == 0

@@ -1,14 +1,12 @@
-"""`wholestep bench`: workloads in Wholestep, JAX and PyTorch, in turns, with the same numbers demanded of all."""
+"""`wholestep bench`: the commands that compare Wholestep with JAX and PyTorch, in turns, with the same numbers."""
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from wholestep.cli.options import Help, integer_at_least, positive_number
 from wholestep.errors import CommandError
@@ -29,7 +27,7 @@ from wholestep_tools.bench import (
     processes,
     products,
     spec,
-    table,
+    workloads,
 )
 from wholestep_tools.bench.deep import LAYERS, MODES
 from wholestep_tools.bench.deep_programs import PROGRAMS
@@ -38,80 +36,9 @@ from wholestep_tools.bench.first_traced import PROGRAMS as FIRST_TRACED
 from wholestep_tools.bench.page_models import MODELS
 from wholestep_tools.bench.peers import PEERS, USUAL
 from wholestep_tools.bench.real.catalog import REAL
-from wholestep_tools.bench.runner import Options, Row, run
+from wholestep_tools.bench.runner import Options
 
 ABOUT = "Time nine workloads in Wholestep and in whichever of JAX and PyTorch is installed, in turns."
-
-
-def installed(peer: str) -> bool:
-    """Test whether the module that a peer needs is installed."""
-    return importlib.util.find_spec(PEERS[peer].needs) is not None
-
-
-def chosen(names: str | None) -> list[str]:
-    """The peers to measure: those named, separated by commas, or the usual ones that are installed.
-
-    Raises CommandError for a peer that is unknown or not installed.
-
-    >>> chosen("wholestep")
-    ['wholestep']
-    """
-    if names is None:
-        return [peer for peer in USUAL if installed(peer)]
-    asked = list(dict.fromkeys(name.strip() for name in names.split(",")))
-    for peer in asked:
-        if peer not in PEERS:
-            raise CommandError(f"there is no peer {peer!r}", hint=f"choose from {', '.join(PEERS)}")
-        if not installed(peer):
-            raise CommandError(f"{PEERS[peer].needs} is not installed", hint=f"install it, or leave {peer} out")
-    return asked
-
-
-def recorded(file: Path, kind: str) -> dict[str, Any]:
-    """The workloads in a file, each with its machine and rows; none where there is no file.
-
-    Raises CommandError for a file that is something else.
-    """
-    if not file.exists():
-        return {}
-    try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-        if record["bench"] == kind:
-            return dict(record["workloads"])
-    except (ValueError, KeyError, TypeError):
-        pass
-    raise CommandError(f"{file} is no record of bench {kind}", hint="choose another file with --json")
-
-
-def bench(peers: str | None, workloads: str, options: Options, file: Path | None, stream: TextIO) -> int:
-    """Measure and print; 0 where all peers ran and their numbers agree, else 1.
-
-    Raises CommandError for peers or workloads that there are not, and for a file that cannot be written.
-    """
-    contestants, names = chosen(peers), spec.named(workloads)
-    if file is not None and not file.parent.is_dir():
-        raise CommandError(f"there is no folder {file.parent}", hint="choose another file with --json")
-    kind = "models" if REAL.keys() & set(names) else "workloads"
-    record = {} if file is None else recorded(file, kind)
-    machine.wait_until_quiet(options.quiet)
-    measured = machine.measured_within(instruction_sets.limits(options.isa), options.threads)
-    print(measured, file=stream, flush=True)
-    found: dict[str, list[Row]] = {}
-    wrong: list[str] = []
-    for name in names:
-        found[name] = run(name, [peer for peer in contestants if peer not in spec.WORKLOADS[name].without], options)
-        wrong += table.complaints(name, found[name])
-        print(f"\n{table.table(name, found[name])}", file=stream, flush=True)
-        if file is not None:
-            record[name] = {"machine": measured._asdict(), "rows": [row._asdict() for row in found[name]]}
-            ordered = {each: record[each] for each in spec.WORKLOADS if each in record}
-            file.write_text(json.dumps({"bench": kind, "workloads": ordered}, indent=1) + "\n", encoding="utf-8")
-    if overview := table.summary(found):
-        print(f"\n{overview}", file=stream)
-    most = max(spec.WORKLOADS[name].tolerance for name in names)
-    verdict = f"all numbers agree to {most:g}" if len(contestants) > 1 else "one peer, nothing to compare"
-    print("\n" + "\n".join(wrong or [verdict]), file=stream)
-    return 1 if wrong else 0
 
 
 def add(commands: Any) -> None:
@@ -200,7 +127,7 @@ def add_memory(commands: Any) -> None:
 
 def memory_command(options: argparse.Namespace) -> int:
     """Run `wholestep bench memory` as it was given."""
-    peers = [peer for peer in chosen(options.peers) if peer in MODES]
+    peers = [peer for peer in workloads.chosen(options.peers) if peer in MODES]
     quiet = Options().quiet
     return memory.bench(peers, options.layers, options.rounds, options.threads, quiet, options.json, sys.stdout)
 
@@ -416,4 +343,4 @@ def whole_depth(text: str) -> int:
 def command(options: argparse.Namespace) -> int:
     """Run the command as it was given."""
     how = Options(options.rounds, options.budget, options.threads, isa=options.isa)
-    return bench(options.peers, options.workloads, how, options.json, sys.stdout)
+    return workloads.bench(options.peers, options.workloads, how, options.json, sys.stdout)
