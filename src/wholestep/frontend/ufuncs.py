@@ -20,7 +20,7 @@ from wholestep.frontend.promotion import WEAK, broadcast_shapes, broadcast_to, c
 from wholestep.frontend.ufunc_rules import COMPARISONS, LOGICAL, Rule, rule_for
 from wholestep.ir.build import current, emit_typed, owned
 from wholestep.ir.graph import Value
-from wholestep.ir.types import Type
+from wholestep.ir.types import Shape, Type
 from wholestep.primitives import logic as lo
 from wholestep.primitives.elementwise import Elementwise
 from wholestep.primitives.family import Primitive, number_of
@@ -191,14 +191,19 @@ def general(
             for x, d in zip(plain, loop, strict=True)
         ]
     except OverflowError as error:
-        if ufunc.__name__ not in COMPARISONS:
-            hint = "convert the array to a wider dtype first: x.astype(np.int64)"
-            raise RangeError(f"{ufunc.__name__}: {error}", hint=hint) from None
-        number = [x if type(x) in WEAK else np.zeros((), d)[()] for x, d in zip(plain, loop, strict=True)]
-        return wrap(full_of(bool(ufunc(*number)), shape, np.dtype(bool)))
+        return beyond_range(ufunc, plain, loop, shape, error)
     if where is not None:
         values = inside_domain(rule, values, broadcast_to(where, shape))
     return wrapped(rule(*values), results)
+
+
+def beyond_range(ufunc: np.ufunc, plain: Sequence[Any], loop: Sequence[Any], shape: Shape, error: OverflowError) -> Any:
+    """The comparison with an integer that the other operand's dtype cannot hold; others raise RangeError."""
+    if ufunc.__name__ not in COMPARISONS:
+        hint = "convert the array to a wider dtype first: x.astype(np.int64)"
+        raise RangeError(f"{ufunc.__name__}: {error}", hint=hint) from None
+    number = [x if type(x) in WEAK else np.zeros((), d)[()] for x, d in zip(plain, loop, strict=True)]
+    return wrap(full_of(bool(ufunc(*number)), shape, np.dtype(bool)))
 
 
 def inside_domain(rule: Rule, values: Sequence[Value], mask: Value) -> list[Value]:
