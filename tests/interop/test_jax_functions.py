@@ -1,5 +1,7 @@
 """Functions of JAX are functions here: numbers, derivatives, trees, keys, loops and errors beside JAX."""
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -64,6 +66,19 @@ lax = jax.lax
 
 def bounds(x, rows):
     return lax.pmax(x, rows) - 2 * lax.pmin(x, rows)
+
+
+def later(a, b):
+    """The larger number with its place, the later one of equals."""
+    return jnp.maximum(a[0], b[0]), jnp.where(a[0] > b[0], a[1], b[1])
+
+
+@jax.custom_jvp
+def drawn(key, x):
+    return x * jax.random.normal(key, x.shape)
+
+
+drawn.defjvp(lambda primals, tangents: (drawn(*primals), 2 * tangents[1]))
 
 
 SPD = (lambda a: a @ a.T + 3 * np.eye(4, dtype=np.float32))(f(4, 4))
@@ -263,6 +278,24 @@ CASES = {
         np.array([1, 1, 3, 9], np.int32),
         np.array([2, 3, 4, 5], np.float32),
     ),
+    "functions at": (
+        lambda x, i: (jnp.asarray(x).at[i].apply(jnp.cos), jnp.asarray(x).at[1:3].apply(lambda a: 2 * a + 1)),
+        f(4, 3),
+        np.array([0, 0, 9, 2], np.int32),
+    ),
+    "any body": (lambda x: lax.reduce(x, -np.inf, jnp.logaddexp, (0, 2)), f(3, 2, 5)),
+    "windows of any body": (
+        lambda x, i: (
+            lax.reduce_window((x, i), (-np.inf, np.int32(0)), later, (2, 3), (1, 2), "SAME"),
+            lax.reduce_window(x > 0, False, lax.bitwise_or, (2, 1), (1, 1), "VALID"),
+        ),
+        f(4, 7),
+        integers(4, 7),
+    ),
+    "gammas": (lambda a: jax.random.gamma(jax.random.key(0), a) + jax.random.loggamma(jax.random.key(1), a), positive(3)),
+    "keys with a rule": (lambda x: drawn(jax.random.key(3), x), f(3)),
+    "eigenvalues": (lambda a: jnp.abs(jnp.linalg.eigvals(a)).sum()**2, f(4, 4)),
+    "forms": (lambda a: (jax.scipy.linalg.schur(a), jnp.abs(jnp.linalg.eig(a)[1])), f(4, 4)),
     "choices": (
         lambda x: jax.random.categorical(jax.random.key(4), x) + jax.random.randint(jax.random.key(5), (2,), 0, 9),
         f(2, 5),
@@ -277,7 +310,10 @@ ROUGH = {
     "fourier": 3e-5,
     "spectrum": 1e-4,
 }
-WITHOUT_SLOPE = {"zeta", "next", "general", "general windows", "batched by rule", "products at", "words"}
+WITHOUT_SLOPE = {
+    *("zeta", "next", "general", "general windows", "batched by rule", "products at", "words"),
+    *("functions at", "windows of any body", "forms"),
+}
 """Cases without a derivative in JAX, or whose derivative there ignores the initial value."""
 FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
@@ -464,6 +500,19 @@ def test_what_is_not_covered_is_listed_at_once():
         UnsupportedError, match=r"2 primitives of JAX are not covered\n  pure_callback.*\n  rng_uniform"
     ):
         ws.from_jax(odd, np.ones(3, np.float32))
+
+
+def test_what_is_not_covered_inside_of_a_draw_has_the_line_of_the_draw():
+    with pytest.raises(UnsupportedError, match=r"rng_bit_generator +at test_jax_functions.py"):
+        ws.from_jax(lambda s: jax.random.normal(jax.random.key(s, impl="rbg"), (3,)), np.int32(1))
+
+
+def test_numpy_does_not_warn_where_jax_does_not():
+    x = np.array([0, 1], np.float32)
+    mine = ws.from_jax(lambda x: jnp.where(x > 0, jnp.log(x), 0), x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert mine(x).tolist() == [0, 0]
 
 
 def test_arguments_that_differ_from_the_examples_are_refused():

@@ -119,6 +119,28 @@ def eigh(x: Any, *, lower: bool = True, **params: Any) -> list[Any]:
     return [vectors, values]
 
 
+@entry("eig")
+def eig(
+    x: Any, *, compute_left_eigenvectors: bool = True, compute_right_eigenvectors: bool = True, **params: Any
+) -> list[Any]:
+    if compute_left_eigenvectors:
+        raise UnsupportedError("from_jax: left eigenvectors are not covered", hint="they are those of x.T to the right")
+    dtype = dtypes.complex_of(x.dtype)
+    if not compute_right_eigenvectors:
+        return [wnp.linalg.eigvals(x).astype(dtype)]
+    return [a.astype(dtype) for a in wnp.linalg.eig(x)]
+
+
+@entry("schur")
+def schur(
+    x: Any, *, compute_schur_vectors: bool = True, sort_eig_vals: bool = False, select_callable: Any = None, **p: Any
+) -> list[Any]:
+    if sort_eig_vals or select_callable is not None:
+        raise UnsupportedError("from_jax: schur with sorted eigenvalues is not covered")
+    form, vectors = linalg.schur(x)
+    return [form, vectors] if compute_schur_vectors else [form]
+
+
 @entry("svd")
 def svd(x: Any, *, full_matrices: bool = True, compute_uv: bool = True, **params: Any) -> list[Any]:
     if not compute_uv:

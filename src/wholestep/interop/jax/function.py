@@ -69,7 +69,8 @@ class JaxFunction:
         if kind not in self.programs:
             self.refuse(structure, values)
         program, returned = self.programs[kind]
-        return jax.tree_util.tree_unflatten(returned, run(program, values))
+        with np.errstate(all="ignore"):  # JAX warns of no number
+            return jax.tree_util.tree_unflatten(returned, run(program, values))
 
     def refuse(self, structure: Any, values: list[Any]) -> None:
         """Raise TreeError, ShapeError or DtypeError for arguments that differ from the ones that were traced last."""

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes, numpy as wnp
+from wholestep.frontend.batching import vmap
+from wholestep.frontend.control import while_loop
 from wholestep.frontend.dispatch import is_traced
 from wholestep.frontend.marks import stop_gradient
 from wholestep.interop.handlers import Handlers
@@ -165,10 +167,32 @@ def put(x: Any, index: Any, rows: Any) -> None:
     x[index] = rows
 
 
+replaced, added = scattered(put), scattered(np.add.at)
+
+
+@entry("scatter")
+def scatter(x: Any, starts: Any, updates: Any, *, update_jaxpr: Any = None, **params: Any) -> Any:
+    """Elements replaced by updates, or, as in `x.at[i].apply(f)`, by a function of themselves, once for each index."""
+    if update_jaxpr is None:
+        return replaced(x, starts, updates, **params)
+    zero, flat = np.zeros((), x.dtype), wnp.reshape(x, (-1,))
+    times = added(wnp.zeros(x.shape, np.int32), starts, wnp.ones(updates.shape, np.int32), **params).reshape(-1)
+
+    def again(turn: Any, now: Any) -> Any:
+        made = vmap(lambda a: update_jaxpr(a, zero)[0])(now)
+        return wnp.where(turn < times, made, now)
+
+    if not is_traced(times):
+        for turn in range(int(np.max(times, initial=0))):
+            flat = again(turn, flat)
+    else:
+        _, flat = while_loop(lambda c: wnp.any(c[0] < times), lambda c: (c[0] + 1, again(*c)), (np.int32(0), flat))
+    return wnp.reshape(flat, x.shape)
+
+
 INDEXING.update(
     {
-        "scatter": scattered(put),
-        "scatter-add": scattered(np.add.at),
+        "scatter-add": added,
         "scatter-sub": scattered(np.subtract.at),
         "scatter_mul": scattered(np.multiply.at),
         "scatter-mul": scattered(np.multiply.at),

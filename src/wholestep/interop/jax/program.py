@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wholestep.errors import UnsupportedError
+from wholestep.errors import UnsupportedError, is_internal
 from wholestep.frontend.custom import custom_jvp, custom_vjp
 from wholestep.interop.jax.keys import packed, unpacked
 from wholestep.interop.jax.operators import PRIMITIVES
@@ -20,7 +20,7 @@ DRAWN = ("random_bits", "random_seed", "random_split", "random_fold_in")
 """Primitives on keys, which JAX itself states in terms of words."""
 EXPANDED = "call_hi_primitive"
 """The name, since JAX 0.12, of all primitives that state themselves in terms of others."""
-RULED = {"custom_jvp_call": "tangent", "custom_vjp_call": "pullback"}
+RULED = {"custom_jvp_call": "tangent", "custom_vjp_call": "pullback", "random_gamma": "tangent"}
 
 
 class JaxEquation(NamedTuple):
@@ -105,10 +105,10 @@ def plain_array(x: Any) -> Any:
 
 
 class JaxprReader:
-    """A jaxpr being read: the numbers of its variables, and the primitives without a handler."""
+    """A jaxpr being read: the numbers of its variables, the primitives without a handler, and the line around it."""
 
-    def __init__(self, jaxpr: Any, constants: Sequence[Any], missing: dict[str, str]) -> None:
-        self.jaxpr, self.constants, self.missing = jaxpr, constants, missing
+    def __init__(self, jaxpr: Any, constants: Sequence[Any], missing: dict[str, str], line: str = "") -> None:
+        self.jaxpr, self.constants, self.missing, self.line = jaxpr, constants, missing, line
         self.numbers: dict[Any, int] = {}
 
     def read(self) -> JaxProgram:
@@ -132,16 +132,16 @@ class JaxprReader:
 
     def equation(self, eqn: Any) -> JaxEquation:
         """An equation with its handler."""
-        name, line = eqn.primitive.name, line_of(eqn)
-        params = {key: self.parameter(x) for key, x in eqn.params.items() if not callable(x) or hasattr(x, "jaxpr")}
+        name, line = eqn.primitive.name, self.line_of(eqn)
+        params = {key: self.parameter(x, line) for key, x in eqn.params.items() if not callable(x) or hasattr(x, "jaxpr")}
         several = bool(eqn.primitive.multiple_results)
         handler = PRIMITIVES.get(name)
         if name in DRAWN:
             handler, params, several = self.drawn(eqn), {}, True
         elif name in RULED:
-            handler, params = self.ruled(eqn), {}
+            handler, params, several = self.ruled(eqn), {}, True
         elif name == EXPANDED and not any(map(inexact, eqn.outvars)):  # others have derivatives of their own
-            handler, params = self.parameter(expansion(eqn)), {}
+            handler, params = self.parameter(expansion(eqn), line), {}
         elif handler is None:
             name = type(eqn.params["_prim"]).__name__ if name == EXPANDED else name
             self.missing.setdefault(name, line)
@@ -149,14 +149,18 @@ class JaxprReader:
         args = tuple(self.argument(v) for v in eqn.invars)
         return JaxEquation(name, handler, args, params, tuple(self.number(v) for v in eqn.outvars), several, line)
 
-    def parameter(self, x: Any) -> Any:
+    def line_of(self, eqn: Any) -> str:
+        """The user's line of an equation, or the one around it: that of a call which JAX or this library traced."""
+        return line_of(eqn) or self.line
+
+    def parameter(self, x: Any, line: str) -> Any:
         """A parameter, jaxprs among them as functions."""
         if hasattr(x, "jaxpr") and hasattr(x, "consts"):
-            return JaxBody(JaxprReader(x.jaxpr, x.consts, self.missing).read())
+            return JaxBody(JaxprReader(x.jaxpr, x.consts, self.missing, line).read())
         if hasattr(x, "eqns") and hasattr(x, "invars"):
-            return JaxBody(JaxprReader(x, (), self.missing).read())
+            return JaxBody(JaxprReader(x, (), self.missing, line).read())
         if isinstance(x, tuple | list) and any(map(holds_jaxpr, x)):
-            items = [self.parameter(item) for item in x]
+            items = [self.parameter(item, line) for item in x]
             return type(x)(*items) if hasattr(x, "_fields") else tuple(items)
         return x
 
@@ -179,8 +183,7 @@ class JaxprReader:
             words_of(v) if k else jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype)
             for v, k in zip(eqn.invars, on, strict=True)
         ]
-        closed = jax.make_jaxpr(f)(*shapes)
-        body = JaxBody(JaxprReader(closed.jaxpr, closed.consts, self.missing).read())
+        body = self.parameter(jax.make_jaxpr(f)(*shapes), self.line_of(eqn))
 
         def handler(*given: Any) -> list[Any]:
             made = body(*[unpacked(x) if k else x for x, k in zip(given, on, strict=True)])
@@ -190,7 +193,8 @@ class JaxprReader:
 
     def ruled(self, eqn: Any) -> Callable[..., Any]:
         """A function with a derivative of its own, traced by JAX when it is first needed."""
-        body = self.parameter(eqn.params["call_jaxpr"])
+        stated = eqn.params["call_jaxpr"] if "call_jaxpr" in eqn.params else implementation(eqn)
+        body = self.parameter(stated, self.line_of(eqn))
 
         def f(*xs: Any) -> tuple[Any, ...]:
             return tuple(body(*xs))
@@ -209,6 +213,14 @@ def expansion(eqn: Any) -> Any:
     import jax
 
     return jax.make_jaxpr(functools.partial(eqn.primitive.to_lojax, **eqn.params))(*structs(eqn.invars))
+
+
+def implementation(eqn: Any) -> Any:
+    """The jaxpr of a draw, in which all numbers are drawn at once."""
+    import jax
+
+    f = functools.partial(eqn.primitive.impl, **eqn.params, use_vmap=True)
+    return jax.make_jaxpr(f)(*structs(eqn.invars))
 
 
 def holds_jaxpr(x: Any) -> bool:
@@ -248,7 +260,7 @@ def structs(variables: Sequence[Any]) -> list[Any]:
 
 def inexact(v: Any) -> bool:
     """Test whether a variable has a derivative."""
-    return np.dtype(v.aval.dtype).kind in "fcV"
+    return not is_key(v) and np.dtype(v.aval.dtype).kind in "fcV"
 
 
 class TangentOfJax:
@@ -329,7 +341,7 @@ def pullback_of(eqn: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 
 def line_of(eqn: Any) -> str:
-    """The user's line of an equation, `model.py:12`, or nothing."""
+    """The line that made an equation, `model.py:12`, or nothing where that is one of JAX or of this library."""
     try:
         from jax.extend import source_info_util
 
@@ -337,4 +349,4 @@ def line_of(eqn: Any) -> str:
     except (ImportError, AttributeError):
         return ""
     place, _, _ = text.partition(" (")
-    return os.path.basename(place) if ":" in place else ""
+    return os.path.basename(place) if ":" in place and not is_internal(place.partition(":")[0]) else ""

@@ -11,6 +11,7 @@ import numpy as np
 
 from wholestep import dtypes, numpy as wnp
 from wholestep.errors import UnsupportedError
+from wholestep.frontend.batching import vmap
 from wholestep.frontend.derivatives import vjp
 from wholestep.interop.handlers import Handlers
 from wholestep.interop.jax.structure import padded
@@ -108,31 +109,44 @@ def neutral(kind: str, dtype: Any) -> Any:
     return np.asarray(limits.min if kind == "max" else limits.max, dtype)
 
 
+def widened(
+    x: Any, outside: Any, padding: Sequence[tuple[int, int]], base_dilation: Sequence[int] | None = None
+) -> Any:
+    """An array as windows see it, with a value before, after and between its elements."""
+    between = [d - 1 for d in base_dilation or [1] * x.ndim]
+    return padded(x, outside, [(a, b, d) for (a, b), d in zip(padding, between, strict=True)])
+
+
+def windows_of(
+    x: Any,
+    outside: Any,
+    *,
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    base_dilation: Sequence[int] | None = None,
+    window_dilation: Sequence[int] | None = None,
+    **params: Any,
+) -> Any:
+    """All windows of an array [results, window]."""
+    apart = tuple(window_dilation or [1] * x.ndim)
+    at = Slide(tuple(window_dimensions), tuple(window_strides), apart, ((0, 0),) * x.ndim)
+    return windows(widened(x, outside, padding, base_dilation), at)
+
+
 def window_reduction(kind: str) -> Callable[..., Any]:
     """The handler of a reduction over windows."""
 
-    def run(
-        x: Any,
-        *,
-        window_dimensions: Sequence[int],
-        window_strides: Sequence[int],
-        padding: Sequence[tuple[int, int]],
-        base_dilation: Sequence[int] | None = None,
-        window_dilation: Sequence[int] | None = None,
-        **params: Any,
-    ) -> Any:
-        n = x.ndim
-        between = [d - 1 for d in base_dilation or [1] * n]
-        config = [(a, b, d) for (a, b), d in zip(padding, between, strict=True)]
-        wide = padded(x, neutral(kind, x.dtype), config)
-        apart = tuple(window_dilation or [1] * n)
-        if any(d != 1 for d in apart):
-            at = Slide(tuple(window_dimensions), tuple(window_strides), apart, ((0, 0),) * n)
-            return WHOLE[kind](windows(wide, at), axis=tuple(range(n, 2 * n))).astype(x.dtype)
+    def run(x: Any, *, window_dilation: Sequence[int] | None = None, **params: Any) -> Any:
+        n, outside = x.ndim, neutral(kind, x.dtype)
+        if any(d != 1 for d in window_dilation or ()):
+            parts = windows_of(x, outside, window_dilation=window_dilation, **params)
+            return WHOLE[kind](parts, axis=tuple(range(n, 2 * n))).astype(x.dtype)
+        sizes, steps = params["window_dimensions"], params["window_strides"]
+        wide = widened(x, outside, params["padding"], params.get("base_dilation"))
         for axis in reversed(range(n)):
-            if window_dimensions[axis] > 1 or window_strides[axis] > 1:
-                parts = taps(wide, axis, window_dimensions[axis], window_strides[axis])
-                wide = functools.reduce(PAIRWISE[kind], parts)
+            if sizes[axis] > 1 or steps[axis] > 1:
+                wide = functools.reduce(PAIRWISE[kind], taps(wide, axis, sizes[axis], steps[axis]))
         return wide
 
     return run
@@ -144,28 +158,54 @@ for kind in ("sum", "max", "min"):
 KINDS = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
 
 
-def kind_of_body(body: Any, name: str) -> str:
-    """The kind of a reduction whose body is one operation; raises UnsupportedError for another."""
-    calls = body.program.calls
-    if len(calls) != 1 or calls[0].name not in KINDS:
-        raise UnsupportedError(f"from_jax: {name} with a body other than add, mul, max or min is not covered")
-    return KINDS[calls[0].name]
+def kind_of_body(body: Any) -> str | None:
+    """The kind of a reduction whose body is one operation on its two arguments; None for another."""
+    program = body.program
+    if len(program.calls) != 1 or sorted(map(str, program.calls[0].args)) != sorted(map(str, program.inputs)):
+        return None
+    return KINDS.get(program.calls[0].name)
+
+
+def combined(body: Any, left: Sequence[Any], right: Sequence[Any]) -> list[Any]:
+    """The body of a reduction, which is one of numbers, on arrays of one shape."""
+    shape = left[0].shape
+    return [wnp.reshape(a, shape) for a in vmap(body)(*[wnp.reshape(a, (-1,)) for a in (*left, *right)])]
+
+
+def reduced(body: Any, begin: Sequence[Any], xs: Sequence[Any], axes: Sequence[int]) -> list[Any]:
+    """Arrays reduced by any associative body, neighbors first, so that their order is kept; and then with `begin`."""
+    rest = list(xs)
+    for axis in sorted(axes, reverse=True):
+        rest = [wnp.moveaxis(x, axis, 0) for x in rest]
+        if not len(rest[0]):
+            rest = [wnp.broadcast_to(b, (1, *x.shape[1:])) for b, x in zip(begin, rest, strict=True)]
+        while len(rest[0]) > 1:
+            even = len(rest[0]) // 2 * 2
+            pairs = combined(body, [x[:even:2] for x in rest], [x[1:even:2] for x in rest])
+            rest = [wnp.concatenate([a, x[even:]]) for a, x in zip(pairs, rest, strict=True)]
+        rest = [x[0] for x in rest]
+    return combined(body, [wnp.broadcast_to(b, x.shape) for b, x in zip(begin, rest, strict=True)], rest)
 
 
 @entry("reduce_window")
-def reduce_window(x: Any, begin: Any, *, jaxpr: Any, **params: Any) -> list[Any]:
-    kind = kind_of_body(jaxpr, "reduce_window")
-    made = window_reduction(kind)(x, **params)
-    return [PAIRWISE[kind](made, wnp.asarray(begin, x.dtype))]
+def reduce_window(*given: Any, jaxpr: Any, **params: Any) -> list[Any]:
+    xs, begin = given[: len(given) // 2], given[len(given) // 2 :]
+    kind = kind_of_body(jaxpr)
+    if kind is not None and len(xs) == 1:
+        return [PAIRWISE[kind](window_reduction(kind)(xs[0], **params), wnp.asarray(begin[0], xs[0].dtype))]
+    n = xs[0].ndim
+    parts = [windows_of(x, b, **params) for x, b in zip(xs, begin, strict=True)]
+    return reduced(jaxpr, begin, parts, range(n, 2 * n))
 
 
 @entry("reduce")
 def reduce(*given: Any, jaxpr: Any, dimensions: Sequence[int], **params: Any) -> list[Any]:
-    if len(given) != 2:
-        raise UnsupportedError("from_jax: reduce of several arrays at once is not covered")
-    kind = kind_of_body(jaxpr, "reduce")
-    x, begin = given
-    return [PAIRWISE[kind](WHOLE[kind](x, axis=tuple(dimensions)).astype(x.dtype), wnp.asarray(begin, x.dtype))]
+    xs, begin = given[: len(given) // 2], given[len(given) // 2 :]
+    kind = kind_of_body(jaxpr)
+    if kind is None or len(xs) > 1:
+        return reduced(jaxpr, begin, xs, dimensions)
+    whole = WHOLE[kind](xs[0], axis=tuple(dimensions)).astype(xs[0].dtype)
+    return [PAIRWISE[kind](whole, wnp.asarray(begin[0], xs[0].dtype))]
 
 
 @entry("select_and_scatter_add")
