@@ -59,7 +59,7 @@ def indexed(where: Where, what: str) -> Where:
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _STANDARD = os.path.dirname(os.__file__) + os.sep
 _INSTALLED = os.path.join(_STANDARD, "site-packages") + os.sep
-_BETWEEN = ("numpy", "scipy", "optree", "opt_einsum", "einops", "torch")
+_BETWEEN = ("numpy", "scipy", "optree", "opt_einsum", "einops", "torch", "jax", "pandas")
 """Packages that stand between the caller and this one."""
 _internal: dict[str, bool] = {}
 

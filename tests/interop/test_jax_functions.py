@@ -292,9 +292,12 @@ CASES = {
         f(4, 7),
         integers(4, 7),
     ),
-    "gammas": (lambda a: jax.random.gamma(jax.random.key(0), a) + jax.random.loggamma(jax.random.key(1), a), positive(3)),
+    "gammas": (
+        lambda a: jax.random.gamma(jax.random.key(0), a) + jax.random.loggamma(jax.random.key(1), a),
+        positive(3),
+    ),
     "keys with a rule": (lambda x: drawn(jax.random.key(3), x), f(3)),
-    "eigenvalues": (lambda a: jnp.abs(jnp.linalg.eigvals(a)).sum()**2, f(4, 4)),
+    "eigenvalues": (lambda a: jnp.abs(jnp.linalg.eigvals(a)).sum() ** 2, f(4, 4)),
     "forms": (lambda a: (jax.scipy.linalg.schur(a), jnp.abs(jnp.linalg.eig(a)[1])), f(4, 4)),
     "choices": (
         lambda x: jax.random.categorical(jax.random.key(4), x) + jax.random.randint(jax.random.key(5), (2,), 0, 9),

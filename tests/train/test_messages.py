@@ -31,6 +31,13 @@ CASES = {
     "metrics_that_are_numbers": lambda: ws.fit(step(), MODEL.data, validation=MODEL.data, metrics={"a": 1}),
     "key_of_a_loader_that_is_text": lambda: ws.Loader(MODEL.data, batch_size=6, key="a"),
     "batch_of_another_dtype": lambda: step()({**BATCH, "x": BATCH["x"].astype(np.float64)}),
+    "batch_that_would_lose_fractions": lambda: step(loss=lambda p, i: total(p) * i[0], batch=np.zeros(2, np.int64))(
+        np.array([0.5, 1.0])
+    ),
+    "batch_that_would_lose_imaginary_parts": lambda: step()({**BATCH, "x": BATCH["x"].astype(np.complex64)}),
+    "assigned_rate": lambda: setattr(step(), "lr", 0.1),
+    "assigned_parameters": lambda: setattr(step(), "params", MODEL.params),
+    "assigned_count": lambda: setattr(step(), "steps", 0),
     "batch_of_another_shape": lambda: step(strict=True)({**BATCH, "x": BATCH["x"][:3]}),
     "batch_of_other_sizes": lambda: step()({**BATCH, "x": BATCH["x"][:3]}),
     "batch_of_sizes_to_broadcast": lambda: step()({**BATCH, "x": BATCH["x"][:1]}),
@@ -58,6 +65,7 @@ CASES = {
     "batch_not_stacked": lambda: step(steps_per_call=3),
     "integer_parameter": lambda: step(params={**MODEL.params, "n": 3}),
     "parameter_that_is_text": lambda: step(params={**MODEL.params, "name": "text"}),
+    "captures_without_labels": lambda: step(captures=True),
     "capture_that_is_not_there": lambda: step(captures=("h",)),
     "loss_without_aux": lambda: step(has_aux=True),
     "loss_that_is_no_scalar": lambda: step(loss=lambda p, b: p["w1"]),

@@ -213,6 +213,16 @@ NAMES: dict[str, dict[str, Ours]] = {
 }
 """For each place where a name is looked up, the foreign names and their replacements."""
 
+ASSIGNED: dict[str, str] = {
+    "params": "step.set(params=...) replaces the parameters",
+    "model": "step.set(params=model) replaces the parameters, and nothing is compiled anew",
+    "buffers": "step.set(buffers=...) replaces the buffers",
+    "hyper": "step.set(lr=...) sets one of them by its name",
+    "loss_scale": "step.set(loss_scale=...)",
+    "state": "step.load_state(state) replaces all of it",
+}
+"""For properties of a step, the way to change what they give."""
+
 KEYWORDS: dict[str, tuple[str, ...]] = {
     foreign: tuple(ours.split())
     for ours, names in {

@@ -294,11 +294,24 @@ def public_name(function: Any) -> str:
     owner = getattr(function, "__self__", None)
     if isinstance(owner, np.ufunc):
         return f"{public_name(owner)}.{function.__name__}"
-    module = getattr(function, "__module__", None) or "numpy"
-    parts = [part for part in module.split(".") if not part.startswith("_")]
+    parts = [part for part in (home_of(function) or "numpy").split(".") if not part.startswith("_")]
     if isinstance(function, np.ufunc):
         parts = ["numpy"] if getattr(np, function.__name__, None) is function else ["scipy", "special"]
     return ".".join([*parts, function.__name__])
+
+
+def home_of(function: Any) -> str:
+    """The module of a function, or the class of which it is a method in C; "" where it has none.
+
+    >>> home_of(np.linalg.solve), home_of([].append)
+    ('numpy.linalg', 'list')
+    """
+    owner = getattr(function, "__self__", None)
+    module = getattr(function, "__module__", None)
+    if module or owner is None:
+        return module or ""
+    kind = type(owner)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
 
 
 def function(outside: Any) -> Callable[..., Any]:

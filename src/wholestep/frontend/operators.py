@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -34,15 +35,23 @@ def left(ufunc: np.ufunc) -> Binary:
 def arithmetic(ufunc: np.ufunc) -> tuple[Binary, Binary, Binary]:
     """The methods of an operator for the operand on its left, the one on its right, and in place."""
 
-    def right(self: Any, other: Any) -> Any:
-        return HOOKS.ufunc(ufunc, other, self)
+    def on_left(self: Any, other: Any) -> Any:
+        made = HOOKS.ufunc(ufunc, self, other)
+        if made is NotImplemented and type(other).__module__ in sys.stdlib_module_names:
+            return HOOKS.ufunc(ufunc, self, other, method="__call__")  # an error: Python's own types know no arrays
+        return made
+
+    def on_right(self: Any, other: Any) -> Any:
+        made = HOOKS.ufunc(ufunc, other, self)
+        # The operand on the left has refused by now: it is an array after all, or the error says what it is.
+        return HOOKS.ufunc(ufunc, other, self, method="__call__") if made is NotImplemented else made
 
     def in_place(self: Any, other: Any) -> Any:
         if self._scalar:  # it has no memory to write, so Python binds the name to the result
             return HOOKS.ufunc(ufunc, self, other)
         return HOOKS.ufunc(ufunc, self, other, out=(self,))
 
-    return left(ufunc), right, in_place
+    return on_left, on_right, in_place
 
 
 def multiplication() -> tuple[Binary, Binary, Binary]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,12 @@ def full_of(number: Any, shape: Any, dtype: np.dtype[Any]) -> Value:
     return made
 
 
+def is_foreign_array(x: Any) -> bool:
+    """Test whether a value is an array of another library that computes with its own alone, such as a tensor."""
+    kind = type(x)
+    return hasattr(kind, "__dlpack__") and hasattr(kind, "__array__") and not hasattr(kind, "__array_ufunc__")
+
+
 def lift(x: Any) -> Array:
     """Anything array-like as a traced array: traced ones as they are, plain ones as constants."""
     if isinstance(x, Array):
@@ -106,15 +113,25 @@ def lift(x: Any) -> Array:
     if not isinstance(x, np.ndarray | np.generic | bool | int | float | complex | list | tuple):
         array = getattr(x, "__array__", None)
         if array is None:
-            raise DtypeError(
-                f"array: {type(x).__name__} is not an array", hint=DENSE if hasattr(x, "toarray") else None
-            )
-    array = np.asarray(x)
+            raise DtypeError(f"array: {type(x).__name__} is not an array", hint=way_to_array(x))
+    try:
+        array = np.asarray(x)
+    except (RuntimeError, TypeError) as error:
+        if not is_foreign_array(x):
+            raise
+        raise DtypeError(f"array: {type(x).__name__} is not read as an array: {error}") from None
     if array.dtype.kind == "V" and array.dtype.name != "bfloat16":
         raise DtypeError(f"array: dtype {array.dtype} is not supported", hint=dtypes.way_out(array.dtype))
     return Array(
         constant_of(x if isinstance(x, np.ndarray) else array), not isinstance(x, np.ndarray) and array.ndim == 0
     )
+
+
+def way_to_array(x: Any) -> str | None:
+    """The hint for a value that is no array."""
+    if hasattr(x, "toarray"):
+        return DENSE
+    return "float(x) is a number that programs compute with" if isinstance(x, Number) else None
 
 
 def inexact_array(x: Any) -> Array:

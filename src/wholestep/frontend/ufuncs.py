@@ -16,7 +16,17 @@ from wholestep.frontend.conversions import into_plain
 from wholestep.frontend.dispatch import FUNCTIONS, HOOKS, late_types
 from wholestep.frontend.memory import in_order_of, may_be_transposed
 from wholestep.frontend.options import OPTIONS, check_options
-from wholestep.frontend.promotion import WEAK, broadcast_shapes, broadcast_to, cast_to, checked, full_of, lift, wrap
+from wholestep.frontend.promotion import (
+    WEAK,
+    broadcast_shapes,
+    broadcast_to,
+    cast_to,
+    checked,
+    full_of,
+    is_foreign_array,
+    lift,
+    wrap,
+)
 from wholestep.frontend.ufunc_rules import COMPARISONS, LOGICAL, Rule, rule_for
 from wholestep.ir.build import current, emit_typed, owned
 from wholestep.ir.graph import Value
@@ -75,7 +85,8 @@ def call(ufunc: np.ufunc, *operands: Any, method: str | None = None, **options: 
     if any([type(x) in late_types for x in operands]):
         return call(ufunc, *[x.__live__() if type(x) in late_types else x for x in operands], method=method)
     if method is None and not all([isinstance(x, KNOWN) or type(x) is Dim for x in operands]):
-        return NotImplemented
+        if not all([isinstance(x, KNOWN) or type(x) is Dim or is_foreign_array(x) for x in operands]):
+            return NotImplemented
     made = general(ufunc, operands, None)
     if method is None and type(made) is Array and all([is_weak(x) for x in operands]):
         made._weak = made.dtype.kind in "ifc"

@@ -19,6 +19,7 @@ from wholestep.frontend.dispatch import (
     JOINERS,
     REPLACED,
     WAYS_OUT,
+    home_of,
     is_traced,
     public_name,
     raised_inside,
@@ -65,7 +66,7 @@ def implementation(f: Any) -> Callable[..., Any]:
     if isinstance(f, np.ufunc) or isinstance(getattr(f, "__self__", None), np.ufunc):
         return functools.partial(dispatched, f)
     if f not in FUNCTIONS and f not in REPLACED:
-        cover_scipy(getattr(f, "__module__", None) or "")
+        cover_scipy(home_of(f))
     owner: Any = getattr(f, "__self__", None)
     hashing: Any = type(owner).__hash__
     if type(f) in EVALUATED:
@@ -75,7 +76,13 @@ def implementation(f: Any) -> Callable[..., Any]:
     if f not in FUNCTIONS and hashing is object.__hash__ and owner in REPLACED:
         return getattr(REPLACED[owner], f.__name__, f)  # the method of a distribution that refuses traced arrays
     found = REPLACED.get(f) or FUNCTIONS.get(f)
-    return found or (named_in_failures(f) if str(getattr(f, "__module__", "")).startswith("scipy.") else f)
+    return found or (named_in_failures(f) if home_of(f).startswith("scipy.") else f)
+
+
+def method_in_c(f: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """The result of a method in C of an object of another package, whose errors for traced arrays name it."""
+    given, named = live(args), live(kwargs)
+    return named_in_failures(f)(*given, **named) if is_traced((given, named)) else f(*args, **kwargs)
 
 
 FAILURES: tuple[type[Exception], ...] = (ValueDependentError, *DOCUMENTED)
@@ -83,7 +90,7 @@ FAILURES: tuple[type[Exception], ...] = (ValueDependentError, *DOCUMENTED)
 
 
 def named_in_failures(f: Any) -> Callable[..., Any]:
-    """A function of SciPy's that is not covered: it may do with traced arrays, or the error names it.
+    """A function that is not covered, such as one of SciPy's: it may do with traced arrays, or the error names it.
 
     A function that reads traced arrays is refused at once, since compiled code calls it and loses its errors.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import functools
 import inspect
@@ -24,6 +25,7 @@ from wholestep.frontend.dispatch import (
     is_traced,
     with_documented_errors,
 )
+from wholestep.frontend.foreign_calls import ROOTS, named_in_foreign_failures
 from wholestep.frontend.source import answers
 from wholestep.frontend.source.class_patterns import pattern_class
 from wholestep.frontend.source.constructors import completed, constructed, is_completed
@@ -183,9 +185,18 @@ def of_library(f: Any) -> Any:
         if isinstance(f, FunctionType) and f.__closure__:
             return made  # functions made by transforms come and go
     else:
-        return f
+        return of_others(f)
     _answered[id(f)] = (f, made)
     return made
+
+
+def of_others(f: Any) -> Any:
+    """A function of another package: where it has arrays of its own, its errors for traced ones name it."""
+    owner = getattr(f, "__self__", None)
+    written = getattr(f, "__globals__", {}).get("__name__")  # a transformed function has the module of the user's
+    module = written or getattr(f, "__module__", None) or type(f if owner is None else owner).__module__
+    package = ROOTS.get(str(module).partition(".")[0])
+    return f if package is None else named_in_foreign_failures(package, f)
 
 
 def numpy_answer(f: Any) -> Answer:
@@ -291,7 +302,10 @@ def of_builtin(f: Any) -> Any:
         return numpy_answer(f)
     if f.__name__ == "sort" and type(owner) is list:
         return functools.partial(with_hooked_arguments, f)
-    return f
+    if getattr(builtins, type(owner).__name__, None) is type(owner):
+        return f
+    found = of_others(f)
+    return functools.partial(answers.method_in_c, f) if found is f else found
 
 
 def with_hooked_arguments(f: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -349,7 +363,7 @@ def of_method(f: MethodType) -> Any:
             return MethodType(with_code(function, code), f.__self__)
         if function.__module__.partition(".")[0] == "scipy":
             return numpy_answer(f)  # a method of a distribution
-    return functools.partial(of_cached(function), f.__self__) if type(function) is CACHED else f
+    return functools.partial(of_cached(function), f.__self__) if type(function) is CACHED else of_others(f)
 
 
 def of_partial(f: functools.partial[Any]) -> Any:
@@ -381,7 +395,7 @@ def of_instance(f: Any) -> Any:
             return functools.partial(on_live_arrays, f)
         if root == "scipy":
             return numpy_answer(f)  # a distribution, to which parameters are given
-    return f
+    return of_others(f)
 
 
 BUILT_IN: dict[int, Answer] = {

@@ -133,7 +133,9 @@ class JaxprReader:
     def equation(self, eqn: Any) -> JaxEquation:
         """An equation with its handler."""
         name, line = eqn.primitive.name, self.line_of(eqn)
-        params = {key: self.parameter(x, line) for key, x in eqn.params.items() if not callable(x) or hasattr(x, "jaxpr")}
+        params = {
+            key: self.parameter(x, line) for key, x in eqn.params.items() if not callable(x) or hasattr(x, "jaxpr")
+        }
         several = bool(eqn.primitive.multiple_results)
         handler = PRIMITIVES.get(name)
         if name in DRAWN:
@@ -193,7 +195,7 @@ class JaxprReader:
 
     def ruled(self, eqn: Any) -> Callable[..., Any]:
         """A function with a derivative of its own, traced by JAX when it is first needed."""
-        stated = eqn.params["call_jaxpr"] if "call_jaxpr" in eqn.params else implementation(eqn)
+        stated = eqn.params["call_jaxpr"] if "call_jaxpr" in eqn.params else draw_of(eqn)
         body = self.parameter(stated, self.line_of(eqn))
 
         def f(*xs: Any) -> tuple[Any, ...]:
@@ -215,7 +217,7 @@ def expansion(eqn: Any) -> Any:
     return jax.make_jaxpr(functools.partial(eqn.primitive.to_lojax, **eqn.params))(*structs(eqn.invars))
 
 
-def implementation(eqn: Any) -> Any:
+def draw_of(eqn: Any) -> Any:
     """The jaxpr of a draw, in which all numbers are drawn at once."""
     import jax
 

@@ -109,7 +109,7 @@ def neutral(kind: str, dtype: Any) -> Any:
     return np.asarray(limits.min if kind == "max" else limits.max, dtype)
 
 
-def widened(
+def with_outside(
     x: Any, outside: Any, padding: Sequence[tuple[int, int]], base_dilation: Sequence[int] | None = None
 ) -> Any:
     """An array as windows see it, with a value before, after and between its elements."""
@@ -117,7 +117,7 @@ def widened(
     return padded(x, outside, [(a, b, d) for (a, b), d in zip(padding, between, strict=True)])
 
 
-def windows_of(
+def window_parts(
     x: Any,
     outside: Any,
     *,
@@ -131,7 +131,7 @@ def windows_of(
     """All windows of an array [results, window]."""
     apart = tuple(window_dilation or [1] * x.ndim)
     at = Slide(tuple(window_dimensions), tuple(window_strides), apart, ((0, 0),) * x.ndim)
-    return windows(widened(x, outside, padding, base_dilation), at)
+    return windows(with_outside(x, outside, padding, base_dilation), at)
 
 
 def window_reduction(kind: str) -> Callable[..., Any]:
@@ -140,10 +140,10 @@ def window_reduction(kind: str) -> Callable[..., Any]:
     def run(x: Any, *, window_dilation: Sequence[int] | None = None, **params: Any) -> Any:
         n, outside = x.ndim, neutral(kind, x.dtype)
         if any(d != 1 for d in window_dilation or ()):
-            parts = windows_of(x, outside, window_dilation=window_dilation, **params)
+            parts = window_parts(x, outside, window_dilation=window_dilation, **params)
             return WHOLE[kind](parts, axis=tuple(range(n, 2 * n))).astype(x.dtype)
         sizes, steps = params["window_dimensions"], params["window_strides"]
-        wide = widened(x, outside, params["padding"], params.get("base_dilation"))
+        wide = with_outside(x, outside, params["padding"], params.get("base_dilation"))
         for axis in reversed(range(n)):
             if sizes[axis] > 1 or steps[axis] > 1:
                 wide = functools.reduce(PAIRWISE[kind], taps(wide, axis, sizes[axis], steps[axis]))
@@ -166,13 +166,13 @@ def kind_of_body(body: Any) -> str | None:
     return KINDS.get(program.calls[0].name)
 
 
-def combined(body: Any, left: Sequence[Any], right: Sequence[Any]) -> list[Any]:
+def body_on_arrays(body: Any, left: Sequence[Any], right: Sequence[Any]) -> list[Any]:
     """The body of a reduction, which is one of numbers, on arrays of one shape."""
     shape = left[0].shape
     return [wnp.reshape(a, shape) for a in vmap(body)(*[wnp.reshape(a, (-1,)) for a in (*left, *right)])]
 
 
-def reduced(body: Any, begin: Sequence[Any], xs: Sequence[Any], axes: Sequence[int]) -> list[Any]:
+def reduced_by_body(body: Any, begin: Sequence[Any], xs: Sequence[Any], axes: Sequence[int]) -> list[Any]:
     """Arrays reduced by any associative body, neighbors first, so that their order is kept; and then with `begin`."""
     rest = list(xs)
     for axis in sorted(axes, reverse=True):
@@ -181,10 +181,10 @@ def reduced(body: Any, begin: Sequence[Any], xs: Sequence[Any], axes: Sequence[i
             rest = [wnp.broadcast_to(b, (1, *x.shape[1:])) for b, x in zip(begin, rest, strict=True)]
         while len(rest[0]) > 1:
             even = len(rest[0]) // 2 * 2
-            pairs = combined(body, [x[:even:2] for x in rest], [x[1:even:2] for x in rest])
+            pairs = body_on_arrays(body, [x[:even:2] for x in rest], [x[1:even:2] for x in rest])
             rest = [wnp.concatenate([a, x[even:]]) for a, x in zip(pairs, rest, strict=True)]
         rest = [x[0] for x in rest]
-    return combined(body, [wnp.broadcast_to(b, x.shape) for b, x in zip(begin, rest, strict=True)], rest)
+    return body_on_arrays(body, [wnp.broadcast_to(b, x.shape) for b, x in zip(begin, rest, strict=True)], rest)
 
 
 @entry("reduce_window")
@@ -194,8 +194,8 @@ def reduce_window(*given: Any, jaxpr: Any, **params: Any) -> list[Any]:
     if kind is not None and len(xs) == 1:
         return [PAIRWISE[kind](window_reduction(kind)(xs[0], **params), wnp.asarray(begin[0], xs[0].dtype))]
     n = xs[0].ndim
-    parts = [windows_of(x, b, **params) for x, b in zip(xs, begin, strict=True)]
-    return reduced(jaxpr, begin, parts, range(n, 2 * n))
+    parts = [window_parts(x, b, **params) for x, b in zip(xs, begin, strict=True)]
+    return reduced_by_body(jaxpr, begin, parts, range(n, 2 * n))
 
 
 @entry("reduce")
@@ -203,7 +203,7 @@ def reduce(*given: Any, jaxpr: Any, dimensions: Sequence[int], **params: Any) ->
     xs, begin = given[: len(given) // 2], given[len(given) // 2 :]
     kind = kind_of_body(jaxpr)
     if kind is None or len(xs) > 1:
-        return reduced(jaxpr, begin, xs, dimensions)
+        return reduced_by_body(jaxpr, begin, xs, dimensions)
     whole = WHOLE[kind](xs[0], axis=tuple(dimensions)).astype(xs[0].dtype)
     return [PAIRWISE[kind](whole, wnp.asarray(begin[0], xs[0].dtype))]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 
 from wholestep import numpy as wnp, random, tree
 from wholestep.boundary.answers import check_fits
-from wholestep.errors import DtypeError, ShapeError, TreeError
+from wholestep.errors import DtypeError, ParameterError, ShapeError, TreeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.control import cond
 from wholestep.frontend.copied_calls import CopiedCalls
@@ -299,6 +299,17 @@ def same_types(old: Any, new: Any, root: str, who: str) -> Any:
                 raise ShapeError(told, hint="state keeps its shapes from step to step")
             raise DtypeError(told, hint="state keeps its dtypes from step to step; cast what is returned with .astype")
     return new
+
+
+def capture_names(captures: Any) -> tuple[str, ...]:
+    """The labels that `captures=` names; raises ParameterError for anything else."""
+    names = (captures,) if isinstance(captures, str) else captures
+    if not isinstance(names, Iterable) or not all([isinstance(name, str) for name in names]):
+        raise ParameterError(
+            f"compile: captures is {captures!r}, and takes the labels of values",
+            hint='ws.capture("hidden", h) in the loss marks one: captures=["hidden"]',
+        )
+    return tuple(names)
 
 
 def select_captures(nodes: Sequence[Node], labels: Sequence[str], name: str) -> dict[str, Any]:

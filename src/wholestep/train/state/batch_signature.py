@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy import ndarray
 
-from wholestep import tree
+from wholestep import dtypes, tree
 from wholestep.dims import Dim, Size, bind, names
 from wholestep.errors import DtypeError, ShapeError, TreeError, here, show
 from wholestep.frontend import outside
@@ -161,7 +161,7 @@ class BatchSignature:
         if own.dtype != leaf.type.dtype:
             raise DtypeError(
                 f"{self.what}: {leaf.path} is {own}, and it was compiled for {leaf.type}",
-                hint=f"convert it with .astype(np.{leaf.type.dtype.name}); nothing is cast in silence",
+                hint=conversion(own.dtype, leaf.type.dtype),
             )
         return as_contiguous(np.asarray(x, leaf.type.dtype))
 
@@ -295,6 +295,16 @@ def checked_type(x: Any, path: str, what: str) -> Type:
             hint="convert it with .astype(x.dtype.newbyteorder('='))",
         )
     return type_of(outside.numeric(x, path, what))
+
+
+def conversion(own: np.dtype[Any], wanted: np.dtype[Any]) -> str:
+    """The hint for a leaf of one dtype where another is wanted: how to convert it, or what a conversion would lose."""
+    cut = dtypes.is_inexact(own) and not dtypes.is_inexact(wanted)
+    turned = dtypes.is_complex(own) and not dtypes.is_complex(wanted)
+    if cut or turned or (dtypes.is_bool(wanted) and own != wanted):
+        lost = "fractions" if cut else "imaginary parts" if turned else "all but whether it is 0"
+        return f"a conversion would lose {lost}: give {wanted.name}, or compile for an example of {own.name}"
+    return f"convert it with .astype(np.{wanted.name}); nothing is cast in silence"
 
 
 def as_contiguous(x: NDArray) -> NDArray:

@@ -13,7 +13,7 @@ from wholestep.optim.hyper import hyperparameters_of
 from wholestep.optim.protocol import check_optimizer
 from wholestep.passes.attention_pattern.replace import check_blocks
 from wholestep.train.program.microbatches import check_microbatch
-from wholestep.train.program.step_function import GUARDS, UNROLLS
+from wholestep.train.program.step_function import GUARDS, UNROLLS, capture_names
 from wholestep.train.program.traced_step import check_roll
 from wholestep.train.state.loss_scaling import scaling_of
 from wholestep.train.state.offloaded_state import folder_of
@@ -52,7 +52,7 @@ def shared_options(
     budget = parse_memory_budget(memory_budget)
     place = folder_of(folder, stream, budget)
     check_unroll(unroll, int(steps_per_call), optimizer)
-    names = (captures,) if isinstance(captures, str) else tuple(captures)
+    names = capture_names(captures)
     check_microbatch(microbatch, has_aux, bool(names))
     check_norm(grad_norm, optimizer)
     return {
