@@ -95,6 +95,33 @@ def test_jax_without_wide_numbers_is_said(jax: Any) -> None:
         ws.to_jax(energy, PARAMS, X)
 
 
+def test_jax_takes_python_numbers_where_an_input_holds_them(jax: Any) -> None:
+    def scaled(x: Any, s: Any) -> Any:
+        return np.sum(x) * s
+
+    assert float(ws.to_jax(scaled, X, 2.0)(X, 3.0)) == pytest.approx(3 * X.sum())
+    assert ws.to_jax(scaled, X.astype("f4"), np.float32(2))(X.astype("f4"), 3).dtype == np.float32
+    narrow = ws.to_jax(scaled, X, np.int32(2))
+    for number in (3.5, 2**40):
+        with pytest.raises(ArgumentError, match=r"s has the dtype .*64, and the program was written for int32"):
+            narrow(X, number)
+
+
+def test_a_python_bool_is_no_input(jax: Any) -> None:
+    def chosen(x: Any, flag: Any) -> Any:
+        return np.where(flag, x, -x)
+
+    with pytest.raises(ArgumentError, match=r"to_jax: an example is True(?s:.*)np.bool_"):
+        ws.to_jax(chosen, X, True)
+    np.testing.assert_array_equal(ws.to_jax(chosen, X, np.bool_(True))(X, False), -X)
+
+
+def test_draws_need_wide_numbers_of_jax(jax: Any) -> None:
+    jax.config.update("jax_enable_x64", False)
+    with pytest.raises(UnsupportedError, match=r"numbers of 64 bits(?s:.*)jax_enable_x64"):
+        ws.to_jax(lambda key: ws.random.normal(key, (2,)), ws.random.key(0))
+
+
 def test_other_structures_and_what_is_no_function_are_refused(jax: Any) -> None:
     with pytest.raises(TreeError, match="'b', 'w'"):
         ws.to_jax(energy, PARAMS, X)({"w": PARAMS["w"]}, X)

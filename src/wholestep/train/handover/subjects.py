@@ -51,8 +51,10 @@ class HandedProgram(NamedTuple):
     """The function that hands it over, for messages."""
 
     def wide_types(self) -> bool:
-        """True if some value of the program has 64 bits a number."""
-        return any([t.dtype.name in WIDE for part in self.program.graph.family() for t in part.types()])
+        """True if some value of the program has 64 bits a number, or an operation computes with such numbers."""
+        parts = list(self.program.graph.family())
+        drawn = any([node.op.name == "random_bits" for part in parts for node in part.nodes])
+        return drawn or any([t.dtype.name in WIDE for part in parts for t in part.types()])
 
     def function(self, target: PythonTarget, check: Check) -> Callable[..., Any]:
         """The subject as a function of a library's arrays."""
@@ -86,6 +88,12 @@ class HandedProgram(NamedTuple):
 
 def function_subject(f: Callable[..., Any], examples: tuple[Any, ...], call: str) -> HandedProgram:
     """A function, for arguments like the examples."""
+    fixed = [x for x in tree.leaves(examples) if isinstance(x, bool)]
+    if fixed:
+        raise ArgumentError(
+            f"{call}: an example is {fixed[0]}, and a Python bool is a part of the program and no input of it",
+            hint=f"np.bool_({fixed[0]}) is an input; functools.partial(f, name={fixed[0]}) says that it stays",
+        )
     program, function = export_function(f, examples)
     result = unflatten_like(tree.unflatten(function.structure, range(len(function.scalars))))
     return HandedProgram(program, flatten_like(examples, "arguments"), result, call)

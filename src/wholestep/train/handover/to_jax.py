@@ -37,13 +37,24 @@ def to_jax(f: Callable[..., Any], *examples: Any) -> Callable[..., Any]:
     if subject.wide_types() and not jax.config.jax_enable_x64:
         raise UnsupportedError(
             f"to_jax: {subject.program.name} has numbers of 64 bits, which JAX has turned off",
-            hint='jax.config.update("jax_enable_x64", True) turns them on',
+            hint='jax.config.update("jax_enable_x64", True) turns them on; np.float32(x) is narrower than a Python number',
         )
+    wanted = [dtype for dtype, _ in subject.program.input_types().values()]
 
     def flatten(args: Any) -> list[Any]:
-        return [jax.numpy.asarray(x) if isinstance(x, np.ndarray) else x for x in subject.flatten(args)]
+        leaves = subject.flatten(args)
+        return [array_of_jax(jax, x, dtype) for x, dtype in zip(leaves, wanted, strict=True)]
 
     return subject._replace(flatten=flatten).function(JAX, Check(jax.numpy.dtype))
+
+
+def array_of_jax(jax: Any, x: Any, dtype: np.dtype[Any]) -> Any:
+    """A plain array, or a Python number that an input of this dtype holds, as an array of JAX; others as they are."""
+    if isinstance(x, np.ndarray):
+        return jax.numpy.asarray(x)
+    if isinstance(x, int | float | complex) and np.can_cast(np.min_scalar_type(x), dtype):
+        return jax.numpy.asarray(x, dtype)
+    return jax.numpy.asarray(x) if isinstance(x, int | float | complex) else x
 
 
 def installed(package: str) -> Any:
