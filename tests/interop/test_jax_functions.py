@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.ad_checkpoint import checkpoint_name
+from jax.experimental.ode import odeint
 from scipy import special
 
 import wholestep as ws
@@ -66,6 +67,17 @@ lax = jax.lax
 
 def bounds(x, rows):
     return lax.pmax(x, rows) - 2 * lax.pmin(x, rows)
+
+
+CAPTURED = jnp.array([1.0, 2.0, 3.0])
+
+
+@jax.custom_vjp
+def weighed(x):
+    return x * CAPTURED
+
+
+weighed.defvjp(lambda x: (weighed(x), x), lambda kept, g: (5 * g * CAPTURED,))
 
 
 def later(a, b):
@@ -295,6 +307,12 @@ CASES = {
     "gammas": (
         lambda a: jax.random.gamma(jax.random.key(0), a) + jax.random.loggamma(jax.random.key(1), a),
         positive(3),
+    ),
+    "rules that close over arrays": (lambda x: jax.jit(weighed)(x), f(3)),
+    "ordinary differential equations": (
+        lambda y, w: odeint(lambda y, t, w: -w * y, y, jnp.linspace(0.0, 1.0, 4), w),
+        positive(2),
+        positive(2),
     ),
     "keys with a rule": (lambda x: drawn(jax.random.key(3), x), f(3)),
     "eigenvalues": (lambda a: jnp.abs(jnp.linalg.eigvals(a)).sum() ** 2, f(4, 4)),

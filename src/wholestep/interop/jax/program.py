@@ -11,6 +11,7 @@ import numpy as np
 
 from wholestep.errors import UnsupportedError, is_internal
 from wholestep.frontend.custom import custom_jvp, custom_vjp
+from wholestep.frontend.dispatch import is_traced
 from wholestep.interop.jax.keys import packed, unpacked
 from wholestep.interop.jax.operators import PRIMITIVES
 
@@ -205,9 +206,12 @@ class JaxprReader:
             made = custom_jvp(f)
             made.defjvp(TangentOfJax(eqn))
             return made
-        other = custom_vjp(f)
-        other.defvjp(*pullback_of(eqn))
-        return other
+        captured = eqn.params.get("num_consts", 0)
+        whole, rest = custom_vjp(f), custom_vjp(f)
+        whole.defvjp(*pullback_of(eqn, 0))
+        rest.defvjp(*pullback_of(eqn, captured))
+        # JAX has no slope for an array that the rule closes over; a constant needs none.
+        return lambda *xs: (whole if is_traced(xs[:captured]) else rest)(*xs)
 
 
 def expansion(eqn: Any) -> Any:
@@ -298,10 +302,10 @@ class TangentOfJax:
         return tuple(outs), tuple(real)
 
 
-def pullback_of(eqn: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The two halves of the pullback of an equation, traced by JAX at the first use."""
+def pullback_of(eqn: Any, constants: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The two halves of the pullback of an equation in all but its first arguments, traced by JAX at the first use."""
     found: dict[str, Any] = {}
-    moving = [i for i, v in enumerate(eqn.invars) if inexact(v)]
+    moving = [i for i, v in enumerate(eqn.invars) if inexact(v) and i >= constants]
 
     def prepared() -> None:
         import jax

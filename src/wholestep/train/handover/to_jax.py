@@ -37,7 +37,7 @@ def to_jax(f: Callable[..., Any], *examples: Any) -> Callable[..., Any]:
     if subject.wide_types() and not jax.config.jax_enable_x64:
         raise UnsupportedError(
             f"to_jax: {subject.program.name} has numbers of 64 bits, which JAX has turned off",
-            hint='jax.config.update("jax_enable_x64", True) turns them on; np.float32(x) is narrower than a Python number',
+            hint='jax.config.update("jax_enable_x64", True) turns them on; a Python number is one, np.float32(x) not',
         )
     wanted = [dtype for dtype, _ in subject.program.input_types().values()]
 
