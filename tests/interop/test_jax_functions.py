@@ -523,6 +523,14 @@ def test_what_is_not_covered_is_listed_at_once():
         ws.from_jax(odd, np.ones(3, np.float32))
 
 
+@pytest.mark.parametrize("dtype", [jnp.float8_e4m3fn, jnp.int4])
+def test_numbers_of_a_few_bits_are_refused_when_the_function_is_read(dtype):
+    with pytest.raises(
+        UnsupportedError, match=r"convert_element_type with (float8_e4m3fn|int4) +at test_jax_functions"
+    ):
+        ws.from_jax(lambda x: x.astype(dtype).astype(x.dtype), np.ones(3, np.float32))
+
+
 def test_what_is_not_covered_inside_of_a_draw_has_the_line_of_the_draw():
     with pytest.raises(UnsupportedError, match=r"rng_bit_generator +at test_jax_functions.py"):
         ws.from_jax(lambda s: jax.random.normal(jax.random.key(s, impl="rbg"), (3,)), np.int32(1))

@@ -134,6 +134,8 @@ class JaxprReader:
     def equation(self, eqn: Any) -> JaxEquation:
         """An equation with its handler."""
         name, line = eqn.primitive.name, self.line_of(eqn)
+        for v in filter(is_too_narrow, eqn.outvars):
+            self.missing.setdefault(f"{name} with {v.aval.dtype}", line)
         params = {
             key: self.parameter(x, line) for key, x in eqn.params.items() if not callable(x) or hasattr(x, "jaxpr")
         }
@@ -237,6 +239,11 @@ def holds_jaxpr(x: Any) -> bool:
 def is_key(v: Any) -> bool:
     """Test whether a variable is an array of keys."""
     return "key<" in str(getattr(v.aval, "dtype", ""))
+
+
+def is_too_narrow(v: Any) -> bool:
+    """Test whether a variable has numbers of a few bits, such as float8, which programs do not compute with."""
+    return str(getattr(v.aval, "dtype", "")).startswith(("float8", "float4", "int4", "uint4", "int2", "uint2"))
 
 
 def single(eqn: Any) -> Callable[..., Any]:
