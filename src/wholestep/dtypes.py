@@ -111,6 +111,15 @@ def is_complex(dtype: Any) -> bool:
     return _KIND[dtype] == "c"
 
 
+def is_supported(dtype: Any) -> bool:
+    """Say whether a dtype is a supported one, bfloat16 included, which is of no kind of NumPy's own.
+
+    >>> is_supported("bfloat16"), is_supported(bool), is_supported(object)
+    (True, True, False)
+    """
+    return _KIND[dtype] != "unsupported"
+
+
 def is_inexact(dtype: Any) -> bool:
     """Say whether a dtype is a supported floating-point or complex one, that is, has derivatives.
 
@@ -178,6 +187,23 @@ def compute_dtype(dtype: Any) -> DType:
     (dtype('float32'), dtype('int8'))
     """
     return _COMPUTE_OF[dtype]
+
+
+def promoted_dtype(*kinds: Any) -> DType:
+    """Return the dtype that NumPy promotes dtypes and Python numbers to.
+
+    NumPy has none for bfloat16 beside float16 or integers of more than 8 bits; its ufuncs then take bfloat16 for
+    float32, and so does this.
+
+    >>> promoted_dtype(np.float32, np.int64, 1.0), promoted_dtype(check("bfloat16"), np.int16)
+    (dtype('float64'), dtype('float32'))
+    """
+    try:
+        found: DType = np.result_type(*kinds)
+    except np.exceptions.DTypePromotionError:
+        wide = [np.float32 if isinstance(k, type | np.dtype) and np.dtype(k).name == "bfloat16" else k for k in kinds]
+        found = np.result_type(*wide)
+    return found
 
 
 def limits(dtype: Any) -> Any:

@@ -363,7 +363,7 @@ CASES = {
         Case(np.roots, np.array([0.0, 2.0, 1.0, 3.0, 0.0]), known=True, rtol=1e-12, grad=False),
         Case(np.roots, np.array([1, 0]), known=True),
     ],
-    "numpy.poly": [Case(np.poly, V), Case(np.poly, np.array([1, 2, 2]))],
+    "numpy.poly": [Case(np.poly, V), Case(np.poly, np.array([1, 2, 2])), Case(np.poly, V.astype(np.float16))],
     "numpy.vander": [
         *each(np.vander, V, np.arange(4), C[0], F4[0]),
         Case(lambda x: np.vander(x, 3, True), V),

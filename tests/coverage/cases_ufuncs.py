@@ -178,7 +178,10 @@ CASES["numpy.reciprocal"] += [Case(np.reciprocal, np.array([-5, -1, 1, 7], np.in
 CASES["numpy.ldexp"] += [Case(np.ldexp, np.array([0, 1e-300, 1e300]), np.array([2000, 1500, -1500]), grad=False)]
 CASES["numpy.logaddexp2"] += [Case(lambda x: np.logaddexp2.reduce(x, axis=0), X)]
 CASES["numpy.hypot"] += [Case(lambda x: np.hypot.reduce(x, axis=1), X)]
-CASES["numpy.fmax"] += [Case(lambda x: np.fmax.reduce(x, axis=1), X)]
+CASES["numpy.fmax"] += [
+    Case(lambda x: np.fmax.reduce(x, axis=1), X),
+    Case(lambda x: np.fmax.reduce(x, axis=1, initial=np.float64(0.1)), X.astype("f")),
+]
 CASES["numpy.fmin"] += [Case(lambda x: np.fmin.reduce(x, axis=1), X)]
 CASES["numpy.power"] += [
     Case(lambda x: x**2, X),

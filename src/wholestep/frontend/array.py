@@ -268,7 +268,7 @@ class Array(ArrayMethods):
     __abs__, __invert__ = operators.unary(np.absolute), operators.unary(np.invert)
 
     def __pow__(self, other: Any) -> Any:
-        if type(other) is int and other == 2 and self.dtype.kind in "fc":
+        if type(other) is int and other == 2 and dtypes.is_inexact(self.dtype):
             return HOOKS.ufunc(np.multiply, self, self)
         if type(other) is int and other == 2 and self.dtype.kind == "b" and not self._scalar:
             return HOOKS.ufunc(np.square, self)  # int8, as NumPy has it

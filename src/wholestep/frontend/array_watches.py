@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from wholestep import dtypes
 from wholestep.contents import same_bits
 from wholestep.errors import Where
 from wholestep.frontend.closure_reads import closure_values, family, items
@@ -98,5 +99,5 @@ def arrays_read_by_name(f: Any) -> Iterator[tuple[NDArray, Where]]:
     for g in family(f):
         for value in closure_values(g):
             for x in items(value):
-                if type(x) is np.ndarray and x.dtype.kind in "biufc":
+                if type(x) is np.ndarray and dtypes.is_supported(x.dtype):
                     yield x, (g.__code__, 0)

@@ -225,5 +225,5 @@ def promoted(*xs: Any) -> list[Value]:
     arrays = [x if type(x) in WEAK else lift(x) for x in xs]
     # A traced Python number is as weak as the one it stands for.
     kinds = [(a.dtype.type(0).item() if a._weak else a.dtype) if isinstance(a, Array) else a for a in arrays]
-    dtype = checked(np.result_type(*kinds))
+    dtype = checked(dtypes.promoted_dtype(*kinds))
     return [cast_to(a.value, dtype) if isinstance(a, Array) else full_of(a, (), dtype) for a in arrays]

@@ -81,14 +81,14 @@ def _of_complex(wins: Any, skips_nan: bool) -> Rule:
 
 
 def _spacing(x: Value) -> Any:
-    """The gap to the next number away from zero; of halves, as NumPy has it, to the next larger one."""
-    down = x < 0 if x.dtype.itemsize > 2 else x.equals(-math.inf)
+    """The gap to the next number away from zero; of float16, as NumPy has it, to the next larger one."""
+    down = x.equals(-math.inf) if x.dtype == np.float16 else x < 0
     ends = [full_of(end, x.shape, x.dtype) for end in (-math.inf, math.inf)]
     return ar.nextafter(x, lo.select(down, *ends)) - x
 
 
 def _reciprocal(x: Value) -> Any:
-    if x.dtype.kind in "fc":
+    if dtypes.is_inexact(x.dtype):
         return 1 / x
     whole = x.equals(1) if x.dtype.kind == "u" else x.equals(1) | x.equals(-1)
     made = lo.select(whole, x, zeros(x.type))  # cut off towards zero

@@ -200,7 +200,7 @@ class Recurrent(Module):
         count, states = len(self.cells) + len(self.backward_cells), self.cell.states
         width, name = self.cells[0].width, type(self).__name__
         if state is None:
-            dtype = np.result_type(x.dtype, self.cells[0].weight_ih.dtype)
+            dtype = dtypes.promoted_dtype(x.dtype, self.cells[0].weight_ih.dtype)
             given = [wnp.zeros((count, x.shape[0], width), dtype)] * states
         else:
             given = [wnp.asarray(s) for s in (state if states > 1 else [state])]

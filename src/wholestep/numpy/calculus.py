@@ -226,7 +226,7 @@ def unwrap(p: Any, discont: Any = None, axis: Any = -1, *, period: Any = 2 * mat
     x = traced_array(p)
     place = axis_of("unwrap", axis, x.ndim)
     steps = diff(x, axis=place)
-    kind = np.result_type(steps.dtype, period)
+    kind = dtypes.promoted_dtype(steps.dtype, period)
     whole = kind.kind in "iu"
     high, rest = divmod(period, 2) if whole else (period / 2, 0)
     moved = (steps + high) % period - high

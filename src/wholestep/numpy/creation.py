@@ -36,7 +36,7 @@ def assemble(nested: Any) -> Array:
     leaves: list[Any] = []
     shape = _collect(nested, leaves)
     values = [lift(leaf).value for leaf in leaves]
-    dtype = checked(np.result_type(*[v.dtype for v in values]))
+    dtype = checked(dtypes.promoted_dtype(*[v.dtype for v in values]))
     lines = [reshape_value(cast_to(v, dtype), shape=(v.type.size,)) for v in values]
     flat = concat(*lines, axis=0) if len(lines) > 1 else lines[0]
     return Array(reshape_value(flat, shape=shape))

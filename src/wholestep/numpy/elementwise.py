@@ -30,7 +30,7 @@ def round(a: Any, decimals: Any = 0) -> Any:
     wide = x.astype(np.float64) if x.dtype.kind in "biu" else x
     factor = 10.0 ** abs(decimals)
     made = np.rint(wide * factor) / factor if decimals > 0 else np.rint(wide / factor) * factor
-    return made.astype(x.dtype if x.dtype.kind in "iu" else made.dtype, copy=False)
+    return made.astype(made.dtype if x.dtype.kind == "b" else x.dtype, copy=False)
 
 
 @binds(np.around)
@@ -118,7 +118,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
 
 
 def _finite(x: Array, nan: Any, posinf: Any, neginf: Any) -> Array:
-    limits = np.finfo(x.dtype)
+    limits = dtypes.limits(x.dtype)
     top = limits.max if posinf is None else posinf
     bottom = limits.min if neginf is None else neginf
     numbers = [lift(n).astype(x.dtype) for n in (nan, top, bottom)]
@@ -205,7 +205,7 @@ def _infinite(name: str, sign: bool, x: Any) -> Any:
     a = lift(x)
     if dtypes.is_complex(a.dtype):
         raise DtypeError(f"{name}: not defined for {a.type}, since complex numbers have no sign")
-    return np.isinf(a) & (np.signbit(a) if sign else ~np.signbit(a)) if a.dtype.kind == "f" else np.isinf(a)
+    return np.isinf(a) & (np.signbit(a) if sign else ~np.signbit(a)) if dtypes.is_float(a.dtype) else np.isinf(a)
 
 
 isposinf = bound(np.isposinf, "", _infinite, "isposinf", False)

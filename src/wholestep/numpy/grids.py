@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from wholestep import dtypes
 from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend.array import Array, View
 from wholestep.frontend.dispatch import covers, is_traced
@@ -82,7 +83,7 @@ class Joiner:
                 parts.append(_grid_item(item, ndmin, trans1d))
         kinds = [item for item in parts if isinstance(item, int | float | complex)]
         arrays = [p if isinstance(p, Array) else None for p in parts]
-        dtype = np.result_type(*[a.dtype for a in arrays if a is not None], *kinds)
+        dtype = dtypes.promoted_dtype(*[a.dtype for a in arrays if a is not None], *kinds)
         wide = [
             _grid_item(lift(p).reshape(1), ndmin, -1) if a is None else a for p, a in zip(parts, arrays, strict=True)
         ]

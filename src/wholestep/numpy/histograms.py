@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from wholestep import dtypes
 from wholestep.errors import DtypeError, ParameterError, ShapeError, UnsupportedError
 from wholestep.frontend.dispatch import covers, is_traced
 from wholestep.frontend.promotion import lift
@@ -132,7 +133,7 @@ def edges_of(name: str, a: Any, values: Any, bins: Any, range: Any) -> Any:
         return bins
     if bins < 1:
         raise ParameterError(f"{name}: bins={bins} is not positive")
-    dtype = values.dtype if values.dtype.kind == "f" else np.float64
+    dtype = values.dtype if dtypes.is_float(values.dtype) else np.float64
     if range is not None or 0 in values.shape:
         return np.histogram_bin_edges(np.zeros(0, dtype if name == "histogram" else np.float64), bins, range)
     low, high = np.min(values), np.max(values)

@@ -132,7 +132,7 @@ def vander(x: Any, N: Any = None, increasing: bool = False) -> Array:
     if count < 0:
         raise ParameterError(f"vander: N={count} is no number of columns")
     check_count("vander", count)
-    kind = np.promote_types(a.dtype, np.int64)
+    kind = dtypes.promoted_dtype(a.dtype, np.int64)
     if count == 0:
         return lift(np.zeros((a.shape[0], 0), kind))
     a = a.astype(kind)
@@ -151,7 +151,7 @@ def poly(seq_of_zeros: Any) -> Any:
         zeros = lift(np.linalg.eigvals(zeros))
     if zeros.ndim != 1:
         raise ShapeError("poly: the input must be 1-d or a non-empty square 2-d array")
-    kind = zeros.dtype if dtypes.is_inexact(zeros.dtype) else np.dtype(np.float64)
+    kind = np.dtype(np.mintypecode(zeros.dtype.char))
     made: Any = lift(np.ones(1, kind))
     for i in range(zeros.shape[0]):
         factor = stack([np.ones((), kind), -zeros[i].astype(kind)])

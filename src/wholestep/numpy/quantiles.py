@@ -110,12 +110,14 @@ def _by_weights(name: str, x: Array, axes: tuple[int, ...], axis: Any, weights: 
 
 def _of_shares(rows: Any, shares: Any, q: Any) -> Any:
     """The first element of each sorted row whose share reaches q and is not nothing; NaN where the shares are."""
-    if q.dtype.kind == "f":
+    if dtypes.is_float(q.dtype):
         shares = lift(shares).astype(q.dtype)
     place = np.sum((shares == 0) | (shares < q), axis=-1, keepdims=True)
     wide = np.broadcast_to(rows, (place.shape[0], *rows.shape))
     made = np.take_along_axis(lift(wide), _inside(place, rows.shape[-1]), -1)[..., 0]
-    return np.where(np.isnan(shares[..., -1]), np.nan, made) if dtypes.is_inexact(rows.dtype) else made
+    if not dtypes.is_inexact(rows.dtype):
+        return made
+    return np.where(np.isnan(shares[..., -1]), np.nan, made).astype(rows.dtype)
 
 
 def _checked(name: str, q: Any, scale: float, method: str, weighted: bool) -> Any:
@@ -144,7 +146,7 @@ def _result_dtype(x: Array, q: Any, given: Any, method: str) -> Any:
         return x.dtype
     if x.dtype.kind in "biu":
         return np.dtype(np.float64)
-    return x.dtype if type(given) in (int, float) else np.result_type(x.dtype, q.dtype)
+    return x.dtype if type(given) in (int, float) else dtypes.promoted_dtype(x.dtype, q.dtype)
 
 
 def _quantiles(

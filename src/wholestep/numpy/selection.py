@@ -5,13 +5,23 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from wholestep import dtypes
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.frontend.array import Array, data_of
 from wholestep.frontend.dispatch import covers, is_traced
 from wholestep.frontend.memory import in_order_of, may_be_transposed
-from wholestep.frontend.promotion import WEAK, broadcast_shapes, broadcast_to, cast_to, lift, promoted, value_of
+from wholestep.frontend.promotion import (
+    WEAK,
+    broadcast_shapes,
+    broadcast_to,
+    cast_to,
+    checked,
+    lift,
+    promoted,
+    value_of,
+)
 from wholestep.frontend.selection import Selection, put
-from wholestep.frontend.ufuncs import assign_out
+from wholestep.frontend.ufuncs import assign_out, resolve
 from wholestep.ir.build import owned
 from wholestep.ir.graph import Value
 from wholestep.numpy.outside import NO_VALUE, np
@@ -51,7 +61,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
 
 def _wrapped(*xs: Any) -> list[Value]:
     """Values of one dtype where a Python integer does not fit: here NumPy lets it wrap around."""
-    dtype = np.result_type(*[x if type(x) in WEAK else lift(x).dtype for x in xs])
+    dtype = dtypes.promoted_dtype(*[x if type(x) in WEAK else lift(x).dtype for x in xs])
     return [value_of(np.asarray(x).astype(dtype) if type(x) in WEAK else x, dtype) for x in xs]
 
 
@@ -86,7 +96,8 @@ def clip(
         low = None if type(low) is int and low <= np.iinfo(x.dtype).min else low
         high = None if type(high) is int and high >= np.iinfo(x.dtype).max else high
     given = [v for v in (x, low, high) if v is not None]
-    values = promoted(*given) if dtype is None else [lift(v).astype(dtype).value for v in given]
+    dtype = functools.reduce(_larger_dtype, given[1:], x.dtype) if dtype is None else checked(dtype)
+    values = [value_of(v, dtype) for v in given]
     shape = broadcast_shapes("clip", [v.shape for v in values])
     made, *bounds = [broadcast_to(v, shape) for v in values]
     if low is not None:
@@ -99,6 +110,11 @@ def clip(
     if where_ is not True:
         result = np.where(where_, result, out)
     return result if out is None else assign_out("clip", out[0] if isinstance(out, tuple) else out, result)
+
+
+def _larger_dtype(dtype: Any, bound: Any) -> Any:
+    """The dtype in which NumPy compares numbers of a dtype with a bound."""
+    return resolve(np.maximum, (dtype, type(bound) if type(bound) in WEAK else lift(bound).dtype))[1][0]
 
 
 def _or_nan(beyond: Value, bound: Value) -> Value:

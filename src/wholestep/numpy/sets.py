@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from wholestep import dtypes
 from wholestep.errors import ParameterError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers
@@ -13,12 +14,18 @@ from wholestep.numpy.outside import np
 from wholestep.numpy.selection import known_of
 
 
+def _compared(name: str, x: Any) -> Any:
+    """The plain values of an argument; bfloat16 as float32, since NumPy's sort does not put its NaN last."""
+    plain = known_of(name, x)
+    return plain.astype(np.float32) if plain.dtype.name == "bfloat16" else plain
+
+
 def _first_places(flat: Any, values: Any) -> Any:
     """The first place of each of the values in a flat array; NaN in its turn."""
     order = np.argsort(flat, kind="stable")
     rank = np.argsort(values, kind="stable")
     inside = np.searchsorted(flat[order], values[rank])
-    nan = np.isnan(values[rank]) if flat.dtype.kind in "fc" else np.zeros(len(values), bool)
+    nan = np.isnan(values[rank]) if dtypes.is_inexact(flat.dtype) else np.zeros(len(values), bool)
     inside[nan] += np.arange(np.count_nonzero(nan))
     found = np.empty(len(values), np.int64)
     found[rank] = order[inside]
@@ -28,7 +35,7 @@ def _first_places(flat: Any, values: Any) -> Any:
 def _read(x: Array, values: Any) -> Array:
     """The values, taken from where they stand in x, so that their derivative goes there."""
     flat = ravel(x)
-    return flat[_first_places(known_of("unique", flat), values)]  # type: ignore[no-any-return]
+    return flat[_first_places(_compared("unique", flat), values)]  # type: ignore[no-any-return]
 
 
 @covers(np.unique)
@@ -44,7 +51,7 @@ def unique(
 ) -> Any:
     """numpy.unique; the values must be known."""
     x = traced_array(ar)
-    known = known_of("unique", x)
+    known = _compared("unique", x)
     found = np.unique(known, True, return_inverse, return_counts, axis, equal_nan=equal_nan)
     index = found[1]
     if axis is None:
@@ -61,14 +68,14 @@ def unique(
 def unique_values(x: Any) -> Array:
     """numpy.unique_values; the values must be known."""
     a = traced_array(x)
-    return _read(a, np.unique_values(known_of("unique_values", a)))
+    return _read(a, np.unique_values(_compared("unique_values", a)))
 
 
 @covers(np.unique_counts)
 def unique_counts(x: Any) -> Any:
     """numpy.unique_counts; the values must be known."""
     a = traced_array(x)
-    found = np.unique_counts(known_of("unique_counts", a))
+    found = np.unique_counts(_compared("unique_counts", a))
     return type(found)(_read(a, found.values), lift(found.counts))
 
 
@@ -76,7 +83,7 @@ def unique_counts(x: Any) -> Any:
 def unique_inverse(x: Any) -> Any:
     """numpy.unique_inverse; the values must be known."""
     a = traced_array(x)
-    found = np.unique_inverse(known_of("unique_inverse", a))
+    found = np.unique_inverse(_compared("unique_inverse", a))
     return type(found)(_read(a, found.values), lift(found.inverse_indices))
 
 
@@ -84,7 +91,7 @@ def unique_inverse(x: Any) -> Any:
 def unique_all(x: Any) -> Any:
     """numpy.unique_all; the values must be known."""
     a = traced_array(x)
-    found = np.unique_all(known_of("unique_all", a))
+    found = np.unique_all(_compared("unique_all", a))
     return type(found)(ravel(a)[found.indices], lift(found.indices), lift(found.inverse_indices), lift(found.counts))
 
 
@@ -110,9 +117,9 @@ def union1d(ar1: Any, ar2: Any) -> Any:
 def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False) -> Any:
     """numpy.intersect1d; the values must be known, and are read from the first array."""
     x, y = traced_array(ar1), traced_array(ar2)
-    known = [known_of("intersect1d", ravel(a)) for a in (x, y)]
+    known = [_compared("intersect1d", ravel(a)) for a in (x, y)]
     _, first, second = np.intersect1d(*known, assume_unique, return_indices=True)
-    kind = np.result_type(x.dtype, y.dtype)
+    kind = dtypes.promoted_dtype(x.dtype, y.dtype)
     values = ravel(x)[first].astype(kind, copy=False)
     return (values, lift(first), lift(second)) if return_indices else values
 
@@ -121,7 +128,7 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     """numpy.setdiff1d; the values must be known."""
     x = ravel(traced_array(ar1))
-    known, other = known_of("setdiff1d", x), known_of("setdiff1d", ar2)
+    known, other = _compared("setdiff1d", x), _compared("setdiff1d", ar2)
     if assume_unique:
         return x[~np.isin(known, other)]
     return _read(x, np.setdiff1d(known, other))
@@ -132,7 +139,7 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     """numpy.setxor1d; the values must be known."""
     x, y = [Array(v) for v in promoted(ravel(traced_array(ar1)), ravel(traced_array(ar2)))]
     both = concatenate([x, y], 0)
-    return _read(both, np.setxor1d(known_of("setxor1d", x), known_of("setxor1d", y), assume_unique))
+    return _read(both, np.setxor1d(_compared("setxor1d", x), _compared("setxor1d", y), assume_unique))
 
 
 @covers(np.trim_zeros)
@@ -142,7 +149,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     sides = trim.lower()
     if set(sides) - set("fb"):
         raise ValueError(f"unexpected character(s) in `trim`: {trim!r}")
-    held = np.argwhere(known_of("trim_zeros", x))
+    held = np.argwhere(_compared("trim_zeros", x))
     axes = range(x.ndim) if axis is None else [a % x.ndim for a in (axis if isinstance(axis, tuple) else (axis,))]
     index = [slice(None)] * x.ndim
     for a in axes:

@@ -47,7 +47,7 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: Any = False
     else:
         w = broadcast_weights("average", x, traced_array(weights), axes, axis)
         integral = x.dtype.kind in "biu"
-        kind = np.result_type(x.dtype, w.dtype, np.float64) if integral else np.result_type(x.dtype, w.dtype)
+        kind = dtypes.promoted_dtype(x.dtype, w.dtype, *[np.float64] * integral)
         scale = reductions.sum(w, axis=axes, dtype=kind, keepdims=keepdims)
         data = scale.value.data
         if data is not None and np.any(data == 0):
@@ -116,7 +116,7 @@ def _observations(m: Any, y: Any, rowvar: bool, dtype: Any) -> Array:
     if x.ndim > 2 or (y is not None and traced_array(y).ndim > 2):
         raise ShapeError("cov: more than two dimensions")
     kinds = [x.dtype, np.dtype(np.float64)] if y is None else [x.dtype, traced_array(y).dtype, np.dtype(np.float64)]
-    wanted = np.result_type(*kinds) if dtype is None else checked(dtype)
+    wanted = dtypes.promoted_dtype(*kinds) if dtype is None else checked(dtype)
     if not dtypes.is_inexact(wanted):
         raise DtypeError(f"cov: a covariance is no integer, and dtype= asks for {dtypes.short(wanted)}")
 

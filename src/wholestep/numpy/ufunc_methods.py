@@ -63,6 +63,7 @@ def reduce(
         raise unsupported(f"numpy.{name}.reduce")
     initial, where = options.pop("initial", None), options.pop("where", True)
     a = in_loop(ufunc, x, dtype)
+    initial = None if initial is None else lift(initial).astype(a.dtype)
     axes = normalized_axes(name, axis, a.ndim)
     if name in IN_TURN and len(axes) > 1:
         raise ValueError(f"reduction operation '{name}' is not reorderable, so at most one axis may be specified")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from wholestep import dtypes
 from wholestep.frontend.control import while_loop
 from wholestep.frontend.promotion import lift
 from wholestep.scipy.outside import np
@@ -76,7 +77,7 @@ class Bracketing(NamedTuple):
 
     def found(self, f: Callable[[Any], Any], a: Any, b: Any) -> tuple[Any, Any]:
         """The root between a and b, nan where there is none or the steps run out; and counts and convergence."""
-        least_relative = max(self.rtol, 4 * float(np.finfo(a.dtype).eps))
+        least_relative = max(self.rtol, 4 * float(dtypes.limits(a.dtype).eps))
 
         def margin(x: Any) -> Any:
             return (self.xtol + least_relative * np.abs(x)) / 2

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from wholestep import dtypes
 from wholestep.frontend.control import while_loop
 from wholestep.frontend.promotion import lift
 from wholestep.scipy.outside import np, ratio
@@ -36,7 +37,7 @@ def wolfe_step(
     Where there are too many, it is the lowest place that was found, the start itself if none was low enough. A place
     whose value differs from that of the start by rounding alone is judged by its slope.
     """
-    level = start.value + ROUNDING * np.finfo(start.value.dtype).eps * np.abs(start.value)
+    level = start.value + ROUNDING * dtypes.limits(start.value.dtype).eps * np.abs(start.value)
 
     def going(carry: Any) -> Any:
         *_, done, count = carry

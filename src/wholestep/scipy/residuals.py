@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import scipy.optimize
 
+from wholestep import dtypes
 from wholestep.errors import DtypeError, ParameterError, ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.control import while_loop
@@ -76,7 +77,7 @@ class Descent(NamedTuple):
             foreseen = cost - np.sum(linear * linear) / 2
             gained = cost - new_cost
             share = np.where(np.isfinite(new_cost), gained / np.where(foreseen > 0, foreseen, 1), -1)
-            good = (share > 1e-4) | ((gained >= 0) & (new_cost <= cost * np.finfo(x.dtype).eps))
+            good = (share > 1e-4) | ((gained >= 0) & (new_cost <= cost * dtypes.limits(x.dtype).eps))
             slow = np.abs(gained) < self.ftol * cost
             near = np.linalg.norm(step) < self.xtol * (self.xtol + np.linalg.norm(x))
             x = np.where(good, after, x)
@@ -196,7 +197,7 @@ def root(
             "root: fun", whole, start, tuple(closed), lambda x, read: search.found(lambda x: whole(x, *read), x)
         )
         r, jacobian = whole(x, *closed), jacfwd(lambda x: whole(x, *closed))(x)
-        step = stop_gradient(damped_step(jacobian, r, np.full(int(x.shape[0]), np.finfo(x.dtype).tiny, x.dtype)))
+        step = stop_gradient(damped_step(jacobian, r, np.full(int(x.shape[0]), dtypes.limits(x.dtype).tiny, x.dtype)))
         success = np.linalg.norm(step) <= NEAR_ROOT * (1 + np.linalg.norm(x))
         status = np.where(success, 1, 5)
         made: OptimizeResult = work.leave(solution(x, success, status, r, jacobian, count))

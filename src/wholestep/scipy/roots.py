@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import scipy.optimize
 
+from wholestep import dtypes
 from wholestep.errors import DtypeError, ParameterError, ShapeError, UnsupportedError
 from wholestep.frontend.array import Array, data_of
 from wholestep.frontend.control import while_loop
@@ -61,7 +62,7 @@ def in_bracket(search: Bracketing, f: Callable[..., Any], a: Any, b: Any, args: 
     name = search.name
     with scope(name) as work:
         low, high = real_number(name, "a", a), real_number(name, "b", b)
-        dtype = np.result_type(low.dtype, high.dtype)
+        dtype = dtypes.promoted_dtype(low.dtype, high.dtype)
         low, high = low.astype(dtype), high.astype(dtype)
         whole, closed = hoisted(function_of(name, f, args), name, low)
         same = np.sign(whole(low, *closed)) * np.sign(whole(high, *closed)) > 0

@@ -48,14 +48,15 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, r
     if b is not None:
         weights = real_operand("logsumexp", b)
         x, weights = np.broadcast_arrays(x, weights)
-        x = np.where(weights == 0, -math.inf, x)
+        x = np.where(weights == 0, -math.inf, x).astype(x.dtype)
     shift = real_maximum(x, axis)
     terms = np.exp(x - shift) if b is None else weights * np.exp(x - shift)
     total = np.sum(terms, axis=axis, keepdims=True)
     sign = np.sign(total)
     size = np.abs(total) if return_sign else total
     nothing = size == 0
-    made = np.where(nothing, -math.inf, np.log(np.where(nothing, 1, size)) + shift)
+    sums = np.log(np.where(nothing, 1, size)) + shift
+    made = np.where(nothing, -math.inf, sums).astype(sums.dtype)
     if not keepdims:
         made, sign = [wrap(np.squeeze(x, axis=axis).value) for x in (made, sign)]
     return (made, sign) if return_sign else made

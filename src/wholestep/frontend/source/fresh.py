@@ -98,7 +98,7 @@ class FreshMemory:
             # Code that reads the memory directly gets objects that refuse, and never stale numbers.
             state: Any = (1, shape, np.dtype(object), False, [INSIDE] * array.size)
             np.ndarray.__setstate__(view, state)
-        if owner.dtype.kind in "fc" and owner.flags.writeable:
+        if dtypes.is_inexact(owner.dtype) and owner.flags.writeable:
             owner.fill(np.nan)
 
 
@@ -106,7 +106,7 @@ def constant_value(plain: np.ndarray[Any, Any]) -> Value:
     """The present contents of an array as a value of the program: one number, or a constant of its own."""
     flat = plain.reshape(-1)
     one = flat[:1]
-    if plain.size and plain.dtype.kind in "biufc" and flat.tobytes() == one.tobytes() * plain.size:
+    if plain.size and dtypes.is_supported(plain.dtype) and flat.tobytes() == one.tobytes() * plain.size:
         return full_of(one[0], plain.shape, dtypes.check(plain.dtype))
     return lift(plain.copy()).value
 
@@ -323,7 +323,9 @@ def as_fresh(got: np.ndarray[Any, Any], *sources: Any) -> Any:
     """A result that may be a view of one of these arrays: a fresh array of its memory, or of memory of its own."""
     builder = current()
     root = memory_owner(got)
-    if builder is None or type(got) is not np.ndarray or root is None or root.dtype.kind not in "biufc":
+    if builder is None or type(got) is not np.ndarray or root is None:
+        return got
+    if root.dtype.kind not in "biufcV" or root.dtype.names:
         return got
     for source in sources:
         if type(source) is FreshArray:

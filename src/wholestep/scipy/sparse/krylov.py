@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from wholestep import dtypes
 from wholestep.frontend.control import while_loop
 from wholestep.frontend.promotion import lift
 from wholestep.scipy.linalg import solve_triangular
@@ -110,7 +111,7 @@ def correction(product: Map, r: Any, norm: Any, limit: Any, size: int) -> Any:
     The matrix of Arnoldi's basis is turned into a triangle by Givens rotations as it grows; `turns` is their product,
     whose first column says how large the residual is.
     """
-    places, eps = np.arange(size + 1), float(np.finfo(r.dtype).eps)
+    places, eps = np.arange(size + 1), float(dtypes.limits(r.dtype).eps)
 
     def going(carry: Any) -> Any:
         _, _, turns, j = carry

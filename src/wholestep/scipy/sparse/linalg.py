@@ -9,7 +9,7 @@ from typing import Any
 import scipy.sparse
 import scipy.sparse.linalg
 
-from wholestep import tree
+from wholestep import dtypes, tree
 from wholestep.errors import DtypeError, ParameterError, ShapeError, TreeError, UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.derivatives import vjp
@@ -100,7 +100,7 @@ def sparse_product(matrix: Any) -> tuple[Callable[[Any], Any], Any]:
     places = matrix.tocoo()
 
     def product(v: Any) -> Any:
-        out = lift(np.zeros(places.shape[0], np.result_type(places.dtype, v.dtype)))
+        out = lift(np.zeros(places.shape[0], dtypes.promoted_dtype(places.dtype, v.dtype)))
         np.add.at(out, places.row, places.data * v[places.col])
         return out
 

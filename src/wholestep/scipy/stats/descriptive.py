@@ -74,8 +74,8 @@ def zscore(a: Any, axis: Any = 0, ddof: Any = 0, nan_policy: Any = "propagate") 
     x = real_floats("zscore", a, nan_policy).reshape(np.shape(a))
     mean = np.mean(x, axis=axis, keepdims=True)
     std = np.std(x, axis=axis, ddof=ddof, keepdims=True)
-    constant = std <= abs(np.finfo(x.dtype).eps * mean)
-    z = np.where(constant, math.nan, (x - mean) / np.where(constant, 1, std))
+    constant = std <= abs(dtypes.limits(x.dtype).eps * mean)
+    z = np.where(constant, math.nan, (x - mean) / np.where(constant, 1, std)).astype(x.dtype)
     return z[()]
 
 
@@ -91,7 +91,7 @@ def central_moment(rows: Any, order: int, center: Any = None) -> Any:
 
 def near_constant(rows: Any, second: Any) -> Any:
     """True for rows whose variance is nothing but rounding."""
-    return second <= (np.finfo(rows.dtype).eps * np.mean(rows, axis=-1)) ** 2
+    return second <= (dtypes.limits(rows.dtype).eps * np.mean(rows, axis=-1)) ** 2
 
 
 @binds(outside.moment, "of orders that are plain integers, about the mean or a number; " + PROPAGATED)

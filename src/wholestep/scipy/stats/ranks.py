@@ -148,7 +148,7 @@ def pearsonr(x: Any, y: Any, alternative: Any = "two-sided", method: Any = None,
     if method is not None:
         raise UnsupportedError("pearsonr: method= is not covered for traced arrays", hint="leave it out")
     a, b = real_floats("pearsonr", x), real_floats("pearsonr", y)
-    dtype = np.result_type(a.dtype, b.dtype)
+    dtype = dtypes.promoted_dtype(a.dtype, b.dtype)
     a, b = a.astype(dtype), b.astype(dtype)
     if axis is None:
         a, b, axis = a.reshape(-1), b.reshape(-1), -1
