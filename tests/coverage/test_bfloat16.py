@@ -62,6 +62,11 @@ def test_repeated_numbers_are_found_among_missing_ones():
     np.testing.assert_array_equal(found.astype(np.float32), np.unique(ODD.astype(np.float32)))
 
 
+def test_degrees_of_float16_are_rounded_once():
+    x = np.linspace(-9, 9, 50).astype(np.float16)
+    assert ws.vjp(np.degrees, x)[0].tolist() == np.degrees(x).tolist()
+
+
 def test_gaps_of_negative_numbers_are_negative():
     assert ws.vjp(np.spacing, np.array([-1.0, 1.0], BFLOAT16))[0].tolist() == [-(2.0**-7), 2.0**-7]
 

@@ -97,6 +97,11 @@ def _reciprocal(x: Value) -> Any:
     return lo.select(x.equals(0), full_of(np.iinfo(x.dtype).min, x.shape, x.dtype), made)  # as x86-64 converts infinity
 
 
+def _scaled(x: Value, factor: float) -> Any:
+    """A value times a number that half precisions would round before the product."""
+    return cast_to(cast_to(x, dtypes.compute_dtype(x.dtype)) * factor, x.dtype)
+
+
 def _ldexp(x: Value, power: Value) -> Any:
     """By four powers of two, none of which is 0 or infinite, however far the whole power reaches."""
     limits = dtypes.limits(x.dtype)
@@ -130,10 +135,10 @@ COMPOSED: dict[str, Rule] = {
     "reciprocal": _reciprocal,
     "positive": owned,
     "conjugate": lambda x: ar.conj(x) if x.dtype.kind == "c" else x,
-    "deg2rad": lambda x: x * (math.pi / 180),
-    "radians": lambda x: x * (math.pi / 180),
-    "rad2deg": lambda x: x * (180 / math.pi),
-    "degrees": lambda x: x * (180 / math.pi),
+    "deg2rad": lambda x: _scaled(x, math.pi / 180),
+    "radians": lambda x: _scaled(x, math.pi / 180),
+    "rad2deg": lambda x: _scaled(x, 180 / math.pi),
+    "degrees": lambda x: _scaled(x, 180 / math.pi),
     "heaviside": _heaviside,
     "isinf": _isinf,
     "fmax": _fmax,
