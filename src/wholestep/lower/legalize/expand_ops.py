@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 
 import numpy as np
 
+from wholestep import dtypes
 from wholestep.ir.build import blame, build
 from wholestep.ir.graph import OPS, Graph, Node, Value
 from wholestep.lower.legalize import attention, complex_products, fft, matrix_functions, sort
@@ -15,6 +16,7 @@ from wholestep.lower.target import CORE_ATTENTION, SCALAR, Expansion, Target
 from wholestep.passes.dce import dce
 from wholestep.passes.inline_bodies import splice
 from wholestep.passes.named_pass import Pass
+from wholestep.primitives.attention import in_compute_dtype
 from wholestep.primitives.family import zeros
 
 INTEGER = np.dtype(np.int64)
@@ -37,6 +39,14 @@ def check_exponents(x: Value, y: Value) -> Sequence[Value] | None:
     return (OPS["pow"](x, require(y, fine, kind="value", message=message, hint="")),)
 
 
+def wide_sums(x: Value, u: Value, *indices: Value, axes: tuple[int, ...]) -> Sequence[Value] | None:
+    """Sums of half precision in float32, as those of `sum` are; a single update is rounded once in any case."""
+    if dtypes.compute_dtype(x.dtype) == x.dtype or indices[0].type.size == 1:
+        return None
+    whole = OPS["scatter_add"](in_compute_dtype(x), in_compute_dtype(u), *indices, axes=axes)
+    return (OPS["cast"](whole, dtype=x.dtype),)
+
+
 def has_safe_exponent(node: Node) -> bool:
     """True if the exponent of a power is known to be valid, or has been checked."""
     made_by = node.inputs[1].node
@@ -53,6 +63,7 @@ EXPANSIONS: dict[str, Expansion] = {
     **complex_products.EXPANSIONS,
     "cond": int64_branch_index,
     "pow": check_exponents,
+    "scatter_add": wide_sums,
 }
 """Expansion of each operation: (operands, **params) -> results, or None if the node stays."""
 
