@@ -59,7 +59,7 @@ log2 = Elementwise("log2", np.log2, lambda y, x: (1 / _LN2) / x, code=maths.log2
 log10 = Elementwise("log10", np.log10, lambda y, x: (1 / _LN10) / x, code=maths.log10, domain=_POSITIVE)
 log1p = Elementwise("log1p", np.log1p, lambda y, x: 1 / (x + 1), code=maths.log1p, domain=_UNIT)
 sqrt = Elementwise("sqrt", np.sqrt, lambda y, x: 0.5 / y, code=maths.sqrt, domain=_POSITIVE)
-cbrt = Elementwise("cbrt", np.cbrt, lambda y, x: 1 / (3 * y * y), code=maths.cbrt, takes="f", domain=_POSITIVE)
+cbrt = Elementwise("cbrt", np.cbrt, lambda y, x: (1 / y) * (1 / (3 * y)), code=maths.cbrt, takes="f", domain=_POSITIVE)
 
 sin = Elementwise("sin", np.sin, lambda y, x: cos(x), code=maths.sin)
 cos: Elementwise = Elementwise("cos", np.cos, lambda y, x: -sin(x), code=maths.cos)
@@ -72,7 +72,7 @@ cosh: Elementwise = Elementwise("cosh", np.cosh, lambda y, x: sinh(x), code=math
 tanh = Elementwise("tanh", np.tanh, lambda y, x: 1 - y * y, code=maths.tanh, precision=FOLLOWS)
 arcsinh = Elementwise("arcsinh", np.arcsinh, lambda y, x: 1 / sqrt(1 + x * x), code=maths.arcsinh, domain=_UNIT)
 arccosh = Elementwise(
-    "arccosh", np.arccosh, lambda y, x: 1 / (sqrt(x - 1) * sqrt(x + 1)), code=maths.arccosh, domain=(1.2, 4.0)
+    "arccosh", np.arccosh, lambda y, x: (1 / sqrt(x - 1)) * (1 / sqrt(x + 1)), code=maths.arccosh, domain=(1.2, 4.0)
 )
 arctanh = Elementwise("arctanh", np.arctanh, lambda y, x: 1 / (1 - x * x), code=maths.arctanh, domain=_UNIT)
 arctan2 = Elementwise(

@@ -29,7 +29,7 @@ from wholestep.primitives.functions import (
     sqrt,
     unknown_derivative,
 )
-from wholestep.primitives.logic import floor, rint, select, sign
+from wholestep.primitives.logic import floor, isfinite, rint, select, sign
 
 _DEGREE = math.pi / 180
 _2_SQRT_PI = 2.0 / math.sqrt(math.pi)
@@ -52,15 +52,20 @@ loggamma = External("loggamma", lambda y, x: digamma(x), domain=_POSITIVE)
 gammasgn = External("gammasgn")
 
 
+def half_turns(x: Value) -> tuple[Value, Value]:
+    """sin(pi x) / pi, which is 0 at whole numbers, and cos(pi x)."""
+    whole = rint(x)
+    sign_of_both = 1 - 2 * (whole - 2 * floor(0.5 * whole))
+    angle = math.pi * (x - whole)
+    return sign_of_both * sin(angle) * (1 / math.pi), sign_of_both * cos(angle)
+
+
 def _rgamma_slope(y: Value, x: Value) -> Value:
     """-y psi(x); below 1/2 the derivative of sin(pi x) Gamma(1 - x) / pi, which is finite where psi has its poles."""
     low = x < 0.5
     left, right = select(low, x, zeros(x.type)), select(low, ones(x.type), x)
-    whole = rint(left)
-    sign_of_sine = 1 - 2 * (whole - 2 * floor(0.5 * whole))
-    angle = math.pi * (left - whole)
-    sine = cos(angle) - sin(angle) * digamma(1 - left) * (1 / math.pi)
-    slope: Value = select(low, sign_of_sine * gamma(1 - left) * sine, -y * digamma(right))
+    sine, cosine = half_turns(left)
+    slope: Value = select(low, gamma(1 - left) * (cosine - sine * digamma(1 - left)), -y * digamma(right))
     return slope
 
 
@@ -74,15 +79,68 @@ beta = External(
 betaln = External(
     "betaln", lambda y, a, b: digamma(a) - digamma(a + b), lambda y, a, b: digamma(b) - digamma(a + b), domain=_POSITIVE
 )
-poch = External(
-    "poch", lambda y, z, m: y * (digamma(z + m) - digamma(z)), lambda y, z, m: y * digamma(z + m), domain=_POSITIVE
-)
-binom = External(
-    "binom",
-    lambda y, n, k: y * (digamma(n + 1) - digamma(n - k + 1)),
-    lambda y, n, k: y * (digamma(n - k + 1) - digamma(k + 1)),
-    domain=(1.2, 1.9),
-)
+
+
+def _is_pole(x: Value) -> Value:
+    """A mask of whole numbers that are 0 or less, the poles of the gamma function."""
+    found: Value = (x < 0.5) & x.equals(rint(x))
+    return found
+
+
+def _poch_slope(y: Value, z: Value, m: Value) -> Value:
+    """y (psi(z + m) - psi(z)); at poles of psi(z) the derivative of Gamma(z + m) / Gamma(z) by its factors, or by
+    reflection where both of them have one."""
+    at_pole, one = _is_pole(z), ones(z.type)
+    both = at_pole & _is_pole(z + m)
+    single = at_pole & ~both
+    plain = y * (digamma(select(both, 1 - z - m, z + m)) - digamma(select(at_pole, select(both, 1 - z, one), z)))
+    first, upper = select(single, z, one), select(single, z + m, one)
+    inverse = rgamma(first)
+    slope: Value = select(single, gamma(upper) * (_rgamma_slope(inverse, first) + digamma(upper) * inverse), plain)
+    return slope
+
+
+poch = External("poch", _poch_slope, lambda y, z, m: y * digamma(z + m), domain=_POSITIVE)
+
+
+def _is_zero(n: Value, past: Value) -> Value:
+    """A mask of binomial coefficients whose k is this whole number past n; negative whole numbers n have no values."""
+    found: Value = _is_pole(1 - past) & ~_is_pole(n + 1)
+    return found
+
+
+def _binom_zero(n: Value, k: Value, past: Value) -> tuple[Value, Value, Value]:
+    """B(n + 1, past), and the derivatives of its logarithm in both, for past = k - n: the coefficient is this times
+    sin(pi past) / pi, and 0 where past is a whole number from 1 on."""
+    share = digamma(k + 1)
+    return beta(n + 1, past), digamma(n + 1) - share, digamma(past) - share
+
+
+def _binom_slope_of_n(y: Value, n: Value, k: Value) -> Value:
+    zero, one = _is_zero(n, k - n), ones(n.type)
+    n0, k0 = select(zero, n, one), select(zero, k, 2 * one)
+    size, of_sum, of_past = _binom_zero(n0, k0, k0 - n0)
+    sine, cosine = half_turns(k0 - n0)
+    plain = y * (digamma(n + 1) - digamma(select(zero, one, n - k + 1)))
+    slope: Value = select(zero, size * ((of_sum - of_past) * sine - cosine), plain)
+    return slope
+
+
+def _binom_slope_of_k(y: Value, n: Value, k: Value) -> Value:
+    """Of k past n, and, since k and n - k count the same, of k below 0."""
+    above, below, one = _is_zero(n, k - n), _is_zero(n, -k), ones(n.type)
+    zero = above | below
+    n0 = select(zero, n, one)
+    past = select(above, k - n, select(below, -k, one))
+    size, _, of_past = _binom_zero(n0, n0 + past, past)
+    sine, cosine = half_turns(past)
+    at_zero = size * (of_past * sine + cosine)
+    plain = y * (digamma(select(above, one, n - k + 1)) - digamma(select(below, one, k + 1)))
+    slope: Value = select(above, at_zero, select(below, -at_zero, plain))
+    return slope
+
+
+binom = External("binom", _binom_slope_of_n, _binom_slope_of_k, domain=(1.2, 1.9))
 
 # The incomplete gamma function P(a, x), its complement and inverses.
 
@@ -290,11 +348,26 @@ def _dawsn_slope(y: Value, x: Value) -> Value:
 
 dawsn = Elementwise("dawsn", "dawsn", _dawsn_slope, code=maths.dawsn)
 ndtri_exp = External("ndtri_exp", lambda y, x: _SQRT_2PI * exp(x + 0.5 * (y * y)), domain=(-3.0, -0.1))
-owens_t = External(
-    "owens_t",
-    lambda y, h, a: erf(a * h * math.sqrt(0.5)) * exp(-0.5 * (h * h)) * (-0.5 / _SQRT_2PI),
-    lambda y, h, a: exp(-0.5 * (h * h) * (1 + a * a)) / (1 + a * a) * (0.5 / math.pi),
-)
+
+
+def _owens_t_slope_of_h(y: Value, h: Value, a: Value) -> Value:
+    wide, beyond = ~isfinite(a), ~isfinite(h)
+    none = zeros(a.type)
+    near, some = select(beyond, none, h), select(wide, none, a)
+    share = select(wide, sign(a) * sign(h), erf(some * near * math.sqrt(0.5)))
+    slope: Value = select(beyond, none, share * exp(-0.5 * (near * near)) * (-0.5 / _SQRT_2PI))
+    return slope
+
+
+def _owens_t_slope_of_a(y: Value, h: Value, a: Value) -> Value:
+    finite = isfinite(a) & isfinite(h)
+    h, a = [select(finite, x, zeros(x.type)) for x in (h, a)]
+    ah = a * h
+    slope: Value = select(finite, exp(-0.5 * (h * h + ah * ah)) / (1 + a * a) * (0.5 / math.pi), zeros(a.type))
+    return slope
+
+
+owens_t = External("owens_t", _owens_t_slope_of_h, _owens_t_slope_of_a)
 expi = External("expi", lambda y, x: exp(x) / x, domain=_POSITIVE)
 exp1 = External("exp1", lambda y, x: -exp(-x) / x, domain=_POSITIVE)
 cosm1 = External("cosm1", lambda y, x: -sin(x))
