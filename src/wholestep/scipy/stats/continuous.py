@@ -79,7 +79,8 @@ beta = Continuous(
     low=0.0,
     high=1.0,
     middle=0.5,
-    log_density=lambda z, a, b: special.xlog1py(b - 1, -z) + special.xlogy(a - 1, z) - special.betaln(a, b),
+    powers=lambda z, a, b: [(a - 1, z, 0.0), (b - 1, -z, 1.0)],
+    log_density=lambda z, a, b: -special.betaln(a, b),
     below=lambda z, a, b: special.betainc(a, b, z),
     above=lambda z, a, b: special.betaincc(a, b, z),
     quantile=lambda q, a, b: special.betaincinv(a, b, q),
@@ -93,7 +94,8 @@ gamma = Continuous(
     "The gamma distribution.",
     low=0.0,
     middle=1.0,
-    log_density=lambda z, a: special.xlogy(a - 1, z) - z - special.gammaln(a),
+    powers=lambda z, a: [(a - 1, z, 0.0)],
+    log_density=lambda z, a: -z - special.gammaln(a),
     below=lambda z, a: special.gammainc(a, z),
     above=lambda z, a: special.gammaincc(a, z),
     quantile=lambda q, a: special.gammaincinv(a, q),
@@ -105,7 +107,7 @@ gamma = Continuous(
 
 def _chi2_log_density(z: Any, df: Any) -> Any:
     half = 0.5 * df
-    return special.xlogy(half - 1, z) - 0.5 * z - special.gammaln(half) - math.log(2) * half
+    return -0.5 * z - special.gammaln(half) - math.log(2) * half
 
 
 def _chi2_entropy(df: Any) -> Any:
@@ -118,6 +120,7 @@ chi2 = Continuous(
     "The chi-squared distribution: a gamma distribution of half the degrees of freedom, at twice the scale.",
     low=0.0,
     middle=1.0,
+    powers=lambda z, df: [(0.5 * df - 1, z, 0.0)],
     log_density=_chi2_log_density,
     below=lambda z, df: special.gammainc(0.5 * df, 0.5 * z),
     above=lambda z, df: special.gammaincc(0.5 * df, 0.5 * z),

@@ -11,7 +11,8 @@ poisson = Discrete(
     "poisson",
     "The Poisson distribution.",
     valid=lambda mu: mu >= 0,
-    log_mass=lambda k, mu: special.xlogy(k, mu) - special.gammaln(k + 1) - mu,
+    powers=lambda k, mu: [(k, mu, 0.0)],
+    log_mass=lambda k, mu: -special.gammaln(k + 1) - mu,
     below=lambda k, mu: special.gammaincc(k + 1, mu),
     above=lambda k, mu: special.gammainc(k + 1, mu),
     moments=lambda mu: (mu, mu),
@@ -19,8 +20,7 @@ poisson = Discrete(
 
 
 def _binom_log_mass(k: Any, n: Any, p: Any) -> Any:
-    ways = special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1)
-    return ways + special.xlogy(k, p) + special.xlog1py(n - k, -p)
+    return special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1)
 
 
 binom = Discrete(
@@ -28,6 +28,7 @@ binom = Discrete(
     "The number of successes in n trials.",
     valid=lambda n, p: (n >= 0) & (np.floor(n) == n) & (p >= 0) & (p <= 1),
     last=lambda n, p: n,
+    powers=lambda k, n, p: [(k, p, 0.0), (n - k, -p, 1.0)],
     log_mass=_binom_log_mass,
     below=lambda k, n, p: special.betainc(np.maximum(n - k, 1), k + 1, 1 - p),
     above=lambda k, n, p: special.betainc(k + 1, np.maximum(n - k, 1), p),
@@ -39,7 +40,8 @@ bernoulli = Discrete(
     "One trial.",
     valid=lambda p: (p >= 0) & (p <= 1),
     last=lambda p: 1,
-    log_mass=lambda k, p: special.xlogy(k, p) + special.xlog1py(1 - k, -p),
+    powers=lambda k, p: [(k, p, 0.0), (1 - k, -p, 1.0)],
+    log_mass=lambda k, p: 0.0 * k,
     below=lambda k, p: 1 - p,
     above=lambda k, p: p,
     moments=lambda p: (p, p * (1 - p)),
@@ -68,14 +70,14 @@ betabinom = Discrete(
 
 
 def _nbinom_log_mass(k: Any, n: Any, p: Any) -> Any:
-    ways = special.gammaln(n + k) - special.gammaln(k + 1) - special.gammaln(n)
-    return ways + n * np.log(p) + special.xlog1py(k, -p)
+    return special.gammaln(n + k) - special.gammaln(k + 1) - special.gammaln(n) + n * np.log(p)
 
 
 nbinom = Discrete(
     "nbinom",
     "The number of failures before n successes; probabilities have no derivative in n.",
     valid=lambda n, p: (n > 0) & (p > 0) & (p <= 1),
+    powers=lambda k, n, p: [(k, -p, 1.0)],
     log_mass=_nbinom_log_mass,
     below=lambda k, n, p: special.betainc(n, k + 1, p),
     above=lambda k, n, p: special.betaincc(n, k + 1, p),
@@ -87,7 +89,8 @@ geom = Discrete(
     "The number of trials up to the first success.",
     first=1,
     valid=lambda p: (p > 0) & (p <= 1),
-    log_mass=lambda k, p: special.xlog1py(k - 1, -p) + np.log(p),
+    powers=lambda k, p: [(k - 1, -p, 1.0)],
+    log_mass=lambda k, p: np.log(p),
     below=lambda k, p: -np.expm1(special.xlog1py(k, -p)),
     above=lambda k, p: np.exp(special.xlog1py(k, -p)),
     log_above=lambda k, p: special.xlog1py(k, -p),

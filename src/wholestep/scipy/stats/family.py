@@ -15,6 +15,7 @@ from wholestep.frontend.dispatch import covers, is_traced, unsupported
 from wholestep.frontend.marks import stop_gradient
 from wholestep.frontend.promotion import lift, wrap
 from wholestep.scipy.outside import doubles, np
+from wholestep.scipy.stats.powers import Power, log_of_powers, product_of_powers
 
 
 def operand_of(method: Any) -> str:
@@ -45,6 +46,10 @@ class Family:
         for method, rule in self.rules().items():
             cover = covers(getattr(self.outside, method), f"scipy.stats.{name}.{method}")
             self.calls[method] = cover(self.entered(method, rule))
+
+    def powers(self, z: Any, *shapes: Any) -> list[Power]:
+        """The factors of the density that vanish, or have a pole, at an end of the support or of a parameter."""
+        return []
 
     def log_below(self, z: Any, *shapes: Any) -> Any:
         """The logarithm of `below`."""
@@ -156,7 +161,7 @@ class Continuous(Family):
     open_low = False
     """True if the density is 0 at the lower end by definition."""
     log_density: Rule
-    """The logarithm of the density."""
+    """The logarithm of the density without its `powers`."""
     quantile: Rule
     """The inverse of `below`."""
     standard_entropy: Rule
@@ -183,8 +188,8 @@ class Continuous(Family):
     def rules(self) -> dict[str, Callable[..., Any]]:
         parts: dict[str, dict[str, Callable[..., Any]]] = {
             "log_density": {
-                "pdf": lambda *args: np.exp(self._log_density(*args)),
-                "logpdf": self._log_density,
+                "pdf": lambda *args: self._density(product_of_powers, 0.0, *args),
+                "logpdf": lambda *args: self._density(log_of_powers, -math.inf, *args),
             },
             "below": self.probabilities(),
             "quantile": {
@@ -203,13 +208,14 @@ class Continuous(Family):
     def _known(self, made: Any, scale: Any, shapes: Any) -> Any:
         return np.where(self.valid(*shapes) & (scale > 0), made, math.nan)
 
-    def _log_density(self, x: Any, *params: Any) -> Any:
+    def _density(self, made_of: Rule, outside: float, x: Any, *params: Any) -> Any:
         *shapes, loc, scale = params
         z = (x - loc) / scale
         low, high, middle = self.ends(*shapes)
         inside = ((z > low) if self.open_low else (z >= low)) & (z <= high) & np.isfinite(z)
-        made = self.log_density(np.where(inside, z, middle), *shapes) - np.log(scale)
-        return self._known(np.where(inside, made, np.where(np.isnan(z), z, -math.inf)), scale, shapes)
+        point = np.where(inside, z, middle)
+        made = made_of(self.powers(point, *shapes), self.log_density(point, *shapes) - np.log(scale))
+        return self._known(np.where(inside, made, np.where(np.isnan(z), z, outside)), scale, shapes)
 
     def _probability(self, rule: Any, at_low: float, at_high: float, x: Any, *params: Any) -> Any:
         *shapes, loc, scale = params
@@ -257,7 +263,7 @@ class Discrete(Family):
     valid: Rule
     """A mask, true where the shape parameters have a meaning."""
     log_mass: Rule
-    """The logarithm of the probability of k."""
+    """The logarithm of the probability of k without its `powers`."""
     moments: Rule
     """The mean and the variance."""
     standard_entropy: Rule
@@ -275,8 +281,8 @@ class Discrete(Family):
         parts: dict[str, dict[str, Callable[..., Any]]] = {
             "standard_entropy": {"entropy": lambda p, loc: self._known(self.standard_entropy(p), (p,))},
             "log_mass": {
-                "pmf": lambda *args: np.exp(self._log_mass(*args)),
-                "logpmf": self._log_mass,
+                "pmf": lambda *args: self._mass(product_of_powers, 0.0, *args),
+                "logpmf": lambda *args: self._mass(log_of_powers, -math.inf, *args),
             },
             "below": self.probabilities(),
             "moments": {
@@ -290,12 +296,13 @@ class Discrete(Family):
     def _known(self, made: Any, shapes: Any) -> Any:
         return np.where(self.valid(*shapes), made, math.nan)
 
-    def _log_mass(self, x: Any, *params: Any) -> Any:
+    def _mass(self, made_of: Rule, outside: float, x: Any, *params: Any) -> Any:
         *shapes, loc = params
         k = stop_gradient(x - loc)
         inside = (k >= self.first) & (k <= self.last(*shapes)) & (np.floor(k) == k)
-        made = self.log_mass(np.where(inside, k, float(self.first)), *shapes)
-        return self._known(np.where(inside, made, np.where(np.isnan(k), k, -math.inf)), shapes)
+        point = np.where(inside, k, float(self.first))
+        made = made_of(self.powers(point, *shapes), self.log_mass(point, *shapes))
+        return self._known(np.where(inside, made, np.where(np.isnan(k), k, outside)), shapes)
 
     def _probability(self, rule: Any, before: float, after: float, x: Any, *params: Any) -> Any:
         *shapes, loc = params

@@ -16,6 +16,7 @@ from wholestep.scipy.linalg import solve_triangular
 from wholestep.scipy.outside import doubles, np, special
 from wholestep.scipy.stats.boxes import box_probability
 from wholestep.scipy.stats.family import FrozenDistribution, refuse_traced
+from wholestep.scipy.stats.powers import power_parts, product
 
 _LOG_2PI = math.log(2 * math.pi)
 
@@ -158,12 +159,18 @@ def log_normaliser(a: Any) -> Any:
 
 def _dirichlet_logpdf(x: Any, alpha: Any) -> Any:
     points, a = dirichlet_operands(x, alpha)
-    powers = (a - 1).reshape((-1, *[1] * (np.ndim(points) - 1)))
-    return np.sum(special.xlogy(powers, points), axis=0) - log_normaliser(a)
+    return np.sum(special.xlogy(exponents(a, points), points), axis=0) - log_normaliser(a)
 
 
 def _dirichlet_pdf(x: Any, alpha: Any) -> Any:
-    return np.exp(_dirichlet_logpdf(x, alpha))
+    points, a = dirichlet_operands(x, alpha)
+    logs, factors = power_parts(exponents(a, points), points)
+    return product(np.sum(logs, axis=0) - log_normaliser(a), np.prod(factors, axis=0))
+
+
+def exponents(a: Any, points: Any) -> Any:
+    """The exponents of the components of points, along their first axis."""
+    return (a - 1).reshape((-1, *[1] * (np.ndim(points) - 1)))
 
 
 def _dirichlet_mean(alpha: Any) -> Any:
@@ -198,7 +205,7 @@ def multinomial_where_defined(made: Any, trials: Any, shares: Any) -> Any:
     return np.where(usual.reshape((*np.shape(usual), *[1] * (np.ndim(made) - np.ndim(usual)))), made, np.nan)
 
 
-def _multinomial_logpmf(x: Any, n: Any, p: Any) -> Any:
+def _multinomial_mass(x: Any, n: Any, p: Any, made_of: Callable[[Any, Any, Any], Any], elsewhere: float) -> Any:
     trials, shares = multinomial_operands(n, p)
     counts = doubles(x)
     if np.shape(counts)[-1:] != np.shape(shares)[-1:]:
@@ -206,13 +213,24 @@ def _multinomial_logpmf(x: Any, n: Any, p: Any) -> Any:
             f"multinomial: {np.shape(counts)} does not hold {np.shape(shares)[-1]} counts on its last axis"
         )
     ways = special.gammaln(trials + 1) - np.sum(special.gammaln(counts + 1), axis=-1)
-    made = ways + np.sum(special.xlogy(counts, shares), axis=-1)
+    made = made_of(ways, counts, shares)
     whole = np.all((counts >= 0) & (counts == np.floor(counts)), axis=-1) & (np.sum(counts, axis=-1) == trials)
-    return multinomial_where_defined(np.where(whole, made, -math.inf), trials, shares)
+    return multinomial_where_defined(np.where(whole, made, elsewhere), trials, shares)
+
+
+def _multinomial_logpmf(x: Any, n: Any, p: Any) -> Any:
+    def log_mass(ways: Any, counts: Any, shares: Any) -> Any:
+        return ways + np.sum(special.xlogy(counts, shares), axis=-1)
+
+    return _multinomial_mass(x, n, p, log_mass, -math.inf)
 
 
 def _multinomial_pmf(x: Any, n: Any, p: Any) -> Any:
-    return np.exp(_multinomial_logpmf(x, n, p))
+    def mass(ways: Any, counts: Any, shares: Any) -> Any:
+        logs, factors = power_parts(counts, shares)
+        return product(ways + np.sum(logs, axis=-1), np.prod(factors, axis=-1))
+
+    return _multinomial_mass(x, n, p, mass, 0.0)[()]
 
 
 def _multinomial_cov(n: Any, p: Any) -> Any:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 from wholestep.frontend.marks import stop_gradient
 from wholestep.scipy.outside import np, special
-from wholestep.scipy.stats.continuous import norm
+from wholestep.scipy.stats.boxes import FAR
 from wholestep.scipy.stats.family import Continuous, Symmetric
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -54,8 +55,7 @@ halfcauchy = Continuous(
 
 def _f_log_density(z: Any, dfn: Any, dfd: Any) -> Any:
     m, n = 0.5 * dfn, 0.5 * dfd
-    made = m * np.log(dfn) + n * np.log(dfd) + special.xlogy(m - 1, z)
-    return made - (m + n) * np.log(dfd + dfn * z) - special.betaln(m, n)
+    return m * np.log(dfn) + n * np.log(dfd) - (m + n) * np.log(dfd + dfn * z) - special.betaln(m, n)
 
 
 def _f_entropy(dfn: Any, dfd: Any) -> Any:
@@ -106,6 +106,7 @@ f = Continuous(
     low=0.0,
     middle=1.0,
     valid=lambda dfn, dfd: (dfn > 0) & (dfd > 0) & np.isfinite(dfn) & np.isfinite(dfd),
+    powers=lambda z, dfn, dfd: [(0.5 * dfn - 1, z, 0.0)],
     log_density=_f_log_density,
     below=_f_below,
     above=_f_above,
@@ -160,69 +161,104 @@ skewnorm = Continuous(
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
 
 
-def _by_nodes(a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
-    """A mask of near bounds; the logarithm of the mass of a normal density between them, the mean and the variance.
+_REACH = math.sqrt(80.0)
+"""The distance from 0 beyond which the mass past exp(-40) of a density is left out: no number has digits for it."""
+
+
+def _towards_zero(a: Any, b: Any) -> tuple[Any, Any, Any]:
+    """The point between a and b that is nearest to 0, the width of what has mass, and the middle of that from there.
+
+    Far from 0 the width is that of the larger end's tail. None of these is a difference of large numbers, except where
+    the bounds are.
+    """
+    right, left = a > 0, b < 0
+    anchor = np.where(right, a, np.where(left, b, 0.0))
+    size = np.where(np.abs(anchor) < 8, 8.0, np.abs(anchor))
+    tail = 80.0 / (size + np.hypot(size, _REACH))
+    width = np.where(np.abs(anchor) < 8, b - a, np.minimum(b - a, tail))
+    half = 0.5 * width
+    return anchor, width, np.where(right, half, np.where(left, -half, 0.5 * (a + b)))
+
+
+def _by_nodes(a: Any, b: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """A mask of near bounds and of tails, and what they have between them of a normal density: `anchor`, the logarithm
+    of the mass over the density at the anchor, the mean's distance from there, and the variance.
 
     These come by a rule of fixed nodes, since differences of probabilities and of densities at the ends have no digits.
     """
-    finite = np.isfinite(a) & np.isfinite(b)
-    a, b = np.where(finite, a, 0.0), np.where(finite, b, 8.0)
-    narrow = (b - a < 4) & (np.abs(a + b) * np.minimum(b - a, 4.0) < 80)
-    a, b = np.where(narrow, a, 0.0), np.where(narrow, b, 1.0)
-    centre, half = 0.5 * (a + b), 0.5 * (b - a)
+    far, finite = (a > 8) | (b < -8), np.isfinite(a) & np.isfinite(b)
+    a, b = np.where(far | finite, a, 0.0), np.where(far | finite, b, 8.0)
+    anchor, width, offset = _towards_zero(a, b)
+    narrow = (width <= 4) & (np.abs(anchor + offset) * np.minimum(width, 4.0) <= 40.5)
+    anchor, width, offset = [np.where(narrow, x, y) for x, y in ((anchor, 0.0), (width, 1.0), (offset, 0.5))]
+    centre, half = anchor + offset, 0.5 * width
     slope, bend = centre * half, 0.5 * half * half
     share = np.exp(-(slope[..., None] + bend[..., None] * _NODES) * _NODES) * (0.5 * _WEIGHTS)
     mass = np.sum(share, axis=-1)
     mean = np.sum(share * _NODES, axis=-1) / mass
     spread = np.sum(share * (_NODES - mean[..., None]) ** 2, axis=-1) / mass
-    log_mass = np.log(b - a) - 0.5 * centre * centre - 0.5 * _LOG_2PI + np.log(mass)
-    return narrow, log_mass, centre + half * mean, half * half * spread
+    log_mass = np.log(width) - 0.5 * offset * (anchor + centre) + np.log(mass)
+    return narrow, anchor, log_mass, offset + half * mean, half * half * spread
 
 
-def _log_mass(a: Any, b: Any) -> Any:
-    """The logarithm of the probability of a normal number between a and b, or -inf where there is nothing between.
+def _log_mass(a: Any, b: Any) -> tuple[Any, Any]:
+    """A point, and the logarithm of the normal probability between a and b over the density there; -inf of nothing.
 
-    Both ends are brought to the left half where they lie right of 0, so that tails keep their digits.
+    The point is the end nearest to 0 of near bounds and of tails, whose mass may be too small for a number, and 0
+    elsewhere. There both ends are brought to the left half where they lie right of 0.
     """
-    narrow, made, _, _ = _by_nodes(a, np.where(a < b, b, a + 1.0))
-    narrow = narrow & (a < b)
-    a, b = np.where(narrow, 0.0, a), np.where(narrow, 8.0, b)
+    some = a < b
+    narrow, anchor, made, _, _ = _by_nodes(a, np.where(some, b, a + 1.0))
+    narrow = narrow & some
+    a, b = np.where(narrow, 0.0, np.clip(a, -FAR, FAR)), np.where(narrow, 8.0, np.clip(b, -FAR, FAR))
     right = a > 0
     low, high = np.where(right, -b, a), np.where(right, -a, b)
     tail, central = high <= 0, (high > 0)
     most, least = special.log_ndtr(np.where(tail, high, -1.0)), special.log_ndtr(np.where(tail, low, -2.0))
     outer = special.ndtr(np.where(central, low, -1.0)) + special.ndtr(-np.where(central, high, 1.0))
-    beyond = most == -math.inf
-    share = np.exp(np.where(beyond, -1.0, least) - np.where(beyond, 0.0, most))
-    return np.where(narrow, made, np.where(tail, most + np.log1p(-share), np.log1p(-outer)))
+    apart = np.where(tail, most + np.log1p(-np.exp(least - most)), np.log1p(-outer)) + 0.5 * _LOG_2PI
+    return np.where(narrow, anchor, 0.0), np.where(narrow, made, apart)
+
+
+def _over(part: tuple[Any, Any], whole: tuple[Any, Any]) -> Any:
+    """The logarithm of a mass over another, each as `_log_mass` gives it."""
+    (p, x), (q, y) = part, whole
+    return x - y - 0.5 * (p - q) * (p + q)
 
 
 def _log_share(some: Any, rest: Any, whole: Any) -> Any:
-    """The logarithm of a part of a mass from logarithms: from that of the rest where the part is the larger one."""
-    most = some > rest
-    return np.where(most, np.log1p(-np.exp(np.where(most, rest - whole, -1.0))), some - whole)
+    """The logarithm of a part of a mass: from that of the rest where the part is the larger one."""
+    most = _over(some, rest) > 0
+    return np.where(most, np.log1p(-np.exp(np.where(most, _over(rest, whole), -1.0))), _over(some, whole))
 
 
-def _densities_at_ends(a: Any, b: Any) -> tuple[Any, Any]:
-    """The densities at both ends, by logarithms, since both they and the mass between may be too small for a number."""
-    mass = _log_mass(a, b)
-    return np.exp(norm.logpdf(a) - mass), np.exp(norm.logpdf(b) - mass)
+def _truncnorm_log_density(z: Any, a: Any, b: Any) -> Any:
+    return _over((z, 0.0), _log_mass(a, b))
 
 
-def _difference_at_ends(a: Any, b: Any) -> Any:
-    """Each end times the density there, the lower less the upper one; an infinite end has no density."""
-    low, high = np.isfinite(a), np.isfinite(b)
-    at_a, at_b = _densities_at_ends(a, b)
-    return np.where(low, np.where(low, a, 0.0) * at_a, 0.0) - np.where(high, np.where(high, b, 0.0) * at_b, 0.0)
+def _difference_at_ends(a: Any, b: Any, rule: Any) -> Any:
+    """A rule of the lower end and the density there, less that of the upper one; an infinite end has no density."""
+    finite_a, finite_b = np.isfinite(a), np.isfinite(b)
+    low, high = np.where(finite_a, a, 0.0), np.where(finite_b, b, 0.0)
+    at_a, at_b = [np.exp(_truncnorm_log_density(x, a, b)) for x in (low, high)]
+    return np.where(finite_a, rule(low, at_a), 0.0) - np.where(finite_b, rule(high, at_b), 0.0)
 
 
 def _truncnorm_moments(a: Any, b: Any) -> tuple[Any, Any]:
-    narrow, _, mean_by_nodes, variance_by_nodes = _by_nodes(a, b)
+    narrow, anchor, _, offset, variance_by_nodes = _by_nodes(a, b)
     a, b = np.where(narrow, 0.0, a), np.where(narrow, 8.0, b)
-    at_a, at_b = _densities_at_ends(a, b)
-    mean = at_a - at_b
-    variance = 1 + _difference_at_ends(a, b) - mean * mean
-    return np.where(narrow, mean_by_nodes, mean), np.where(narrow, variance_by_nodes, variance)
+    mean = _difference_at_ends(a, b, lambda x, density: density)
+    variance = 1 + _difference_at_ends(a, b, operator.mul) - mean * mean
+    return np.where(narrow, anchor + offset, mean), np.where(narrow, variance_by_nodes, variance)
+
+
+def _truncnorm_entropy(a: Any, b: Any) -> Any:
+    """The logarithm of the mass over the density at the anchor, and half the mean of x * x less the anchor's square."""
+    narrow, anchor, log_mass, offset, variance = _by_nodes(a, b)
+    near = log_mass + 0.5 * (variance + offset * offset) + anchor * offset
+    a, b = np.where(narrow, 0.0, a), np.where(narrow, 8.0, b)
+    _, apart = _log_mass(a, b)
+    return np.where(narrow, near, apart + 0.5 + 0.5 * _difference_at_ends(a, b, operator.mul))
 
 
 def _truncnorm_ends(a: Any, b: Any) -> tuple[Any, Any, Any]:
@@ -237,12 +273,12 @@ truncnorm = Continuous(
     "The normal distribution between a and b, in units of the scale from loc; its quantiles are not covered.",
     valid=lambda a, b: a < b,
     ends=_truncnorm_ends,
-    log_density=lambda z, a, b: -0.5 * (z * z) - 0.5 * _LOG_2PI - _log_mass(a, b),
-    below=lambda z, a, b: np.exp(_log_mass(a, z) - _log_mass(a, b)),
-    above=lambda z, a, b: np.exp(_log_mass(z, b) - _log_mass(a, b)),
+    log_density=_truncnorm_log_density,
+    below=lambda z, a, b: np.exp(_over(_log_mass(a, z), _log_mass(a, b))),
+    above=lambda z, a, b: np.exp(_over(_log_mass(z, b), _log_mass(a, b))),
     log_below=lambda z, a, b: _log_share(_log_mass(a, z), _log_mass(z, b), _log_mass(a, b)),
     log_above=lambda z, a, b: _log_share(_log_mass(z, b), _log_mass(a, z), _log_mass(a, b)),
-    standard_entropy=lambda a, b: 0.5 * (_LOG_2PI + 1) + _log_mass(a, b) + 0.5 * _difference_at_ends(a, b),
+    standard_entropy=_truncnorm_entropy,
     moments=_truncnorm_moments,
 )
 
