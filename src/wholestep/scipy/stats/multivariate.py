@@ -16,7 +16,7 @@ from wholestep.scipy.linalg import solve_triangular
 from wholestep.scipy.outside import doubles, np, special
 from wholestep.scipy.stats.boxes import box_probability
 from wholestep.scipy.stats.family import FrozenDistribution, refuse_traced
-from wholestep.scipy.stats.powers import power_parts, product
+from wholestep.scipy.stats.powers import density, power_parts
 
 _LOG_2PI = math.log(2 * math.pi)
 
@@ -165,7 +165,7 @@ def _dirichlet_logpdf(x: Any, alpha: Any) -> Any:
 def _dirichlet_pdf(x: Any, alpha: Any) -> Any:
     points, a = dirichlet_operands(x, alpha)
     logs, factors = power_parts(exponents(a, points), points)
-    return product(np.sum(logs, axis=0) - log_normaliser(a), np.prod(factors, axis=0))
+    return density(np.sum(logs, axis=0) - log_normaliser(a), np.prod(factors, axis=0))
 
 
 def exponents(a: Any, points: Any) -> Any:
@@ -228,7 +228,7 @@ def _multinomial_logpmf(x: Any, n: Any, p: Any) -> Any:
 def _multinomial_pmf(x: Any, n: Any, p: Any) -> Any:
     def mass(ways: Any, counts: Any, shares: Any) -> Any:
         logs, factors = power_parts(counts, shares)
-        return product(ways + np.sum(logs, axis=-1), np.prod(factors, axis=-1))
+        return density(ways + np.sum(logs, axis=-1), np.prod(factors, axis=-1))
 
     return _multinomial_mass(x, n, p, mass, 0.0)[()]
 

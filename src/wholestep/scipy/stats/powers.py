@@ -22,7 +22,7 @@ def product_of_powers(powers: list[Power], log_rest: Any) -> Any:
     if not powers:
         return np.exp(log_rest)
     parts = [power_parts(*power) for power in powers]
-    return product(sum([log for log, _ in parts], log_rest), math.prod([factor for _, factor in parts]))
+    return density(sum([log for log, _ in parts], log_rest), math.prod([factor for _, factor in parts]))
 
 
 def power_parts(exponent: Any, x: Any, shift: float = 0.0) -> tuple[Any, Any]:
@@ -32,6 +32,6 @@ def power_parts(exponent: Any, x: Any, shift: float = 0.0) -> tuple[Any, Any]:
     return log, (np.where(zero, x, 1.0 - shift) + shift) ** exponent
 
 
-def product(log: Any, factor: Any) -> Any:
+def density(log: Any, factor: Any) -> Any:
     """exp(log) * factor, where a factor of 0 counts for more than an exponential that is too large for a number."""
     return np.exp(np.where(factor == 1, log, np.minimum(log, 700.0))) * factor
