@@ -7,6 +7,7 @@ from tests.coverage.cases import Case
 
 import wholestep.numpy.polynomial.polynomial as wpoly
 from wholestep.frontend.dispatch import NAMES
+from wholestep.numpy.polynomial.linear import LINEAR
 from wholestep.numpy.polynomial.series import VALUES
 
 rng = np.random.default_rng(29)
@@ -235,6 +236,17 @@ CASES = {
         for values in VALUES.values()
         for name in NAMES
         if name.rpartition(".")[2] == values.__name__ != "polyval"
+    },
+    **{
+        name: [case]
+        for der, integ, fit in LINEAR.values()
+        for function, case in (
+            (der, Case(lambda c, f=der: f(c, 2, 1.5, axis=1), real(2, 4), rtol=1e-12)),
+            (integ, Case(lambda c, f=integ: f(c, 2, [1.0, 0.5], 0.3, 1.5), real(4, 2), rtol=1e-12)),
+            (fit, Case(lambda y, f=fit: f(np.arange(6.0), y, 2, w=np.arange(1, 7)), real(6), rtol=1e-10)),
+        )
+        for name in NAMES
+        if name.startswith("numpy.polynomial") and name.rpartition(".")[2] == function.__name__
     },
     "numpy.polynomial.polynomial.polyval": [
         *[

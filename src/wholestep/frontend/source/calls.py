@@ -361,8 +361,8 @@ def of_method(f: MethodType) -> Any:
         code = rewritten_code(function, HOOK)
         if code is not None:
             return MethodType(with_code(function, code), f.__self__)
-        if function.__module__.partition(".")[0] == "scipy":
-            return numpy_answer(f)  # a method of a distribution
+        if function.__module__.partition(".")[0] in ("numpy", "scipy"):
+            return numpy_answer(f)  # a method of a distribution, or of a class of series
     return functools.partial(of_cached(function), f.__self__) if type(function) is CACHED else of_others(f)
 
 

@@ -14,6 +14,7 @@ from wholestep.frontend.promotion import WEAK, lift
 from wholestep.frontend.source.fresh import live
 from wholestep.numpy.movement import reshape, traced_array
 from wholestep.numpy.outside import np
+from wholestep.numpy.polynomial.linear import LINEAR, refuse_traced_options
 from wholestep.numpy.polynomial.polynomial import polyval
 
 
@@ -74,7 +75,7 @@ def refused(operation: str) -> Any:
 
 
 class TracedSeries:
-    """A series of one of NumPy's classes with traced coefficients: its values, its degree and its coefficients."""
+    """A series of one of NumPy's classes with traced coefficients: its values, derivatives, integrals and degree."""
 
     def __init__(self, kind: type, coef: Any, domain: Any, window: Any) -> None:
         plain: Any = kind([0.0], domain, window)
@@ -91,10 +92,22 @@ class TracedSeries:
         """The number of coefficients without the first."""
         return len(self.coef) - 1
 
+    def deriv(self, m: int = 1) -> TracedSeries:
+        """The derivative of order m."""
+        _, scale = outside.polyutils.mapparms(self.domain, self.window)
+        return TracedSeries(self.kind, LINEAR[self.kind][0](self.coef, m, scale), self.domain, self.window)
+
+    def integ(self, m: int = 1, k: Any = (), lbnd: Any = None) -> TracedSeries:
+        """The integral of order m, from lbnd on, with constants k."""
+        offset, scale = outside.polyutils.mapparms(self.domain, self.window)
+        start = 0 if lbnd is None else offset + scale * lbnd
+        made = LINEAR[self.kind][1](self.coef, m, k, start, 1.0 / scale)
+        return TracedSeries(self.kind, made, self.domain, self.window)
+
     def __getattr__(self, name: str) -> Any:
         raise UnsupportedError(
             f"{self.kind.__name__}.{name}: not covered for traced coefficients",
-            hint="the object has values, coef, domain, window and degree(): compute with arrays of coefficients",
+            hint="the object has values, deriv, integ, coef, domain, window and degree(): compute with coefficients",
         )
 
     __add__ = __radd__ = refused("+")
@@ -110,11 +123,35 @@ def answered(series: Any) -> Callable[[Any], Any]:
     return lambda arg: TracedSeries(type(series), *of_traced(series))(arg) if is_traced(arg) else series(live(arg))
 
 
+def fit_method(kind: Any) -> Callable[..., Any]:
+    """The method `fit` of one of NumPy's classes, for traced values."""
+
+    def fit(
+        x: Any,
+        y: Any,
+        deg: Any,
+        domain: Any = None,
+        rcond: Any = None,
+        full: bool = False,
+        w: Any = None,
+        window: Any = None,
+    ) -> TracedSeries:
+        x, domain, w = live(x), live(domain), live(w)
+        refuse_traced_options(kind.fit, x=x, domain=domain, window=window)
+        like = kind.fit(x, np.zeros(np.shape(x)), 0, domain, window=window)
+        offset, scale = outside.polyutils.mapparms(like.domain, like.window)
+        coef = LINEAR[kind][2](offset + scale * np.asarray(x), live(y), deg, rcond, full, w)
+        return TracedSeries(kind, coef, like.domain, like.window)
+
+    return fit
+
+
 def constructor(kind: type) -> Callable[..., Any]:
-    """The constructor of one of NumPy's classes, for traced coefficients too."""
+    """The constructor of one of NumPy's classes, for traced coefficients too; its `fit` is an attribute of it."""
 
     def made(coef: Any, domain: Any = None, window: Any = None, symbol: str = "x") -> Any:
         coef = live(coef)
         return TracedSeries(kind, coef, domain, window) if is_traced(coef) else kind(coef, domain, window, symbol)
 
+    made.fit = fit_method(kind)  # type: ignore[attr-defined]  # as the class has it
     return made
