@@ -36,6 +36,13 @@ class Indexed(tuple[CodeType, int]):
         return bounds_hint(self.what)
 
 
+class Demanded(Indexed):
+    """A place in the user's code where something must hold; `what` is the message where it does not."""
+
+    def outside(self, value: int, size: int) -> str:
+        return self.what
+
+
 def bounds_text(what: str, size: int) -> str:
     """The end of the message for an index out of bounds; only labels of a loss count classes."""
     return f", but there are {size} classes (0 to {size - 1})" if what.endswith("label") else f", outside [0, {size})"
@@ -47,11 +54,11 @@ def bounds_hint(what: str) -> str | None:
     return rule if what.endswith("label") else None
 
 
-def indexed(where: Where, what: str) -> Where:
+def indexed(where: Where, what: str, kind: type[Indexed] = Indexed) -> Where:
     """A place whose index has a name, such as "cross_entropy: label"."""
     if where is None:
         return None
-    made = Indexed(where)
+    made = kind(where)
     made.what = what
     return made
 

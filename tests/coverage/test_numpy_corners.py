@@ -199,8 +199,63 @@ def test_objects_of_series(kind):
         wanted, found = f(plain.coef, x), ws.jit(f)(plain.coef, x)
         np.testing.assert_allclose(found, wanted, rtol=1e-12)
     ws.gradcheck(lambda c, x: series(c, window=[0, 2])(x), plain.coef, x)
-    for f, name in ((lambda c: series(c) * 2.0, r"\*"), (lambda c: series(c).deriv(), "deriv")):
+    for f in (
+        lambda c, x: series(c, [0, 3]).deriv(2)(x) + series(c, [0, 3]).integ(1, [0.5], 1.0)(x),
+        lambda c, x: series.fit(np.arange(3), c, 1, w=[1, 2, 1])(x) * series.fit([0, 1, 3], c, 2, [0, 1]).coef[1],
+    ):
+        np.testing.assert_allclose(ws.jit(f)(plain.coef, x), f(plain.coef, x), rtol=1e-10)
+        ws.gradcheck(f, plain.coef, x)
+    with pytest.raises(UnsupportedError, match="fit: x is traced"):
+        ws.jit(lambda x: series.fit(x, x, 1)(x))(x)
+    for f, name in ((lambda c: series(c) * 2.0, r"\*"), (lambda c: series(c).roots(), "roots")):
         with pytest.raises(UnsupportedError, match=rf"{kind}.{name}: not covered for traced coefficients"):
             ws.jit(f)(x)
     with pytest.raises(ConversionError, match="plain takes plain values alone"):
         ws.jit(lambda x: plain(x), rewrite=False)(x)
+
+
+def test_conditions_on_values_are_errors_when_the_program_runs():
+    rows = np.array([[np.nan, np.nan], [1.0, np.nan]])
+    for f, text in (
+        (lambda x: np.nanargmax(x, axis=1), "nanargmax: All-NaN slice encountered"),
+        (lambda x: np.nanargmin(x, axis=1), "nanargmin: All-NaN slice encountered"),
+        (lambda x: np.histogram(x, 3)[0], "histogram: the range of data with nan or inf is not finite"),
+        (lambda x: np.histogram_bin_edges(x, 3), "histogram: the range of data with nan or inf is not finite"),
+    ):
+        with pytest.raises(BoundsError, match=text):
+            ws.jit(f)(rows)
+        with pytest.raises(ValueError, match=text):
+            ws.vjp(f, rows)
+        np.testing.assert_array_equal(ws.jit(f)(np.nan_to_num(rows)), f(np.nan_to_num(rows)))
+
+
+def test_errors_that_numpy_reports_are_refused_where_nothing_reports_them():
+    def checked(x, how):
+        with np.errstate(divide=how):
+            return np.log(x)
+
+    with pytest.raises(UnsupportedError, match=r"errstate: 'raise' has no effect on a compiled program"):
+        ws.jit(lambda x: checked(x, "raise"))(np.ones(2))
+    assert np.all(ws.jit(lambda x: checked(x, "ignore"))(np.zeros(2)) == -np.inf)
+    with pytest.raises(FloatingPointError, match="divide by zero"):
+        ws.vjp(lambda x: checked(x, "raise"), np.zeros(2))
+
+
+def test_complex_numbers_where_nan_is_or_grows():
+    z = np.array([1 + 2j, 1 + 1j, 0j, 2 + 0j, complex(0, np.nan), 3])
+    for ufunc in (np.maximum, np.minimum):
+        np.testing.assert_array_equal(ws.jit(lambda z, f=ufunc: f.accumulate(z))(z), ufunc.accumulate(z))
+    ws.gradcheck(lambda z: np.abs(np.maximum.accumulate(z)), z[1:4])
+    places, heights = np.array([np.nan, 0.5]), np.array([0, 1 + 2j])
+    np.testing.assert_array_equal(
+        ws.jit(lambda x: np.interp(x, [0, 1], heights))(places), np.interp(places, [0, 1], heights)
+    )
+
+
+def test_pseudoinverses_with_a_cut_off_of_each():
+    stack = np.random.default_rng(0).normal(size=(2, 3, 4, 3))
+    cutoffs = np.array([[1e-15, 0.5, 0.3], [0.5, 0.5, 1e-15]])
+    np.testing.assert_allclose(
+        ws.jit(lambda a: np.linalg.pinv(a, cutoffs))(stack), np.linalg.pinv(stack, cutoffs), rtol=1e-10, atol=1e-13
+    )
+    ws.gradcheck(lambda a: np.linalg.pinv(a, rtol=[1e-15, 1e-10]), stack[0, :2])

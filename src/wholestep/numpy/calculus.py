@@ -181,7 +181,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
         raise ValueError("array of sample points is empty")
     low = heights[0] if left is None else left
     high = heights[n - 1] if right is None else right
-    made = _segments(at, knots, heights) if n > 1 else at * 0 + heights[0]
+    made = _segments(at, knots, heights) if n > 1 else np.where(np.isnan(at), at, heights[0])
     made = np.where(at < knots[0], low, np.where(at > knots[n - 1], high, made))
     return made[()] if made.ndim == 0 else made
 
@@ -189,8 +189,8 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
 def _segments(at: Array, knots: Array, heights: Array) -> Any:
     """The lines between knots; one that infinite numbers leave unknown is read at a knot, or from its other end."""
     if dtypes.is_complex(heights.dtype):
-        parts = [lift(_segments(at, knots, part)).value for part in (heights.real, heights.imag)]
-        return Array(make_complex(*parts))
+        real, imag = [_segments(at, knots, part) for part in (heights.real, heights.imag)]
+        return Array(make_complex(lift(real).value, lift(np.where(np.isnan(at), 0.0, imag)).value))
     i = np.clip(lift(searchsorted(knots, at, "right")) - 1, 0, knots.shape[0] - 2)
     (start, end), (first, second) = (knots[i], knots[i + 1]), (heights[i], heights[i + 1])
     flat = end == start

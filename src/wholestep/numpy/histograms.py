@@ -10,6 +10,7 @@ from wholestep import dtypes
 from wholestep.errors import DtypeError, ParameterError, ShapeError, UnsupportedError
 from wholestep.frontend.dispatch import covers, is_traced
 from wholestep.frontend.promotion import lift
+from wholestep.numpy.conditions import where_holds
 from wholestep.numpy.creation import linspace
 from wholestep.numpy.movement import ravel, traced_array
 from wholestep.numpy.outside import np
@@ -137,6 +138,9 @@ def edges_of(name: str, a: Any, values: Any, bins: Any, range: Any) -> Any:
     if range is not None or 0 in values.shape:
         return np.histogram_bin_edges(np.zeros(0, dtype if name == "histogram" else np.float64), bins, range)
     low, high = np.min(values), np.max(values)
+    if values.dtype.kind == "f":
+        finite = np.isfinite(low) & np.isfinite(high)
+        low = where_holds(low, finite, f"{name}: the range of data with nan or inf is not finite")
     flat = low == high
     made = linspace(np.where(flat, low - 0.5, low), np.where(flat, high + 0.5, high), bins + 1)
     return made.astype(dtype)

@@ -11,6 +11,7 @@ from wholestep.frontend.chosen import least
 from wholestep.frontend.dispatch import binds, bound
 from wholestep.frontend.promotion import checked, lift
 from wholestep.numpy import reductions
+from wholestep.numpy.conditions import where_holds
 from wholestep.numpy.movement import traced_array
 from wholestep.numpy.outside import NO_VALUE, np
 from wholestep.numpy.reductions import root_of_variance
@@ -96,12 +97,13 @@ def nanstd(a: Any, **options: Any) -> Any:
 
 def _nan_arg_extremum(search: Any, fill: float, a: Any, axis: Any = None, **options: Any) -> Any:
     x = traced_array(a)
-    data = x.value.data
-    if data is not None and dtypes.is_inexact(x.dtype) and np.any(np.all(np.isnan(data), axis=axis)):
-        raise ValueError("All-NaN slice encountered")
-    return search(replaced(x, fill), axis=axis, **options)
+    numbers = replaced(x, fill)
+    if dtypes.is_inexact(x.dtype):
+        alone = np.any(np.all(np.isnan(x), axis=axis))
+        numbers = where_holds(numbers, ~alone, f"nan{search.__name__}: All-NaN slice encountered")
+    return search(numbers, axis=axis, **options)
 
 
-REFUSED = "a slice of NaN alone is refused where the values are known"
+REFUSED = "a slice of NaN alone is an error when the program runs"
 nanargmax = bound(np.nanargmax, REFUSED, _nan_arg_extremum, reductions.argmax, -np.inf)
 nanargmin = bound(np.nanargmin, REFUSED, _nan_arg_extremum, reductions.argmin, np.inf)

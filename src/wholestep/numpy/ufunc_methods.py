@@ -108,13 +108,16 @@ def accumulate(ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None, out: A
         return ufuncs.assign_out(name, out, ACCUMULATE[name](x, axis, dtype))
     if name not in ASSOCIATIVE | IN_TURN:
         raise unsupported(f"numpy.{name}.accumulate")
-    a = in_loop(ufunc, x, dtype)
-    place = axis_of(name, axis, a.ndim)
+    return ufuncs.assign_out(name, out, _step_by_step(ufunc, in_loop(ufunc, x, dtype), axis))
+
+
+def _step_by_step(ufunc: np.ufunc, a: Array, axis: Any) -> Array:
+    place = axis_of(ufunc.__name__, axis, a.ndim)
     head = (slice(None),) * place
     parts: list[Any] = [a[(*head, slice(0, 1))]]
     for k in range(1, a.shape[place]):
         parts.append(ufunc(parts[-1], a[(*head, slice(k, k + 1))]))
-    return ufuncs.assign_out(name, out, concatenate(parts, place))
+    return concatenate(parts, place)
 
 
 def reduceat(ufunc: np.ufunc, x: Any, indices: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
@@ -221,6 +224,14 @@ def _accumulator(primitive: Any) -> Any:
     return run
 
 
+def _extremum(ufunc: np.ufunc, primitive: Any) -> Any:
+    def run(x: Any, axis: Any, dtype: Any) -> Array:
+        a = in_loop(ufunc, x, dtype)
+        return _step_by_step(ufunc, a, axis) if a.dtype.kind == "c" else _accumulator(primitive)(a, axis, None)
+
+    return run
+
+
 def _truths(ufunc: np.ufunc, primitive: Any) -> Any:
     def run(x: Any, axis: Any, dtype: Any) -> Array:
         made: Array = _accumulator(primitive)(in_loop(ufunc, x, dtype), axis, np.int8)
@@ -232,8 +243,8 @@ def _truths(ufunc: np.ufunc, primitive: Any) -> Any:
 ACCUMULATE = {
     "add": lambda x, axis, dtype: cumsum(lift(x), axis, dtype),
     "multiply": lambda x, axis, dtype: cumprod(lift(x), axis, dtype),
-    "maximum": _accumulator(cummax),
-    "minimum": _accumulator(cummin),
+    "maximum": _extremum(np.maximum, cummax),
+    "minimum": _extremum(np.minimum, cummin),
     "logical_and": _truths(np.logical_and, cummin),
     "logical_or": _truths(np.logical_or, cummax),
 }

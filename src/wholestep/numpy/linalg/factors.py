@@ -9,7 +9,7 @@ import numpy as np
 from wholestep import dtypes
 from wholestep.errors import DtypeError, ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import covers
+from wholestep.frontend.dispatch import covers, is_traced
 from wholestep.frontend.promotion import broadcast_shapes, broadcast_to, lift, promoted, wrap
 from wholestep.ir.graph import Value
 from wholestep.primitives import linalg as la, matrices as mx, spectral as sp
@@ -213,7 +213,20 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = _NO_
     elif rtol is not _NO_VALUE:
         raise ValueError("`rtol` and `rcond` can't be both set.")
     v = mx.hermitian(v, lower=True) if hermitian else v
-    return wrap(la.pinv(v, rcond=cutoff("pinv", rcond)))
+    if is_traced(rcond) or np.ndim(rcond) == 0:
+        return wrap(la.pinv(v, rcond=cutoff("pinv", rcond)))
+    return _pinv_of_each(wrap(v), np.broadcast_to(rcond, v.shape[:-2]))
+
+
+def _pinv_of_each(x: Array, cutoffs: Any) -> Array:
+    """The inverses of a stack, each with a cut-off of its own; those of one cut-off at once."""
+    rows, made = x.reshape((-1, *x.shape[-2:])), []
+    order = np.argsort(cutoffs.reshape(-1), kind="stable")
+    ordered = cutoffs.reshape(-1)[order]
+    for places in np.split(order, np.flatnonzero(np.diff(ordered)) + 1) if order.size else []:
+        made.append(wrap(la.pinv(rows[places].value, rcond=float(cutoffs.reshape(-1)[places[0]]))))
+    whole = np.concatenate(made)[np.argsort(order)] if made else np.swapaxes(rows, -1, -2)
+    return whole.reshape((*x.shape[:-2], x.shape[-1], x.shape[-2]))  # type: ignore[no-any-return]
 
 
 @covers(np.linalg.lstsq)
