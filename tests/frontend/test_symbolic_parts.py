@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import wholestep as ws
+from wholestep.errors import WholestepError
 
 
 def trained_alike(loss):
@@ -29,10 +30,40 @@ def test_array_split():
             np.testing.assert_array_equal(part, wanted)
 
 
-@pytest.mark.parametrize("mode", ["edge", "wrap", "reflect", "symmetric"])
+@pytest.mark.parametrize("mode", ["edge", "wrap", "reflect", "symmetric", "linear_ramp", "mean"])
 def test_pad(mode):
     def loss(w, x):
         wide = np.pad(x, ((2, 3), (0, 1)), mode=mode)[:, 1:]
         return np.sum(wide @ w * np.pad(x @ w, (2, 3), mode=mode))
 
     trained_alike(loss)
+
+
+def same_at_each_size(f, *sizes):
+    """Require NumPy's results from one trace at several sizes."""
+    compiled = ws.jit(f)
+    compiled.any_size(ws.ShapeDtype((ws.Dim("B"), 3), "float64"))
+    for n in sizes:
+        x = np.random.default_rng(n).normal(size=(n, 3))
+        np.testing.assert_allclose(compiled(x), f(x), rtol=1e-12, atol=1e-14)
+
+
+def test_gradient():
+    same_at_each_size(lambda x: np.gradient(x, 0.5, axis=0), 2, 3, 9)
+    same_at_each_size(lambda x: np.gradient(x, axis=0, edge_order=2), 3, 4, 9)
+    same_at_each_size(lambda x: np.gradient(x, np.cumsum(np.exp(x[:, 0])), axis=0), 2, 3, 9)
+    with pytest.raises(WholestepError, match=r"test_symbolic_parts.py"):
+        same_at_each_size(lambda x: np.gradient(x, axis=0), 1)
+
+
+def test_contractions_of_many_operands():
+    same_at_each_size(lambda x: np.einsum("bi,bj,bk->ijk", x, x, x), 1, 4, 9)
+    same_at_each_size(lambda x: np.einsum("bi,bj,kj->bik", x, x, np.ones((2, 3)), optimize=True), 1, 4)
+
+
+def test_histograms_and_deletions():
+    same_at_each_size(lambda x: np.histogram(x[:, 0], bins=3)[0], 1, 4, 9)
+    same_at_each_size(lambda x: np.histogram2d(x[:, 0], x[:, 1], bins=[[-1, 0, 1]] * 2, density=True)[0], 8, 9)
+    same_at_each_size(lambda x: np.delete(x, 1, axis=0), 2, 3, 9)
+    same_at_each_size(lambda x: np.delete(x, [-1], axis=0), 1, 3, 9)
+    same_at_each_size(lambda x: np.delete(x, -2, axis=0), 2, 3, 9)

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from wholestep import dtypes
+from wholestep.dims import Dim
 from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import bound, covers, is_traced
@@ -130,11 +131,11 @@ def _spacings(x: Array, varargs: tuple[Any, ...], axes: tuple[int, ...]) -> list
 def _slope(x: Array, place: int, h: Any, edge_order: int) -> Any:
     """Central differences inside, one-sided ones at the ends."""
     n = x.shape[place]
-    if n < edge_order + 1:
+    if not isinstance(n, Dim) and n < edge_order + 1:
         raise ShapeError(f"gradient: {x.type} is too small along axis {place}: it needs edge_order + 1 elements")
     part = [x[_cut(place, i, j)] for i, j in ((None, -2), (1, -1), (2, None))]
     first = [x[_cut(place, i, i + 1)] for i in range(edge_order + 1)]
-    last = [x[_cut(place, n - 1 - i, n - i)] for i in range(edge_order + 1)]
+    last = [x[_cut(place, -1 - i, -i or None)] for i in range(edge_order + 1)]
     if np.ndim(h) == 0 if not isinstance(h, Array) else h.ndim == 0:
         inner = (part[2] - part[0]) / (2.0 * h)
         ends = [(first[1] - first[0]) / h, (last[0] - last[1]) / h]

@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from wholestep.dims import names, substitute
 from wholestep.errors import ShapeError
 from wholestep.frontend.array import Array, View
 from wholestep.frontend.dispatch import covers
 from wholestep.frontend.promotion import broadcast_to as broadcast_value, cast_to, checked, lift, promoted, wrap
 from wholestep.frontend.ufuncs import assign_out
 from wholestep.ir.graph import Value
+from wholestep.lower.compilation_unit import ASSUMED_SIZE
 from wholestep.numpy.contractions import contract_pair, shapes_of, summed_alone
 from wholestep.numpy.creation import arange
 from wholestep.numpy.movement import traced_array, transpose
@@ -199,7 +201,8 @@ def order(labels: list[str], result: str, shapes: list[Any], optimize: Any) -> S
         return [tuple(range(len(labels)))]
     if isinstance(optimize, list | tuple) and optimize and optimize[0] == "einsum_path":
         return [tuple(step) for step in optimize[1:]]
-    return cheapest(f"{','.join(labels)}->{result}", tuple([tuple(map(int, s)) for s in shapes]))
+    likely = [tuple([substitute(n, dict.fromkeys(names(n), ASSUMED_SIZE)) for n in s]) for s in shapes]
+    return cheapest(f"{','.join(labels)}->{result}", tuple(likely))
 
 
 @lru_cache(maxsize=1024)

@@ -11,7 +11,7 @@ from wholestep.errors import DtypeError, ParameterError, ShapeError, Unsupported
 from wholestep.frontend.dispatch import covers, is_traced
 from wholestep.frontend.promotion import lift
 from wholestep.numpy.conditions import where_holds
-from wholestep.numpy.creation import linspace
+from wholestep.numpy.creation import linspace, ones
 from wholestep.numpy.movement import ravel, traced_array
 from wholestep.numpy.outside import np
 
@@ -25,7 +25,7 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, we
     """
     values = ordered_values("histogram", a)
     edges = ordered_edges("histogram", a, values, bins, range)
-    each = lift(np.ones(values.shape, np.int64)) if weights is None else ravel(traced_array(weights))
+    each = lift(ones(values.shape, np.int64)) if weights is None else ravel(traced_array(weights))
     counts = sums_in_bins("histogram", [values], [edges], each)
     if density:
         counts = counts / np.diff(edges) / np.sum(counts)
@@ -54,7 +54,7 @@ def histogramdd(
     values = [ordered_values("histogramdd", column) for column in columns]
     given = zip(columns, values, several, ranges, strict=True)
     edges = [ordered_edges("histogramdd", *each) for each in given]
-    each = np.ones(values[0].shape) if weights is None else ravel(traced_array(weights))
+    each = lift(ones(values[0].shape)) if weights is None else ravel(traced_array(weights))
     if each.dtype.kind == "c":
         raise DtypeError(f"histogramdd: weights are {each.type}, and counts are real")
     counts = sums_in_bins("histogramdd", values, edges, each.astype(np.float64))

@@ -6,6 +6,7 @@ import math
 import operator
 from typing import Any
 
+from wholestep.dims import Dim
 from wholestep.errors import BoundsError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers
@@ -162,6 +163,10 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Array:
     what = obj if isinstance(obj, slice) else known_of("delete", obj)
     if not isinstance(what, slice) and what.size == 0 and not isinstance(obj, np.ndarray):
         what = what.astype(np.int64)
+    if isinstance(x.shape[place], Dim) and not isinstance(what, slice) and what.size == 1 and what.dtype.kind in "iu":
+        at, head = int(what.reshape(-1)[0]), (slice(None),) * place
+        parts = [slice(None, at), *([] if at == -1 else [slice(at + 1, None)])]
+        return concatenate([x[(*head, part)] for part in parts], place)
     kept = np.delete(np.arange(x.shape[place]), what)
     return _taken(x, kept, place)
 

@@ -123,7 +123,8 @@ def _constant_edge(x: Array, axis: int, n: int, number: Any) -> Array:
 def _at_end(x: Array, axis: int, end: int, n: int = 1) -> Any:
     """The first or last n elements along an axis."""
     size = x.shape[axis]
-    return x[(*[slice(None)] * axis, slice(0, n) if end == 0 else slice(size - n, size))]
+    last = slice(None) if n == size else slice(-n, None) if n > 0 else slice(0, 0)
+    return x[(*[slice(None)] * axis, slice(0, n) if end == 0 else last)]
 
 
 def _ramp(x: Array, axis: int, n: int, target: Any, end: int) -> Array:
