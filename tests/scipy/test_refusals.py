@@ -46,7 +46,11 @@ def test_an_unknown_derivative_is_refused(f, name):
         (lambda x: linalg.expm(x.astype("f2")), DtypeError, "expm"),
         (lambda x: signal.convolve(x, np.ones(3)), ShapeError, "convolve: ranks differ"),
         (lambda x: signal.convolve(x, np.ones((1, 5)), "valid"), ShapeError, "valid"),
-        (lambda x: signal.medfilt(x), UnsupportedError, "scipy.signal.medfilt"),
+        (lambda x: signal.order_filter(x, np.ones((1, 3)), 0), UnsupportedError, "scipy.signal.order_filter"),
+        (lambda x: signal.medfilt(x * 1j), DtypeError, "median_filter: complex numbers such as .* have no order"),
+        (lambda x: signal.hilbert(x * 1j), DtypeError, "hilbert: takes real signals"),
+        (lambda x: signal.filtfilt([1.0], [1.0, 0.5], x, method="gust"), UnsupportedError, "filtfilt: method='gust'"),
+        (lambda x: signal.sosfiltfilt(np.ones((1, 6)) * x[0, 0], x), UnsupportedError, "sosfiltfilt: the length"),
         (lambda x: signal.convolve2d(x, x, boundary="mirror"), ParameterError, "convolve2d: acceptable boundary flags"),
         (lambda x: signal.convolve2d(x, x, "all"), ParameterError, "convolve2d: acceptable mode flags"),
         (lambda x: signal.correlate2d(x[0], x[0]), ShapeError, "correlate2d: takes two matrices"),
@@ -124,7 +128,7 @@ def test_a_singular_matrix_is_numpys_error():
 @pytest.mark.parametrize(
     ("call", "name"),
     [
-        (lambda x: scipy.signal.hilbert(x).imag, "scipy.signal.hilbert"),
+        (lambda x: scipy.signal.resample(x, 2), "scipy.signal.resample"),
         (lambda x: scipy.stats.trim_mean(x, 0.1), "scipy.stats.trim_mean"),
         (
             lambda x: scipy.interpolate.BarycentricInterpolator(np.arange(4.0), x)(2.5),

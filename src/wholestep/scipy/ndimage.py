@@ -26,6 +26,15 @@ from wholestep.scipy.filters import (
     uniform_filter1d as uniform_filter1d,
 )
 from wholestep.scipy.outside import fallback, np
+from wholestep.scipy.rank_filters import (
+    maximum_filter as maximum_filter,
+    maximum_filter1d as maximum_filter1d,
+    median_filter as median_filter,
+    minimum_filter as minimum_filter,
+    minimum_filter1d as minimum_filter1d,
+    percentile_filter as percentile_filter,
+    rank_filter as rank_filter,
+)
 
 outside: Any = scipy.ndimage
 

@@ -10,7 +10,6 @@ import scipy.signal
 
 from wholestep import dtypes
 from wholestep.errors import ShapeError
-from wholestep.frontend.control import scan
 from wholestep.frontend.dispatch import covers
 from wholestep.frontend.promotion import inexact_array, lift, promoted, wrap
 from wholestep.ir.graph import Value
@@ -18,6 +17,15 @@ from wholestep.numpy.contractions import products_summed
 from wholestep.primitives.contraction import LETTERS, window
 from wholestep.primitives.movement import flip, pad
 from wholestep.scipy.outside import fallback, np
+from wholestep.scipy.rank_filters import medfilt as medfilt, medfilt2d as medfilt2d
+from wholestep.scipy.recursive_filters import (
+    filtfilt as filtfilt,
+    lfilter as lfilter,
+    lfilter_zi as lfilter_zi,
+    sosfilt as sosfilt,
+    sosfiltfilt as sosfiltfilt,
+)
+from wholestep.scipy.smoothing import hilbert as hilbert, savgol_filter as savgol_filter
 from wholestep.scipy.spectra import (
     coherence as coherence,
     csd as csd,
@@ -174,32 +182,3 @@ def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", 
     x, kernel = planes("correlate2d", in1, in2)
     turned = np.conjugate(kernel[::-1, ::-1])
     return over_plane(x, turned, mode, boundary, fillvalue, [n // 2 for n in kernel.shape])
-
-
-@covers(outside.lfilter)
-def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
-    """scipy.signal.lfilter: a recursive filter along one axis, as a scan."""
-    # A filter without feedback has the one number a = 1.
-    given = (np.atleast_1d(b), np.atleast_1d(a), x) + (() if zi is None else (zi,))
-    operands = [inexact_array(v) for v in given]
-    top, bottom, signal, *state = [wrap(v) for v in promoted(*operands)]
-    if top.ndim != 1 or bottom.ndim != 1:
-        raise ShapeError(f"lfilter: coefficients are vectors: {top.type} and {bottom.type}")
-    n = max(int(top.shape[0]), int(bottom.shape[0]))
-    top, bottom = [np.pad(c / bottom[0], (0, n - int(c.shape[0]))) for c in (top, bottom)]
-    rows = np.moveaxis(signal, axis, 0)
-    side = rows.shape[1:]
-    start = np.moveaxis(state[0], axis, 0) if state else np.zeros((n - 1, *side), rows.dtype)
-    wide = (-1, *[1] * len(side))
-    ahead, behind = top[1:].reshape(wide), bottom[1:].reshape(wide)
-
-    def step(kept: Any, row: Any) -> Any:
-        out = top[0] * row + kept[0] if n > 1 else top[0] * row
-        if n == 1:
-            return kept, out
-        moved = np.concatenate([kept[1:], np.zeros((1, *side), rows.dtype)])
-        return moved + ahead * row - behind * out, out
-
-    last, made = scan(step, lift(start), rows)
-    made = np.moveaxis(made, 0, axis)
-    return (made, np.moveaxis(last, 0, axis)) if state else made
