@@ -53,8 +53,8 @@ def footprint_of(name: str, size: Any, footprint: Any, ndim: int, chosen: list[i
         raise RuntimeError(f"footprint.ndim ({mask.ndim}) must match len(axes) ({len(chosen)})")
     if not mask.any():
         raise ValueError("All-zero footprint is not supported.")
-    sizes = dict(zip(chosen, mask.shape, strict=True))
-    return [sizes.get(i, 1) for i in range(ndim)], np.flatnonzero(mask)
+    by_axis = dict(zip(chosen, mask.shape, strict=True))
+    return [by_axis.get(i, 1) for i in range(ndim)], np.flatnonzero(mask)
 
 
 def by_rank(

@@ -220,13 +220,12 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = _NO_
 
 def _pinv_of_each(x: Array, cutoffs: Any) -> Array:
     """The inverses of a stack, each with a cut-off of its own; those of one cut-off at once."""
-    rows, made = x.reshape((-1, *x.shape[-2:])), []
-    order = np.argsort(cutoffs.reshape(-1), kind="stable")
-    ordered = cutoffs.reshape(-1)[order]
-    for places in np.split(order, np.flatnonzero(np.diff(ordered)) + 1) if order.size else []:
-        made.append(wrap(la.pinv(rows[places].value, rcond=float(cutoffs.reshape(-1)[places[0]]))))
-    whole = np.concatenate(made)[np.argsort(order)] if made else np.swapaxes(rows, -1, -2)
-    return whole.reshape((*x.shape[:-2], x.shape[-1], x.shape[-2]))  # type: ignore[no-any-return]
+    rows, flat, made = x.reshape((-1, *x.shape[-2:])), cutoffs.reshape(-1), []
+    order = np.argsort(flat, kind="stable")
+    for places in np.split(order, np.flatnonzero(np.diff(flat[order])) + 1) if order.size else []:
+        made.append(wrap(la.pinv(rows[places].value, rcond=float(flat[places[0]]))))
+    whole = lift(np.concatenate(made))[np.argsort(order)] if made else lift(np.swapaxes(rows, -1, -2))
+    return whole.reshape((*x.shape[:-2], x.shape[-1], x.shape[-2]))
 
 
 @covers(np.linalg.lstsq)
