@@ -270,6 +270,19 @@ def test_dataclasses_are_modules():
     assert ws.grad(lambda m: np.sum(m.weight * m.table))(fixed).weight.tolist() == [0.0, 1.0]
 
 
+def test_default_activations_are_the_public_functions_and_pickle():
+    for model in (nn.MLP([2, 3], key=0), nn.FeedForward(2, 3, key=0), nn.TransformerBlock(4, 2, key=0)):
+        again = pickle.loads(pickle.dumps(model))
+        assert ws.tree.structure(again) == ws.tree.structure(model)
+    assert ws.tree.structure(nn.MLP([2, 3], key=0)) == ws.tree.structure(nn.MLP([2, 3], key=0, activation=nn.relu))
+
+
+def test_ufuncs_of_the_namespace_copy_and_pickle_as_themselves():
+    model = nn.Sequential(nn.Linear(2, 3, key=0), ws.numpy.tanh, ws.numpy.abs)
+    for again in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert again[1] is ws.numpy.tanh and again[2] is ws.numpy.abs is ws.numpy.absolute
+
+
 def test_copies_and_pickles_keep_marks_and_ties():
     model = net()
     for again in (copy.copy(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):

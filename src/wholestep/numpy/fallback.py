@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,15 @@ class Ufunc:
     def __repr__(self) -> str:
         return repr(self.outside)
 
+    def __reduce__(self) -> Any:
+        return adapted, (self.outside,)
+
+
+@functools.cache
+def adapted(outside: np.ufunc) -> Ufunc:
+    """The one `Ufunc` of a ufunc, also where NumPy has two names for it."""
+    return Ufunc(outside)
+
 
 @covers(np.isscalar)
 def isscalar(element: Any) -> bool:
@@ -62,7 +72,7 @@ def from_numpy(name: str) -> Any:
     if found is None and not hasattr(np, name):
         raise AttributeError(f"module 'wholestep.numpy' has no attribute {name!r}")
     if isinstance(found, np.ufunc):
-        return Ufunc(found)
+        return adapted(found)
     if name in ITERATORS:
         outside: Any = found
         return refusing(outside, f"numpy.{name}")
