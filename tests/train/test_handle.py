@@ -327,6 +327,21 @@ def test_an_attached_function_of_a_model_draws_too(device):
     np.testing.assert_allclose(sample(batch, key=5), model(batch, key=ws.random.key(5)), rtol=1e-6)
 
 
+def test_an_attached_function_of_the_state_alone_is_called_without_a_batch(device):
+    step = line(device)
+    assert float(step.attach(lambda p: p + 1)()) == 1.0
+    drawn = step.attach(lambda p, *, key: p + ws.random.normal(key, (3,)))(key=0)
+    np.testing.assert_allclose(drawn, ws.random.normal(ws.random.key(0), (3,)), rtol=1e-6)
+    with pytest.raises(ws.errors.ArgumentError, match=r"total: batch is missing(.|\n)*hint: total\(batch\)"):
+        step.attach(total)()
+    counted = ws.compile(lambda p, b, x: (np.sum(p * x), b + 1), np.ones(2), buffers=np.zeros(()), batch=np.ones(2))
+    assert float(counted.attach(lambda p, b: b)()) == 0.0
+
+
+def total(p, batch):
+    return p + np.sum(batch)
+
+
 def test_an_attached_function_keeps_eight_programs(device):
     step = line(device)
     f = step.attach(lambda p, x: np.sum(x) + p)

@@ -16,7 +16,7 @@ from wholestep import tree
 from wholestep.boundary.public import bounded
 from wholestep.compiler import devices
 from wholestep.compiler.dynamic_shapes import SymbolicProgram
-from wholestep.errors import ParameterError, UnsupportedError
+from wholestep.errors import ArgumentError, ParameterError, UnsupportedError
 from wholestep.exits import UNBROKEN
 from wholestep.frontend import outside
 from wholestep.frontend.jit import own_copy
@@ -36,6 +36,8 @@ from wholestep.train.step.held_state import base_key
 MAX_ATTACHED = 8
 """The number of most recently used programs that an attached function keeps."""
 
+NO_BATCH: Any = object()
+"""The batch of a call that is given none."""
 GROWING_SIZE_HINT = (
     'step.attach(f, batch=ws.ShapeDtype((ws.Dim("T"), ...), dtype)) compiles once for all sizes; a loop that decodes '
     "pads its context to a few lengths, or carries a cache of keys and values of one size"
@@ -66,7 +68,7 @@ class Attached:
     Batches may have any structure, shapes and dtypes; there is a program for each kind, of which the last eight are
     kept. A program with symbolic sizes takes batches of all these sizes. The function follows the step through
     `replace`. Results are arrays of the caller's own. An f with a keyword-only parameter `key` is called with `key=`
-    too, a seed or a key.
+    too, a seed or a key. An f of the state alone, such as one that draws samples, is called without a batch.
     """
 
     def __init__(
@@ -78,32 +80,50 @@ class Attached:
     ) -> None:
         self.f, self.training = f, training
         self.name = str(getattr(f, "__name__", type(f).__name__))
+        self.keyed = takes_key(f)
+        self.needs_key = self.keyed and inspect.signature(f).parameters["key"].default is inspect.Parameter.empty
+        """True if f cannot be called without a key."""
         self.engine, self.lock = engine, lock
         self.current = engine()
         self.entries: OrderedDict[Any, AttachedProgram] = OrderedDict()
         self.sizes = Sizes(self.name, GROWING_SIZE_HINT)
 
-    def __call__(self, batch: Any, *, key: Any = None) -> Any:
+    def __call__(self, batch: Any = NO_BATCH, *, key: Any = None) -> Any:
         key = self.checked_key(key)
         with self.lock():
+            if batch is NO_BATCH:
+                batch = self.without_batch()
             entry, arrays = self.found(batch, key)
             check_unchanged(entry.watches, self.name, whole=True)
             outs = entry.program([*tree.leaves(self.given(self.current.state.tree)), *arrays])
         made = [own_copy(out, s) for out, s in zip(outs, entry.traced.scalars, strict=True)]
         return without_said(tree.unflatten(entry.traced.structure, made))
 
+    def takes_batch(self) -> bool:
+        """Test whether f takes a batch behind the parts of the state."""
+        function = self.engine().step_function
+        states = 2 if function.model is None and function.with_buffers else 1
+        try:
+            inspect.signature(self.f).bind_partial(*[None] * (states + 1))
+        except TypeError:
+            return False
+        except ValueError:  # a function without a signature
+            return True
+        return True
+
+    def without_batch(self) -> tuple[()]:
+        """The batch of a call that is given none; raises ArgumentError where f takes one."""
+        if self.takes_batch():
+            raise ArgumentError(f"{self.name}: batch is missing", hint=f"{self.name}(batch): it takes one beside the state")
+        return ()
+
     def given(self, parts: dict[str, Any]) -> tuple[Any, ...]:
         """The parts of the state that the function takes."""
         return (parts["params"], parts["buffers"]) if self.current.step_function.with_buffers else (parts["params"],)
 
-    @property
-    def needs_key(self) -> bool:
-        """True if f cannot be called without a key."""
-        return takes_key(self.f) and inspect.signature(self.f).parameters["key"].default is inspect.Parameter.empty
-
     def checked_key(self, key: Any) -> Any:
         """The key of a call, from a seed or a key, or None; raises ParameterError for an unexpected or missing key."""
-        if key is not None and not takes_key(self.f):
+        if key is not None and not self.keyed:
             raise ParameterError(f"{self.name}: it takes no key", hint=f"def {self.name}(model, batch, *, key)")
         if key is None and self.needs_key:
             raise ParameterError(f"{self.name}: no key to draw from", hint=f"{self.name}(batch, key=ws.random.key(0))")
@@ -153,7 +173,8 @@ class Attached:
         state, model = self.current.state, self.current.step_function.model
         given = (*self.given(state.abstract()), feed.abstract())
         roots = ("params", "buffers", "batch") if len(given) == 3 else ("params", "batch")
-        f = self.f if model is None else model.function(self.f, self.training)
+        f = self.f if feed.leaves or self.takes_batch() else of_state_alone(self.f)
+        f = f if model is None else model.function(f, self.training)
         if draws:
             f, given, roots = with_key_last(f), (*given, ShapeDtype((2,), "uint32")), (*roots, "key")
         traced = trace_step(self.current.one.alike(f), given, self.name, roots)
@@ -167,6 +188,16 @@ class Attached:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise UnsupportedError(f"{self.name}: a function attached to a step cannot be copied or pickled")
+
+
+def of_state_alone(f: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that takes an empty batch, too."""
+
+    @functools.wraps(f)
+    def batched(*args: Any, **keys: Any) -> Any:
+        return f(*args[:-1], **keys)
+
+    return batched
 
 
 def with_key_last(f: Callable[..., Any]) -> Callable[..., Any]:

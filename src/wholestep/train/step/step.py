@@ -215,7 +215,8 @@ class Step(ExclusiveAccess, HeldState, SavedState, ExportedStep, Inspected):
         With a module it is `f(model, batch)`, in evaluation mode unless `training`; its assignments are not kept. The
         result is called with a batch of any kind and compiles for each kind; with `batch` it compiles for that one now.
         One program with symbolic sizes serves all sizes. Where f has a keyword-only parameter `key`, as a function that
-        draws samples has, the call is given one: `attached(batch, key=ws.random.key(0))`, or a seed.
+        draws samples has, the call is given one: `attached(batch, key=ws.random.key(0))`, or a seed. An f without a
+        batch, `f(model)` or `f(model, *, key)`, is called without one.
 
         Shapes: a batch of any structure, shapes and dtypes that f takes; the result of f is a tree of arrays.
         Raises: in the call, exceptions of f, DtypeError for a result that is no array, and ParameterError for a key
