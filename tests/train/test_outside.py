@@ -2,6 +2,7 @@
 
 import collections
 import doctest
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -214,6 +215,33 @@ def test_labels_have_codes_and_a_way_back():
         with pytest.raises(error, match=says):
             ws.encode_labels(labels_, classes_)
     assert not doctest.testmod(labels).failed
+
+
+class Frame:
+    """A table by the methods that the library asks for."""
+
+    columns = ("a", "b", "c")
+
+    def to_numpy(self):
+        return X
+
+    def __getitem__(self, name):
+        return X[:, self.columns.index(name)]
+
+
+def test_a_frame_in_the_place_of_one_array_is_a_matrix_for_all_rows_too():
+    ran = [made().run(data, batch_size=4).losses.tolist() for data in ({"x": Frame(), "y": Y}, BATCH)]
+    assert ran[0] == ran[1]
+    fitted = [ws.fit(made(), data, epochs=1, progress=None) for data in ({"x": Frame(), "y": Y}, BATCH)]
+    assert fitted[0].losses.tolist() == fitted[1].losses.tolist()
+    with pytest.raises(TreeError, match=r"step: batch has another structure: no batch\.x; batch\.x\.a unexpected"):
+        made()({"x": {"a": X}, "y": Y})
+
+
+@pytest.mark.parametrize("path", ["rows.npy", Path("rows.npy")])
+def test_the_path_of_a_file_is_no_data_of_a_run(path):
+    with pytest.raises(DtypeError, match=r"run: data is the path 'rows\.npy', and run takes arrays(.|\n)*np\.load"):
+        made().run(path)
 
 
 def test_a_data_frame_is_a_dictionary_of_its_columns():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -12,7 +13,6 @@ from wholestep import tree
 from wholestep.boundary.counts import whole_number
 from wholestep.dims import Dim
 from wholestep.errors import DtypeError, ParameterError, ShapeError, TreeError
-from wholestep.frontend import outside
 from wholestep.ir.graph import NDArray
 from wholestep.train.program import first_calls, step_loops
 from wholestep.train.program.engine import Engine, UnfinishedEpoch
@@ -20,6 +20,12 @@ from wholestep.train.program.interruptible import catching_interrupts
 from wholestep.train.program.resident_program import ResidentProgram
 from wholestep.train.state.batch_signature import BatchSignature
 from wholestep.train.state.result import Result, join_results
+
+READ_FILES = (
+    'np.load(path, mmap_mode="r") is an array whose rows are read as they are needed; '
+    "ws.fit(step, ws.Loader(path, batch_size=...)) reads .npy, .npz and .csv"
+)
+"""The way out for data given as the name of a file."""
 
 EpochCallback = Callable[[int, Result], Any]
 """A function called after each epoch with the number of finished epochs and the result of the last one."""
@@ -34,7 +40,9 @@ class ResidentData:
 
     def __init__(self, engine: Engine, data: Any, size: int | None, shuffle: bool, drop_last: bool) -> None:
         self.engine, self.shuffle = engine, shuffle
-        data = outside.taken_over(data, "data", "run")
+        if isinstance(data, str | os.PathLike):
+            raise DtypeError(f"run: data is the path {os.fspath(data)!r}, and run takes arrays", hint=READ_FILES)
+        data = engine.signature.rows_of(data, "run")
         self.signature = BatchSignature(data, "data", "run")
         check_rows(engine.signature, self.signature, 1 + (engine.count > 1))
         self.count: int = self.signature.leaves[0].type.shape[0]

@@ -104,6 +104,15 @@ class BatchSignature:
             raise TreeError(self.difference(given), hint=f"it was compiled for {self}")
         return leaves
 
+    def rows_of(self, data: Any, what: str) -> Any:
+        """Data, whose rows make such batches, with NumPy's arrays and the containers of the example.
+
+        A data frame is a matrix where the example has one array. Parts that are unlike the example stay as they are.
+        """
+        leaves = [leaf._replace(path=leaf.path.replace(self.root, "data", 1)) for leaf in self.leaves]
+        fitting = match_containers(tree.unflatten(self.structure, leaves), data, "data", what)
+        return outside.taken_over(fitting, "data", what)
+
     def resized(self, leaves: Sequence[Any]) -> BatchSignature:
         """The signature of trees of this structure with leaves like these."""
         return BatchSignature(tree.unflatten(self.structure, leaves), self.root, self.what)
@@ -214,6 +223,8 @@ def convert_leaf(leaf: LeafSignature, given: Any, what: str) -> Any:
             outside.numeric(text, leaf.path, what)
         held = leaf.type.ndim and outside.held(given)
         return outside.numbers(given, leaf.type.dtype, leaf.path, what) if held else given
+    if isinstance(given, Mapping):
+        return given
     return outside.array(given, leaf.path, what) if outside.foreign(given) else outside.numeric(given, leaf.path, what)
 
 
