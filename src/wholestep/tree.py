@@ -74,7 +74,7 @@ def map(f: Callable[..., Any], tree: Tree, *rest: Tree, is_leaf: Callable[[Any],
     Where `is_leaf(node)` holds, a whole node is a leaf; subtrees of the other trees at a leaf are passed as they are.
 
     Shapes: leaves are anything; the result has the outline of the first tree.
-    Raises: ValueError where the outlines differ, TreeError for containers that lie more than 1,000 deep in each other.
+    Raises: TreeError where the outlines differ, and for containers that lie more than 1,000 deep in each other.
 
     >>> import wholestep as ws
     >>> ws.tree.map(lambda x, y: x + y, [1, (2,)], [10, (20,)])
@@ -106,13 +106,27 @@ def map_with_path(f: Callable[..., Any], tree: Tree, *rest: Tree, is_leaf: Calla
 def below(treedef: TreeDef, tree: Any) -> list[Any]:
     """Return the subtree of another tree at each leaf of a structure.
 
-    Metadata of structures, such as the frozen arrays of a model, may differ. Raises ValueError if the outlines do.
+    Metadata of structures, such as the frozen arrays of a model, may differ. Raises TreeError if the outlines do.
 
     >>> below(structure([0, (0,)]), [1, ({"a": 2},)])
     [1, {'a': 2}]
     """
     with outlines():
-        return treedef.flatten_up_to(tree)
+        try:
+            return treedef.flatten_up_to(tree)
+        except ValueError:
+            found = [tell(treedef.unflatten([0] * treedef.num_leaves), tree, "tree") for tell in _telling]
+            if not any(found):
+                raise
+            raise TreeError(f"tree: two structures differ: {found[0]}", hint=found[0].hint) from None
+
+
+_telling: list[Callable[[Any, Any, str], Any]] = []
+
+
+def tell_differences(tell: Callable[[Any, Any, str], Any]) -> None:
+    """Register the function that says where a tree differs from the outline of another one."""
+    _telling.append(tell)
 
 
 @contextmanager

@@ -251,3 +251,17 @@ def test_a_tree_is_one_vector_and_comes_back():
         unravel(vector[1:])
     with pytest.raises(TreeError, match="no leaves"):
         tree.ravel({})
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "words"),
+    [
+        ({"a": 0, "b": 0}, {"a": 0, "c": 0}, r"tree: the keys \['a', 'b'\], then the keys \['a', 'c'\]"),
+        ({"a": [0, {"b": 0}], "c": 0}, {"a": [[1, 2], 0], "c": 0}, r"tree\.a\[1\]: a dict, then a leaf"),
+        ([0, (0, 0)], [0, (0,)], r"tree\[1\]: 2 items, then 1 items"),
+        (ws.nn.Linear(2, 3, key=0), ws.nn.frozen(ws.nn.Linear(2, 3, key=0)), r"weight: a parameter, then a frozen array"),
+    ],
+)
+def test_the_place_where_two_structures_differ_is_named(one, other, words):
+    with pytest.raises(TreeError, match=f"tree: two structures differ: .*{words}"):
+        tree.map(lambda x, y: x, one, other)

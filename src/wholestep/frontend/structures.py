@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -42,13 +43,17 @@ def tell_by(metadata: type, difference: Callable[[Any, Any], Difference | None])
     _TOLD[metadata] = difference
 
 
-def first_difference(before: Any, after: Any, path: str) -> Difference | None:
+def first_difference(before: Any, after: Any, path: str, upper: bool = False) -> Difference | None:
     """The first place at which two trees have different structures; None where there is none.
+
+    With `upper` the second tree may have any subtree in the place of a leaf of the first one.
 
     >>> str(first_difference(({"a": 1}, 2), ({"a": [1]}, 2), "carry"))
     'carry[0].a: a leaf, then a list'
     """
     one, other = containers.one_level(before), containers.one_level(after)
+    if upper and one is None and before is not None:
+        return None
     if one is None or other is None or type(before) is not type(after):
         alike = one is None and other is None and (before is None) == (after is None)
         return None if alike else Difference(path, f"{node_text(before, one)}, then {node_text(after, other)}")
@@ -63,10 +68,13 @@ def first_difference(before: Any, after: Any, path: str) -> Difference | None:
     if one.keys != other.keys:
         return Difference(path, f"{keys_text(one.keys)}, then {keys_text(other.keys)}")
     for key, x, y in zip(one.keys, one.children, other.children, strict=True):
-        below = first_difference(x, y, below_root(path, access_to(key)))
+        below = first_difference(x, y, below_root(path, access_to(key)), upper)
         if below is not None:
             return below
     return None if one.metadata == other.metadata else Difference(path, f"another {type(before).__name__}")
+
+
+tree.tell_differences(functools.partial(first_difference, upper=True))
 
 
 def node_text(node: Any, level: containers.Level | None) -> str:
