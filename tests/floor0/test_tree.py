@@ -259,7 +259,11 @@ def test_a_tree_is_one_vector_and_comes_back():
         ({"a": 0, "b": 0}, {"a": 0, "c": 0}, r"tree: the keys \['a', 'b'\], then the keys \['a', 'c'\]"),
         ({"a": [0, {"b": 0}], "c": 0}, {"a": [[1, 2], 0], "c": 0}, r"tree\.a\[1\]: a dict, then a leaf"),
         ([0, (0, 0)], [0, (0,)], r"tree\[1\]: 2 items, then 1 items"),
-        (ws.nn.Linear(2, 3, key=0), ws.nn.frozen(ws.nn.Linear(2, 3, key=0)), r"weight: a parameter, then a frozen array"),
+        (
+            ws.nn.Linear(2, 3, key=0),
+            ws.nn.frozen(ws.nn.Linear(2, 3, key=0)),
+            r"weight: a parameter, then a frozen array",
+        ),
     ],
 )
 def test_the_place_where_two_structures_differ_is_named(one, other, words):

@@ -12,6 +12,7 @@ import pytest
 
 import wholestep as ws
 from wholestep.errors import BoundsError, DtypeError, MutationError
+from wholestep.frontend.plain_trees import reader
 
 X = np.array([0.5, -1.0, 2.0])
 TREES = {
@@ -230,3 +231,70 @@ def test_threads_share_a_function():
     [t.start() for t in threads]
     [t.join() for t in threads]
     assert not wrong and f.traces <= 8
+
+
+class Layered(ws.nn.Module):
+    def __init__(self):
+        self.first = ws.nn.Linear(3, 3, key=0)
+        self.parts = {"b": [ws.nn.Linear(3, 3, key=1)], "a": np.full(3, 2.0, np.float32)}
+        self.again = self.first
+        self.shift, self.count = ws.nn.frozen(np.ones(3)), ws.nn.buffer(np.zeros(3))
+        self.power = 2
+
+    def __call__(self, x):
+        x = self.again(self.first(x)) * self.parts["a"] + self.shift + self.count
+        for part in self.parts:
+            x = self.parts["b"][0](x) if part == "b" else x - 1
+        return (x if self.training else -x) ** self.power
+
+
+def with_field(name, value):
+    def change(model):
+        setattr(model, name, value)
+
+    return change
+
+
+def reordered(model):
+    model.parts = dict(sorted(model.parts.items()))
+
+
+def tied(model):
+    model.parts["b"][0].bias = model.first.bias
+
+
+def untied(model):
+    model.again = ws.nn.Linear(3, 3, key=2)
+
+
+MODEL_CHANGES = {
+    "other parameters": lambda model: vars(model.first).update(weight=2 * model.first.weight),
+    "evaluation": lambda model: model.eval(),
+    "a plain value": with_field("power", 3),
+    "another frozen array": with_field("shift", np.zeros(3)),
+    "another buffer": with_field("count", np.ones(3)),
+    "a frozen parameter": lambda model: setattr(model.first, "weight", ws.nn.frozen(model.first.weight)),
+    "a new field": with_field("more", np.ones(2)),
+    "the order of keys": reordered,
+    "a tie": tied,
+    "no tie": untied,
+    "a longer list": lambda model: model.parts["b"].append(ws.nn.Linear(3, 3, key=4)),
+    "another class": lambda model: setattr(model, "first", ws.nn.Sequential(ws.nn.Linear(3, 3, key=5))),
+    "another dtype": lambda model: setattr(model.first, "bias", np.zeros(3)),
+}
+
+
+@pytest.mark.parametrize("closed", [False, True], ids=["argument", "closure"])
+@pytest.mark.parametrize("name", MODEL_CHANGES)
+def test_a_change_of_a_model_is_seen_without_a_walk(name, closed):
+    model = Layered()
+    found = []
+    assert reader(ws.tree.structure([model]))([model], found) and len(found) == len(ws.tree.leaves(model))
+    x = X.astype(np.float32)
+    own = ws.jit((lambda x: np.sum(model(x))) if closed else (lambda x, m: np.sum(m(x))))
+    run = own if closed else (lambda x: own(x, model))
+    before = [run(x), run(x)]
+    assert own.last is not None and own.traces == 1 and before[0] == before[1]
+    model = MODEL_CHANGES[name](model) or model
+    np.testing.assert_allclose(run(x), np.sum(model(x)), rtol=1e-5)
+    np.testing.assert_allclose(run(x), np.sum(model(x)), rtol=1e-5)

@@ -6,13 +6,15 @@ import functools
 import opcode
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 from wholestep import containers, tree
-from wholestep.errors import Where, is_internal
+from wholestep.errors import EscapedError, Where, is_internal
 from wholestep.frontend.argument_kinds import static_key
 from wholestep.frontend.dispatch import is_traced
+from wholestep.frontend.plain_trees import Reader, reader
 from wholestep.frontend.source.reading import nested_codes
 from wholestep.frontend.tracing import PLAIN
 
@@ -31,6 +33,8 @@ class Reading(NamedTuple):
     then: Any
     held: Any
     """The leaves and the structure of a tree; None where the object is no tree."""
+    read: Reader | None
+    """The reader of such a tree, where there is one."""
 
     def same(self) -> bool:
         """Test whether the name is bound to the same object, and the object has the same contents."""
@@ -45,7 +49,11 @@ class Reading(NamedTuple):
         """Test whether the contents of the object are unchanged."""
         if self.held is None:
             return True
-        (leaves, structure), (before, shape) = tree.flatten(self.then), self.held
+        before, shape = self.held
+        found: list[Any] = []
+        if self.read is not None and self.read(self.then, found):
+            return all([a is b or equal_plain(a, b) for a, b in zip(found, before, strict=True)])
+        leaves, structure = tree.flatten(self.then)
         same = len(leaves) == len(before) and all(
             [a is b or equal_plain(a, b) for a, b in zip(leaves, before, strict=True)]
         )
@@ -75,11 +83,14 @@ def reads_traced(f: Any) -> bool:
 def reading(name: str, look: Callable[[], Any]) -> Reading:
     """A name as it is bound now."""
     then = look()
-    held = None
+    held = read = None
     if not isinstance(then, PLAIN) and containers.one_level(then) is not None:
         leaves, structure = tree.flatten(then)
-        held = (leaves, structure) if len(leaves) <= MOST else None
-    return Reading(name, look, then, held)
+        if len(leaves) <= MOST:
+            held = (leaves, structure)
+            with suppress(EscapedError):  # a model that holds arrays of a surrounding trace
+                read = reader(structure)
+    return Reading(name, look, then, held, read)
 
 
 def equal_plain(a: Any, b: Any) -> bool:

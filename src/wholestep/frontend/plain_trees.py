@@ -1,4 +1,7 @@
-"""Trees of Python's own lists, tuples and dictionaries, taken apart and put together by functions made for one tree."""
+"""Trees of Python's own lists, tuples and dictionaries, taken apart and put together by functions made for one tree.
+
+Classes of other nodes may register readers of their own.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,13 @@ Any object in the place of a leaf counts as one."""
 Builder = Callable[[Sequence[Any]], Any]
 """Makes a tree around its leaves."""
 MAX_DEPTH = 32
+_MAKERS: dict[type, Callable[[Any], Reader | None]] = {}
+"""The functions that make readers for nodes of a class and of its subclasses."""
+
+
+def register_reader(cls: type, make: Callable[[Any], Reader | None]) -> None:
+    """Register the function that makes a reader for trees like an example, a node of a class around any leaves."""
+    _MAKERS[cls] = make
 
 
 def reader(structure: tree.TreeDef) -> Reader | None:
@@ -42,6 +52,9 @@ def _reader(example: Any, depth: int) -> Reader | None:
         return _read_leaf
     if example is None:
         return _read_none
+    make = next((_MAKERS[base] for base in kind.__mro__ if base in _MAKERS), None)
+    if make is not None:
+        return make(example)
     if depth > MAX_DEPTH or kind not in (list, tuple, dict):
         return None
     order = tuple(example) if kind is dict else None

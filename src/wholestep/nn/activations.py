@@ -404,4 +404,6 @@ def squareplus(x: Any, b: float = 4.0) -> NDArray:
 
 
 # Layers keep these in fields, where `is` and pickle expect the functions that callers get.
-globals().update({name: boundary(f) for name, f in tuple(globals().items()) if getattr(f, "__module__", "") == __name__})
+globals().update(
+    {name: boundary(f) for name, f in tuple(globals().items()) if getattr(f, "__module__", "") == __name__}
+)

@@ -17,11 +17,13 @@ from wholestep.errors import DtypeError, EscapedError, TreeError, UnknownNameErr
 from wholestep.frontend.array import Array
 from wholestep.frontend.assignments import note_assignment
 from wholestep.frontend.frozen import Frozen, thawed
+from wholestep.frontend.plain_trees import register_reader
 from wholestep.frontend.structures import tell_by
 from wholestep.ir.build import current
 from wholestep.nn.annotations import BUFFER, FROZEN, FROZEN_UNDECAYED, KEPT, TIED, UNDECAYED, Mark, frozen
 from wholestep.nn.call_sites import noted
 from wholestep.nn.model_structure import ModuleBody
+from wholestep.nn.readers import model_reader
 from wholestep.nn.structure_differences import model_difference
 from wholestep.nn.trained import note_of
 from wholestep.nn.traversal import SEGMENT, ModelWalk, Rebuilt, lies_in_part, refuse_hidden, refuse_inexact
@@ -244,6 +246,7 @@ def put_together(structure: Any, leaves: Iterable[Any]) -> Any:
 
 tree.register(Module, taken_apart, put_together)
 tell_by(ModuleBody, model_difference)
+register_reader(Module, model_reader)
 
 
 def copy_of(module: M) -> M:

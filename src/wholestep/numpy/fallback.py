@@ -51,11 +51,11 @@ class Ufunc:
         return repr(self.outside)
 
     def __reduce__(self) -> Any:
-        return adapted, (self.outside,)
+        return ufunc_here, (self.outside,)
 
 
 @functools.cache
-def adapted(outside: np.ufunc) -> Ufunc:
+def ufunc_here(outside: np.ufunc) -> Ufunc:
     """The one `Ufunc` of a ufunc, also where NumPy has two names for it."""
     return Ufunc(outside)
 
@@ -72,7 +72,7 @@ def from_numpy(name: str) -> Any:
     if found is None and not hasattr(np, name):
         raise AttributeError(f"module 'wholestep.numpy' has no attribute {name!r}")
     if isinstance(found, np.ufunc):
-        return adapted(found)
+        return ufunc_here(found)
     if name in ITERATORS:
         outside: Any = found
         return refusing(outside, f"numpy.{name}")

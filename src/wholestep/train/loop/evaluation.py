@@ -136,7 +136,7 @@ def loader_for(step: Step, data: Any, training: bool = True) -> Loader:
     if holds_batches(step, data):
         return Loader(data, None, shuffle=None if training else False, key=key, steps_per_call=count)
     if outside.foreign(data) or isinstance(data, dict | tuple):
-        data = step._engine.signature.rows_of(data, "fit")
+        data = step._engine.signature.fitted_data(data, "fit")
     if training and axis is not None:
         mesh = {axis.name: communicator_of(axis.name)}
         rows = step.batch_size * axis.size

@@ -42,7 +42,7 @@ class ResidentData:
         self.engine, self.shuffle = engine, shuffle
         if isinstance(data, str | os.PathLike):
             raise DtypeError(f"run: data is the path {os.fspath(data)!r}, and run takes arrays", hint=READ_FILES)
-        data = engine.signature.rows_of(data, "run")
+        data = engine.signature.fitted_data(data, "run")
         self.signature = BatchSignature(data, "data", "run")
         check_rows(engine.signature, self.signature, 1 + (engine.count > 1))
         self.count: int = self.signature.leaves[0].type.shape[0]

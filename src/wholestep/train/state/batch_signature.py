@@ -104,7 +104,7 @@ class BatchSignature:
             raise TreeError(self.difference(given), hint=f"it was compiled for {self}")
         return leaves
 
-    def rows_of(self, data: Any, what: str) -> Any:
+    def fitted_data(self, data: Any, what: str) -> Any:
         """Data, whose rows make such batches, with NumPy's arrays and the containers of the example.
 
         A data frame is a matrix where the example has one array. Parts that are unlike the example stay as they are.

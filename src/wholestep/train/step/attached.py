@@ -114,7 +114,9 @@ class Attached:
     def without_batch(self) -> tuple[()]:
         """The batch of a call that is given none; raises ArgumentError where f takes one."""
         if self.takes_batch():
-            raise ArgumentError(f"{self.name}: batch is missing", hint=f"{self.name}(batch): it takes one beside the state")
+            raise ArgumentError(
+                f"{self.name}: batch is missing", hint=f"{self.name}(batch): it takes one beside the state"
+            )
         return ()
 
     def given(self, parts: dict[str, Any]) -> tuple[Any, ...]:
