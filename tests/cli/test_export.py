@@ -102,7 +102,9 @@ def test_a_checkpoint_is_taken_over(script, capsys):
     words = ["--to", "numpy", "--step", "trained"]
     assert main(["export", *words, "--out", "a.py", str(script), "save"]) == 0
     assert main(["export", *words, "--out", "b.py", "--load", "kept.safetensors", str(script), "idle"]) == 0
-    assert capsys.readouterr().out.endswith("not compared: the script calls the step with no batch and has none\n")
+    assert capsys.readouterr().out.endswith(
+        "not compared: the script never calls the step, and has no variable 'batch' to call it with\n"
+    )
     assert (script.parent / "b.safetensors").read_bytes() == (script.parent / "a.safetensors").read_bytes()
 
 

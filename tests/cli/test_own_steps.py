@@ -60,7 +60,7 @@ def test_a_step_that_is_off_is_an_exit_code(script, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("args", "out", "err"),
     [
-        (["idle"], "0 of 1 steps verified, in 0 calls: nothing was verified\n", ""),
+        (["idle"], "0 of 1 steps verified, in 0 calls: nothing was verified, since the script calls no step\n", ""),
         (["raise"], "in 2 calls: all agree\n", "wholestep: the script ended with ValueError\n"),
         (["leave"], "in 2 calls: all agree\n", "wholestep: the script ended with exit code 3\n"),
     ],

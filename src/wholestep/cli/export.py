@@ -103,7 +103,7 @@ def export_script(options: argparse.Namespace) -> int:
     files = step.export(out, to=target, data=data, narrow=options.narrow, attach=beside)
     print("\n".join([f"wrote {file}" for file in files]))
     if batch is None:
-        print("not compared: the script calls the step with no batch and has none")
+        print("not compared: the script never calls the step, and has no variable 'batch' to call it with")
         return 0
     try:
         print(f"compared: {comparison(step, batch, out, target, options.calls)}")

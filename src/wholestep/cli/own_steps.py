@@ -78,6 +78,8 @@ class StepVerifier:
         """The exit code, and a summary of the findings in a few lines."""
         said = f"{len(self.known)} of {self.steps} steps verified, in {self.calls} calls: "
         said += f"{self.off} off" if self.off else "all agree" if self.calls else "nothing was verified"
+        if not (self.calls or self.unverified):
+            said += f", since the script {'calls' if self.steps else 'compiles'} no step"
         code = 0 if self.calls and not self.off and not self.unverified else 1
         return code, "\n".join([said, *[f"not verified: {what}" for what in self.unverified]])
 

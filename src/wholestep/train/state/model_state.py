@@ -118,7 +118,7 @@ def split_model(
         if buffers is not None and buffers is not SAME:
             raise ParameterError(
                 "compile: a model keeps its buffers itself, and buffers= were given too",
-                hint="mark them with nn.buffer in the model; nn.join(model, buffers=...) puts others in their place",
+                hint="mark them with nn.buffer in the model, or let nn.split(model)[0] be the parameters beside them",
             )
         walk = ModelWalk(params)
         return ModelStructure(walk, ambient_of(params)), by_path(walk.parameters), by_path(walk.kept) or None
