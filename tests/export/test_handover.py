@@ -71,6 +71,8 @@ def test_a_module_refuses_other_dtypes_and_batch_sizes() -> None:
         net(torch.tensor(x[:3]))
     with pytest.raises(ArgumentError, match=r"layers\.0\.bias has the dtype torch\.float64"):
         net.double()(torch.tensor(X))
+    with pytest.raises(ArgumentError, match=r"to_torch: model\.layers\[0\]\.gain is a NumPy array, .* tensors\n"):
+        ws.to_torch(lambda model, x: model(x), model, x)(model, torch.tensor(x))
     rows = ws.to_torch(model, ws.ShapeDtype((ws.Dim("B"), 3), "float32"), module=True)
     assert rows(torch.tensor(x[:3])).shape == (3, 2)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -77,6 +77,7 @@ class HandedProgram(NamedTuple):
             try:
                 arrays = arrays_of(dict(zip(types, leaves, strict=True)), types)
             except ValueError as problem:
+                refuse_numpy(what, leaves, types)
                 raise ArgumentError(
                     f"{what}: {problem}",
                     hint="give it examples of this type, or a ws.ShapeDtype with a ws.Dim; nothing is cast in silence",
@@ -84,6 +85,16 @@ class HandedProgram(NamedTuple):
             return run(*arrays)
 
         return call
+
+
+def refuse_numpy(what: str, leaves: Sequence[Any], types: Mapping[str, tuple[Any, Any]]) -> None:
+    """Raise ArgumentError for an array of NumPy that was given in the place of another library's tensor."""
+    for path, x in zip(types, leaves, strict=True):
+        if isinstance(x, np.ndarray) and not isinstance(types[path][0], np.dtype):
+            raise ArgumentError(
+                f"{what}: {path} is a NumPy array, and the program takes tensors",
+                hint="torch.from_numpy and tf.constant make tensors; with module=True a model of torch has its own",
+            )
 
 
 def function_subject(f: Callable[..., Any], examples: tuple[Any, ...], call: str) -> HandedProgram:
