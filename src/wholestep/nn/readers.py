@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from wholestep import tree
+from wholestep import containers
 from wholestep.frontend.frozen import thawed
 from wholestep.frontend.plain_trees import Reader
-from wholestep.nn.traversal import Again, Fixed, Group, Kept, Leaf, ModuleBody
+from wholestep.nn.model_structure import Again, Fixed, Group, Kept, Leaf, ModuleBody
 
 PartReader = Callable[[Any, list[Any], list[Any]], bool]
 """Adds the parameters of a part of a model to one list and its modules to another; False for a part of another
@@ -25,7 +25,7 @@ def model_reader(example: Any) -> Reader | None:
     >>> model_reader(model)(model, found), [x.shape for x in found], model_reader(model)(model.eval(), found)
     (True, [(3, 2), (2,)], False)
     """
-    level = tree.one_level(example)
+    level = containers.one_level(example)
     kept: set[int] = set()
     read = None if level is None else part_reader(level.metadata, kept)
     if read is None:
