@@ -11,6 +11,7 @@ from wholestep import dtypes
 from wholestep.ir.build import build
 from wholestep.ir.graph import OPS, Value
 from wholestep.ir.types import array_type
+from wholestep.lower.legalize.cofactors import LARGEST, small_adjugate, small_adjugate_tangent
 from wholestep.lower.legalize.internal_ops import require, triangular_root
 from wholestep.primitives.family import conj, ones, zeros
 from wholestep.primitives.linalg import lu, solve
@@ -123,6 +124,8 @@ def products_of_others(s: Value) -> Value:
 
 
 def expand_adjugate(a: Value) -> Values:
+    if 0 < a.shape[-1] <= LARGEST:
+        return (small_adjugate(a),)
     u, s, v, turn = svd_with_determinant(a)
     scaled = v * along_rows(as_dtype(products_of_others(s), a.dtype), a.shape)
     return (scale_matrices(turn, mm(scaled, mh(u))),)
@@ -134,6 +137,8 @@ def scale_matrices(turn: Value, x: Value) -> Value:
 
 
 def expand_adjugate_tangent(a: Value, e: Value) -> Values:
+    if 0 < a.shape[-1] <= LARGEST:
+        return (small_adjugate_tangent(a, e),)
     u, s, v, turn = svd_with_determinant(a)
     middle = on_diagonal(a.shape)
     real = array_type(a.shape, s.dtype)

@@ -1,0 +1,39 @@
+"""Adjugates of small matrices: those of the reference, at singular matrices too, without a factorization."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wholestep as ws
+from wholestep.backends.cpu.compiler import machine_model
+from wholestep.backends.cpu.cpu_features import named_target
+from wholestep.ir.graph import OPS
+from wholestep.lower.compile import lower_program
+from wholestep.lower.legalize.cofactors import LARGEST
+
+MACHINE = machine_model(named_target("x86-64-v3"))
+SIZES = range(1, LARGEST + 2)
+
+
+def gradient(a: Any) -> Any:
+    """The gradient of a sum of determinants."""
+    return ws.grad(lambda a: np.linalg.det(a).sum())(a)
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_adjugates_and_their_derivatives_are_those_of_the_reference(n: int) -> None:
+    rng = np.random.default_rng(n)
+    a = np.concatenate([rng.normal(size=(5, n, n)), np.ones((1, n, n)) * np.arange(n)])
+    e = rng.normal(size=a.shape)
+    found, tangent = ws.jit(lambda a, e: ws.jvp(gradient, (a,), (e,)))(a, e)
+    np.testing.assert_allclose(found.mT, OPS["adjugate"].ref(a), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(tangent.mT, OPS["adjugate_tangent"].ref(a, e), rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_only_larger_matrices_are_factorized(n: int) -> None:
+    program = lower_program(ws.trace(gradient)(np.ones((8, n, n))), MACHINE)
+    assert ("gesdd" in str(program)) == (n > LARGEST)
