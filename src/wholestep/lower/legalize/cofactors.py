@@ -36,15 +36,15 @@ def cyclic_minors(a: Value, b: Value) -> Value:
 
     The modulus stands for the signs.
     """
-    return rolled(a, 1, 1) * rolled(b, 2, 2) - rolled(a, 1, 2) * rolled(b, 2, 1)
+    return cyclic_shift(a, 1, 1) * cyclic_shift(b, 2, 2) - cyclic_shift(a, 1, 2) * cyclic_shift(b, 2, 1)
 
 
-def rolled(a: Value, rows: int, columns: int) -> Value:
+def cyclic_shift(a: Value, rows: int, columns: int) -> Value:
     """x[i, j] = a[i + rows, j + columns], indices modulo the size."""
-    return functools.reduce(lambda x, along: rolled_axis(x, *along), [(a.ndim - 2, rows), (a.ndim - 1, columns)], a)
+    return functools.reduce(lambda x, along: started_from(x, *along), [(a.ndim - 2, rows), (a.ndim - 1, columns)], a)
 
 
-def rolled_axis(a: Value, axis: int, count: int) -> Value:
+def started_from(a: Value, axis: int, count: int) -> Value:
     """The elements from `count` on along an axis, then those before."""
     low, high = [0] * a.ndim, list(a.shape)
     low[axis] = high[axis] = count
