@@ -16,17 +16,17 @@ def small_adjugate(a: Value) -> Value:
     """The adjugate of each matrix."""
     if a.shape[-1] == 1:
         return ones(a.type)
-    return exchanged(a) if a.shape[-1] == 2 else mt(cyclic_minors(a, a))
+    return adjugate_of_two(a) if a.shape[-1] == 2 else mt(cyclic_minors(a, a))
 
 
 def small_adjugate_tangent(a: Value, e: Value) -> Value:
     """The derivative of the adjugate at a in the direction e."""
     if a.shape[-1] == 1:
         return zeros(e.type)
-    return exchanged(e) if a.shape[-1] == 2 else mt(cyclic_minors(a, e) + cyclic_minors(e, a))
+    return adjugate_of_two(e) if a.shape[-1] == 2 else mt(cyclic_minors(a, e) + cyclic_minors(e, a))
 
 
-def exchanged(a: Value) -> Value:
+def adjugate_of_two(a: Value) -> Value:
     """The adjugate of 2 x 2 matrices: the diagonal exchanged, the other elements with the other sign."""
     return OPS["select"](on_diagonal(a.shape), OPS["flip"](a, axes=(a.ndim - 2, a.ndim - 1)), -a)
 
