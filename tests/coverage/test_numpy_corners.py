@@ -229,18 +229,6 @@ def test_conditions_on_values_are_errors_when_the_program_runs():
         np.testing.assert_array_equal(ws.jit(f)(np.nan_to_num(rows)), f(np.nan_to_num(rows)))
 
 
-def test_errors_that_numpy_reports_are_refused_where_nothing_reports_them():
-    def checked(x, how):
-        with np.errstate(divide=how):
-            return np.log(x)
-
-    with pytest.raises(UnsupportedError, match=r"errstate: 'raise' has no effect on a compiled program"):
-        ws.jit(lambda x: checked(x, "raise"))(np.ones(2))
-    assert np.all(ws.jit(lambda x: checked(x, "ignore"))(np.zeros(2)) == -np.inf)
-    with pytest.raises(FloatingPointError, match="divide by zero"):
-        ws.vjp(lambda x: checked(x, "raise"), np.zeros(2))
-
-
 def test_complex_numbers_where_nan_is_or_grows():
     z = np.array([1 + 2j, 1 + 1j, 0j, 2 + 0j, complex(0, np.nan), 3])
     for ufunc in (np.maximum, np.minimum):

@@ -50,7 +50,7 @@ def test_what_numpy_takes_has_its_values_and_types(f: Any, operand: Any) -> None
     ("f", "kind", "text"),
     [
         (lambda x: np.tile(x, b"x"), ArgumentError, r"numpy.tile: 'bytes' object .*: \(f64\[4\], b'x'\)"),
-        (lambda x: np.nanmean(x, where="left"), ArgumentError, r"numpy.nanmean: .*where='left'"),
+        (lambda x: np.nanmean(x, where="left"), DtypeError, "array: str is not an array"),
         (lambda x: np.fft.fft(x, 0), ParameterError, "numpy.fft.fft: Invalid number of FFT data points"),
         (lambda x: np.logical_and(x, "C", wnp.zeros(4, bool)), DtypeError, "array: str is not an array"),
         (lambda x: np.require(x, requirements=(0,)), ParameterError, "require: requirements="),
@@ -65,7 +65,6 @@ def test_what_numpy_takes_has_its_values_and_types(f: Any, operand: Any) -> None
         (lambda x: np.tile(x, -1), ShapeError, r"shape: a size of \(-1, 4\) is negative"),
         (lambda x: np.repeat(x, -1), ShapeError, r"shape: a size of \(4, -1\) is negative"),
         (lambda x: np.full(-2, x[0]), ShapeError, r"shape: a size of \(-2,\) is negative"),
-        (lambda x: np.maximum.accumulate(x * 1j), DtypeError, "cummax: not covered for complex numbers"),
         (lambda x: np.histogram(x, 0), ParameterError, "histogram: bins=0 is not positive"),
         (lambda x: np.gradient(x, edge_order=0), ParameterError, "gradient: edge_order=0"),
         (lambda x: wnp.full((), x), ShapeError, "full: .* does not broadcast to shape"),

@@ -63,3 +63,14 @@ def test_a_reduction_that_waits_for_its_sibling_stays_apart() -> None:
 
     for y, wanted in zip(ws.jit(f)(G, X), f(G.astype(float), X), strict=True):
         np.testing.assert_allclose(y, wanted, rtol=1e-3, atol=1e-4)
+
+
+def test_a_long_chain_behind_a_reduction_is_written_without_recursion() -> None:
+    def f(x: Any) -> Any:
+        total = (x * x).sum(-1)
+        for _ in range(500):
+            total = np.tanh(total) + 1
+        return total
+
+    (kernel,) = kernels_of(f, (64, 300))
+    assert sum([getattr(s, "op", "") == "div" for loop in kernel.body for s in getattr(loop, "body", ())]) == 500

@@ -21,12 +21,12 @@ from wholestep.collector import without_garbage_collection
 from wholestep.compiler.backends import default_backend
 from wholestep.compiler.memory_report import Forecast, MemoryReport, plan_costs, report_memory
 from wholestep.contents import sha256
-from wholestep.dims import SymbolicError
+from wholestep.dims import ASSUMED_SIZE, SymbolicError
 from wholestep.errors import UnsupportedError
 from wholestep.ir.graph import Graph, NDArray
 from wholestep.ir.text import text_and_objects
 from wholestep.kernel.lang import Kernel
-from wholestep.lower.compilation_unit import ASSUMED_SIZE, CompilationUnit
+from wholestep.lower.compilation_unit import CompilationUnit
 from wholestep.lower.compile import lower_program
 from wholestep.lower.dynamic_shapes import SYMBOLIC_SIZE_HINT, substitute_sizes
 from wholestep.lower.program.program import LoweredProgram

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from wholestep.dims import Size, names, spelled_out, substitute
-from wholestep.lower.compilation_unit import ASSUMED_SIZE, CompilationUnit
+from wholestep.dims import ASSUMED_SIZE, Size, names, spelled_out, substitute
+from wholestep.lower.compilation_unit import CompilationUnit
 from wholestep.lower.cost.roofline import Rates
 from wholestep.lower.program.live_ranges import LiveRange
 from wholestep.lower.program.program import LoweredProgram

@@ -4,7 +4,7 @@ B = Dim("B");  (2*B)//2 == B;  (B + 1)*2 == 2*B + 2;  B - B == 0
 """
 
 from wholestep.dims.binding import bind
-from wholestep.dims.layout import BLOCK, SAMPLE, blocks, dim_product, per_block, sampled
+from wholestep.dims.layout import ASSUMED_SIZE, BLOCK, SAMPLE, blocks, dim_product, per_block, sampled
 from wholestep.dims.size import (
     Dim,
     Size,
@@ -21,6 +21,7 @@ from wholestep.dims.text import OPERATIONS, parse_dim, spelled, spelled_out
 from wholestep.dims.traces import answer_in_traces
 
 __all__ = [
+    "ASSUMED_SIZE",
     "BLOCK",
     "OPERATIONS",
     "SAMPLE",

@@ -63,6 +63,8 @@ def _per_block(size: Size, monomial: Monomial, factor: int, name: str) -> int:
     return factor * BLOCK
 
 
+ASSUMED_SIZE = 128
+"""The number that a symbolic size is taken for where code can be better for one number than for another."""
 SAMPLE = 10_007
 """A large prime that stands for any size: few properties hold for it by coincidence."""
 

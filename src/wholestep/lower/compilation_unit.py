@@ -6,14 +6,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 
-from wholestep.dims import supposing
+from wholestep.dims import ASSUMED_SIZE, supposing
 from wholestep.errors import UnsupportedError
 from wholestep.ir.graph import Graph
 from wholestep.ir.sizes import named_sizes
 from wholestep.lower.remat.memory_budget import MemoryBudget
-
-ASSUMED_SIZE = 128
-"""The number that a symbolic size is taken for where code can be better for one number than for another."""
 
 ResidentPairs = tuple[tuple[int, int], ...]
 """Inputs that an instance keeps in its own memory, each with the output that replaces it."""

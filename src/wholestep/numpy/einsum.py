@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from wholestep.dims import names, substitute
+from wholestep.dims import ASSUMED_SIZE, names, substitute
 from wholestep.errors import ShapeError
 from wholestep.frontend.array import Array, View
 from wholestep.frontend.dispatch import covers
 from wholestep.frontend.promotion import broadcast_to as broadcast_value, cast_to, checked, lift, promoted, wrap
 from wholestep.frontend.ufuncs import assign_out
 from wholestep.ir.graph import Value
-from wholestep.lower.compilation_unit import ASSUMED_SIZE
 from wholestep.numpy.contractions import contract_pair, shapes_of, summed_alone
 from wholestep.numpy.creation import arange
 from wholestep.numpy.movement import traced_array, transpose

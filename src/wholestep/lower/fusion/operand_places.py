@@ -5,6 +5,7 @@ from __future__ import annotations
 from wholestep.ir.graph import Node, Value
 from wholestep.lower.fusion.iteration_space import AxisRuns, FusionGroup, IterationSpaces
 from wholestep.passes.one_hot_indexing import iota_axis
+from wholestep.primitives.indexing import Gather
 
 
 class OperandPlaces(IterationSpaces):
@@ -51,7 +52,7 @@ class OperandPlaces(IterationSpaces):
             return before is not None and self.reads_in_place(group, node.inputs[0], before)
         if node.op.kind == "elementwise":
             return all([self.reads_in_place(group, y, coords) for y in node.inputs])
-        return node.op.name == "gather" and self.gathers_in_row(group, node, coords)
+        return isinstance(node.op, Gather) and self.gathers_in_row(group, node, coords)
 
     def gathers_in_row(self, group: FusionGroup, node: Node, coords: AxisRuns) -> bool:
         """True if a gather reads a single element of each row of a group, within that row."""

@@ -116,12 +116,16 @@ class KernelWriter:
         for v, at, x in found:
             self.reader.store(v, self.targets[v], at, x)
 
-    def compute_members(self, values: Sequence[Value]) -> None:
-        """Compute members in program order first, so that recursion goes no deeper than one operation."""
+    def compute_members(self, values: Sequence[Value], behind_rows: bool = False) -> None:
+        """Compute members in program order first, so that recursion goes no deeper than one operation; behind the loops
+        over the rows those with an element per row."""
         needed = self.needed(values)
         for node in self.group.members:
-            if node in needed and node not in self.fusion.reduced and node.outputs[0] not in self.reader.locations:
-                self.reader.read(node.outputs[0], self.at(node.outputs[0]))
+            v = node.outputs[0]
+            if node not in needed or node in self.fusion.reduced or v in self.reader.locations:
+                continue
+            if not behind_rows or self.level(v) == "row":
+                self.reader.read(v, self.at(v))
 
     def needed(self, values: Sequence[Value]) -> dict[Node, None]:
         """The members that values are computed from, through values that are not stored."""
@@ -178,6 +182,7 @@ class KernelWriter:
             if folds or due:
                 self.emit_row_pass(folds, due)
         rest = [v for v in self.targets if level[v] == "row"]
+        self.compute_members(rest, behind_rows=True)
         found = [(v, self.reader.read(v, self.at(v))) for v in rest]
         for v, x in found:
             self.reader.store(v, self.targets[v], self.at(v), x)

@@ -19,6 +19,7 @@ from wholestep.ir.build import build, inline
 from wholestep.ir.graph import Value
 from wholestep.nn.module import Module
 from wholestep.primitives.creation import full
+from wholestep.primitives.random import RandomBits
 from wholestep.train.checkpoint.matching import root_of
 from wholestep.train.checkpoint.steps import HYPER
 from wholestep.train.handover.containers import Flatten, Unflatten, flatten_like, unflatten_like
@@ -53,7 +54,7 @@ class HandedProgram(NamedTuple):
     def wide_types(self) -> bool:
         """True if some value of the program has 64 bits a number, or an operation computes with such numbers."""
         parts = list(self.program.graph.family())
-        drawn = any([node.op.name == "random_bits" for part in parts for node in part.nodes])
+        drawn = any([isinstance(node.op, RandomBits) for part in parts for node in part.nodes])
         return drawn or any([t.dtype.name in WIDE for part in parts for t in part.types()])
 
     def function(self, target: PythonTarget, check: Check) -> Callable[..., Any]:
