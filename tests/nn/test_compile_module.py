@@ -305,7 +305,7 @@ def test_a_checkpoint_that_is_called_with_arrays_assigns_what_the_call_would():
 
     for f in (ws.grad(value, has_aux=True), ws.jit(ws.grad(value, has_aux=True))):
         (g, kept), (h, same) = [f(Normed(how), ROWS) for how in ("plain", "two checkpoints")]
-        np.testing.assert_allclose(h.first.weight, g.first.weight, rtol=1e-5)
+        np.testing.assert_allclose(h.first.weight, g.first.weight, rtol=1e-5, atol=1e-6)  # sums of terms of size 1
         np.testing.assert_allclose(same["norm.var"], kept["norm.var"], rtol=1e-6)
 
 
