@@ -109,7 +109,7 @@ def count_kernel(kernel: Kernel) -> KernelCounts:
     products: Size = 0
     others: Size = 0
     known: set[Var] = set()
-    usual = replace(kernel, body=without_rare_cases(kernel.body))
+    usual = usual_kernel(kernel)
     for s, around in statements_in_loops(usual.body):
         times = math.prod([a.size for a in around])
         if isinstance(s, Fold):
@@ -128,6 +128,11 @@ def count_kernel(kernel: Kernel) -> KernelCounts:
 def depends_on_sizes_only(s: Var, known: set[Var]) -> bool:
     """True if a value is computed from constants and sizes alone."""
     return bool(s.args) and s.op != "load" and known.issuperset(s.args)
+
+
+def usual_kernel(kernel: Kernel) -> Kernel:
+    """A kernel without its rare cases."""
+    return replace(kernel, body=without_rare_cases(kernel.body))
 
 
 def without_rare_cases(body: tuple[Statement, ...]) -> tuple[Statement, ...]:
@@ -163,7 +168,7 @@ def vector_instructions(kernel: Kernel, vector: int) -> tuple[float, float]:
     Operands of a register tile are loaded once for the tile; strided elements are loaded one by one.
     """
     products = others = 0.0
-    usual = replace(kernel, body=without_rare_cases(kernel.body))
+    usual = usual_kernel(kernel)
     for s, around in statements_in_loops(usual.body):
         if isinstance(s, Fold):
             count = vector_count(around, s.result.dtype.itemsize, vector)

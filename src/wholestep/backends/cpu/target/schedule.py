@@ -23,7 +23,7 @@ from wholestep.kernel.collapse_loops import collapse_loops
 from wholestep.kernel.dependence import varies_along
 from wholestep.kernel.lang import Axis, Fold, Kernel, Loop, Store, Var, axes_of, loop_points
 from wholestep.kernel.schedule import KernelSchedule
-from wholestep.lower.cost.roofline import statements_in_loops, vector_instructions, without_rare_cases
+from wholestep.lower.cost.roofline import statements_in_loops, usual_kernel, vector_instructions
 from wholestep.lower.kernels.kernel_writer import KernelWriter
 from wholestep.lower.target import DraftKernel, Target
 
@@ -140,10 +140,11 @@ def best_lane(kernel: Kernel, machine: Target) -> Axis | None:
     found = memory_accesses(kernel.body)
     sizes = [a.buffer.dtype.itemsize for a in found]
     width = min([machine.lanes(size) for size in sizes if size >= 4], default=machine.lanes(4))
-    done = [around for s, around in statements_in_loops(without_rare_cases(kernel.body)) if is_arithmetic(s)]
+    usual = usual_kernel(kernel)  # vectors skip a rare case that no lane has
+    done = [around for s, around in statements_in_loops(usual.body) if is_arithmetic(s)]
     best: Axis | None = None
     least: float = sum(map(point_count, [*[a.axes for a in found], *done]))
-    axes = vectorizable_axes(kernel)
+    axes = vectorizable_axes(usual)
     chained = [a for a in axes if turned_terms(kernel, a, machine) is not None]
     paired = neighbouring_stores(found)
     turns = bool(chained) or not any(loop.folds or loop.carries for loop in kernel.loops)
@@ -167,7 +168,7 @@ def vectorizable_axes(kernel: Kernel) -> list[Axis]:
     """The axes all of whose loops are independent or innermost folds; an axis may have several loops."""
 
     def in_order(loop: Loop) -> bool:
-        inner = any(isinstance(s, Loop) and s.guard is None for s in loop.body)
+        inner = any(isinstance(s, Loop) for s in loop.body)
         return bool(loop.ordered or loop.carries or (loop.folds and inner))
 
     # All vectors along an axis are full, or the number of valid lanes of the last one is known.
