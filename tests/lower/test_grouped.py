@@ -31,6 +31,7 @@ import wholestep as ws
 from wholestep import nn
 from wholestep.backends.cpu.compiler import machine_model
 from wholestep.backends.cpu.cpu_features import named_target
+from wholestep.kernel.lang import Kernel
 from wholestep.lower.blocking.block_sizes import AxisPart, BlockSizes, even_parts, split_axis
 from wholestep.lower.blocking.group_kernels import choose_groups
 from wholestep.lower.blocking.grouped_contraction import bounded_parts, ends_apart
@@ -372,10 +373,43 @@ def test_rows_that_lie_side_by_side_are_packed_without_turning() -> None:
 
     graph = graph_of(f, [x, g])
     (groups,) = {k for k in plan_of(graph).kernels() if k.name.endswith("_groups")}
-    packing = next(line for line in str(groups).splitlines() if "lanes" in line)
-    assert "in 8 lanes 8" in packing, "a quarter of the channels, so that threads share four groups"
+    assert "in 32 lanes 8" in first_vectors(groups)
     (found,) = compiled(graph)([x, g])
     assert np.array_equal(found, f(x.astype("d"), g.astype("d")))
+
+
+def test_images_with_channels_first_are_packed_along_their_places() -> None:
+    """A window of 3 by 3 is contiguous for 3 terms, a 1x1 one for none: vectors are along the places of a row."""
+    rng = np.random.default_rng(0)
+    x, w = [rng.integers(-3, 4, shape).astype("f") for shape in ((4, 24, 34, 34), (40, 24, 3, 3))]
+
+    def f(x: Any, w: Any) -> Any:
+        return np.einsum("ncxyij,ocij->nxyo", sliding_window_view(x, (3, 3), axis=(2, 3)), w)
+
+    graph = graph_of(f, [x, w])
+    (groups,) = {k for k in plan_of(graph).kernels() if k.name.endswith("_groups")}
+    assert "in 32 lanes 8" in first_vectors(groups)
+    (found,) = compiled(graph)([x, w])
+    assert np.array_equal(found, f(x.astype("d"), w.astype("d")))
+
+
+def test_images_whose_terms_lie_apart_are_packed_by_the_thread_that_uses_them() -> None:
+    rng = np.random.default_rng(0)
+    x, w = [rng.integers(-3, 4, shape).astype("f") for shape in ((8, 48, 24, 24), (40, 48))]
+
+    def f(x: Any, w: Any) -> Any:
+        return np.einsum("ncxy,oc->nxyo", x, w)
+
+    graph = graph_of(f, [x, w])
+    names = {k.name for k in plan_of(graph).kernels()}
+    assert "contract_groups" in names and "contract_pack_rows" not in names
+    (found,) = compiled(graph)([x, w])
+    assert np.array_equal(found, f(x.astype("d"), w.astype("d")))
+
+
+def first_vectors(kernel: Kernel) -> str:
+    """The line of a kernel that opens its first loop with vectors, which is that of the packing."""
+    return next(line for line in str(kernel).splitlines() if "lanes" in line)
 
 
 def test_few_products_over_several_axes_stay_loops() -> None:

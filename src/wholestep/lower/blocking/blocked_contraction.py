@@ -46,7 +46,7 @@ def block_contraction(
     worth_sharing: Callable[[Kernel], bool],
 ) -> BlockedContraction | None:
     """The blocks of a contraction; None where the blocks of its terms cannot share a kernel at other offsets."""
-    if len(nest.terms) > 1:
+    if len(nest.terms) > 1 or (len(nest.rows) > 1 and not sizes.strip and packs_rows(nest, sizes.near)):
         return GroupedBlocks(nest, sizes._replace(strip=0, gathered=False), new_loop, worth_sharing).blocked()
     if sizes.strip:
         return ContractionBlocks(nest, sizes, new_loop, worth_sharing).in_strips()

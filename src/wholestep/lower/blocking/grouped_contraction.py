@@ -46,10 +46,11 @@ class GroupPosition(NamedTuple):
 
 def contiguous_rows(nest: ContractionNest, terms: int, lanes: int) -> Axis | None:
     """The axis of the rows along which their operand is contiguous, and packed; None where it is contiguous along its
-    terms, or where so many terms fill the squares that are transposed.
+    terms for a vector or more, or where so many terms fill the squares that are transposed.
     """
     rows = nest.statements(ROWS)
-    if runs_along(rows, nest.terms[-1]) or terms % max(lanes // 2, 1) == 0 or terms > FULL_SQUARES * lanes:
+    along = runs_along(rows, nest.terms[-1])
+    if terms >= lanes if along else terms % max(lanes // 2, 1) == 0 or terms > FULL_SQUARES * lanes:
         return None
     return next((axis for axis in nest.rows if axis.extent >= lanes and runs_along(rows, axis)), None)
 
@@ -258,9 +259,7 @@ class GroupedBlocks(BlockLaunches):
     def write(self, name: str, extents: GroupExtents, first: bool, last: bool) -> BlockKernel:
         """Write a kernel."""
         nest, sizes = self.nest, self.sizes
-        # Few rows are as many groups as threads may share, along one axis.
-        few = extents.rows[-1] if self.contiguous else math.prod(extents.rows)
-        most = min(sizes.group, max(few // MIN_GROUPS, sizes.tile_rows))
+        most = min(sizes.group, max(math.prod(extents.rows) // MIN_GROUPS, sizes.tile_rows))
         apart = self.terms_apart(extents)
         joined = joined_axes(nest, self.order, apart is not None)
         groups = choose_groups(extents.rows, joined, sizes.tile_rows, most)
