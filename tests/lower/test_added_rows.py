@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import sliding_window_view
 
 import wholestep as ws
 from wholestep.backends.cpu.compiler import machine_model
@@ -89,3 +90,21 @@ def test_short_rows_in_memory_are_multiplied_one_after_the_other() -> None:
 def test_rows_in_a_cache_and_long_ones_are_multiplied_abreast(shape: tuple[int, ...]) -> None:
     kernel = kernels_of(lambda x, w: x @ w, shape, (shape[1], 1))[0]
     assert max(axis.tile for axis in axes_of(kernel)) == 8
+
+
+def test_windows_that_share_elements_have_one_term_at_a_time() -> None:
+    """Elements that several terms of a tile read would stay in registers, and push its sums out of them."""
+
+    def convolution(stride: int) -> set[tuple[int, int]]:
+        places = (slice(None), slice(None), slice(None, None, stride))
+        kernels = kernels_of(
+            lambda x, w: np.einsum("nxij,ijo->nxo", sliding_window_view(x, (3, 5), axis=(1, 2))[places][:, 0], w),
+            (64, 3, 36 * stride),
+            (3, 5, 16),
+            level="x86-64-v3",
+        )
+        loops = {loop.axis for kernel in kernels for loop in kernel.loops if loop.folds}
+        return {(axis.extent, axis.tile) for axis in loops}
+
+    assert convolution(1) == {(5, 1)} == convolution(2)
+    assert convolution(5) == {(5, 4)}, "windows that lie apart"

@@ -102,13 +102,29 @@ def tile_axes(kernel: Kernel, lane: Axis | None, machine: Target) -> KernelSched
     for axis in folding:
         if axis is not turned:
             schedule = schedule.with_axis(
-                axis, tile=fold_tile(kernel, axis, machine), ahead=rows_ahead(kernel, axis, lane)
+                axis, tile=fold_tile(kernel, axis, schedule, machine), ahead=rows_ahead(kernel, axis, lane)
             )
     return schedule
 
 
-def fold_tile(kernel: Kernel, axis: Axis, machine: Target) -> int:
+def rows_overlap(kernel: Kernel, terms: Axis, schedule: KernelSchedule) -> bool:
+    """True if the rows of a tile read the same elements at different terms, as windows along a row do.
+
+    Several terms side by side would keep these elements in registers, which the sums need.
+    """
+    for access in memory_accesses(kernel.body):
+        step = access.offset.coefficient(terms)
+        for row in parallel_axes(kernel) if step and not terms.symbolic else ():
+            distance = access.offset.coefficient(row)
+            if schedule[row].tile > 1 and 0 < distance < step * terms.extent and distance % step == 0:
+                return True
+    return False
+
+
+def fold_tile(kernel: Kernel, axis: Axis, schedule: KernelSchedule, machine: Target) -> int:
     """The number of terms side by side of a fold that vectors do not lie along."""
+    if rows_overlap(kernel, axis, schedule):
+        return 1
     few = not axis.symbolic and axis.extent <= FOLD_TERMS
     most = PRODUCT_TERMS[register_count(machine)] if sums_products(kernel) else FOLD_TERMS
     return max(axis.extent, 1) if few else tile_divisor(axis.size, most, min(most, 2))
