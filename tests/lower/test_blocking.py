@@ -49,6 +49,7 @@ SPECS = (
     *("ik,kj->ij", "ki,kj->ij", "ik,jk->ij", "ki,jk->ij", "ik,kj->ji", "bik,kj->bij", "bki,kj->bji"),
     *("bik,khj->bhij", "ik,khj->hij", "bik,bjk->bij", "bik,bij->kj", "ik,khj->ihj"),
     *("bhik,kj->bhij", "bhik,jk->bhij", "bhki,kj->bihj", "hbik,jk->bhij"),
+    *("bik,bkj->bij", "bki,bjk->ibj", "bhik,bhkj->bhij", "bik,hbkj->bhij", "hbik,bkj->bhij"),
 )
 EPILOGUES: dict[str, Callable[[Any, Any], Any]] = {
     "plain": lambda y, c: y,
@@ -370,6 +371,46 @@ def test_several_axes_of_rows_and_of_columns(spec: str, sizes: Any) -> None:
         assert np.array_equal(found, np.maximum(np.einsum(spec, *args[:2]), args[2]))
 
 
+def test_large_products_of_a_batch_are_shared_one_after_the_other() -> None:
+    """Each is blocked as a product of its own; small ones are each read in place by one thread."""
+    rng = np.random.default_rng(0)
+    for n, wanted in ((208, True), (64, False)):
+        x, y = [rng.integers(-4, 5, (3, n, n)).astype("f") for _ in range(2)]
+        for f in (lambda x, y: x @ y, lambda x, y: x @ y.mT, lambda x, y: np.einsum("gki,gkj->igj", x, y)):
+            graph = graph_of(f, [x, y])
+            plan = plan_of(graph)
+            assert bool(blocks_of(plan)) == wanted
+            trips = [s.trips for s in plan.steps if isinstance(s, ForLoop)]
+            assert trips == ([3] if wanted else [])
+            assert not wanted or plan.arena < 2 * x.nbytes // 3, "one product's panels, and no copy in another order"
+            (found,) = compiled(graph)([x, y])
+            assert np.array_equal(found, f(x.astype("d"), y.astype("d")))
+
+
+def test_a_batch_whose_number_is_in_the_values_is_one_kernel() -> None:
+    """The kernel of a block would be right for one product alone."""
+    source = """kernel k(a: f32[480], b: f32[1152], mut c: f32[1920]):
+    v0 = f32(0.0)
+    for g in 2:
+        v1 = index(g)
+        for i in 20:
+            for j in 48 lanes 8:
+                for k in 12:
+                    v2 = a[240*g + 12*i + k]
+                    v3 = b[576*g + 48*k + j]
+                    fold v4 = fma(v2, v3) from v0
+                v5 = f32(v1)
+                v6 = v4 + v5
+                c[960*g + 48*i + j] = v6
+"""
+    plain = source.replace("                v5 = f32(v1)\n", "").replace("v5", "v4")
+    for text, wanted in ((source, False), (plain, True)):
+        nest = find_contraction(KernelParser(text).kernel())
+        assert nest is not None and nest.batch_count == 2
+        found = block_contraction(nest, BlockSizes(8, 6, 2, 16, 64, 64), lambda: 0, lambda kernel: False)
+        assert (found is not None) == wanted
+
+
 def test_terms_of_masked_operands_are_few_blocks_or_none() -> None:
     """The code of a mask depends on its offset along the terms, so that each block is packed by code of its own."""
     source = """kernel k(a: f32[2720], b: f32[6528], mut c: f32[960]):
@@ -447,7 +488,7 @@ def test_operands_that_go_backwards_are_one_block(sizes: Any) -> None:
 def test_targets_choose_blocks_by_registers_and_caches() -> None:
     class Nest:
         row_count, column_count, term_count = 1024, 1024, 4096
-        rows = columns = ()
+        batch = rows = columns = ()
         terms = (type("Terms", (), {"extent": 4096}),)
 
     found = {}

@@ -179,8 +179,9 @@ class Target:
         """
         return 0
 
-    def packs_operands(self, rows: int, columns: int, terms: int, dtype: DType) -> bool:
-        """Test whether a contraction of these extents is blocked and packs its operands, in any memory order."""
+    def packs_operands(self, rows: int, columns: int, terms: int, dtype: DType, batched: bool = False) -> bool:
+        """Test whether a contraction of these extents, or each of a batch, is blocked and packs its operands, in any
+        memory order."""
         return False
 
     def worth_sharing(self, kernel: Kernel) -> bool:

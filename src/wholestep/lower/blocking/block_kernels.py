@@ -112,6 +112,11 @@ class BlockWriter:
             self.operands[key] = self.builder.buffer(name, self.nest.dtype, room[name])
         return self.operands[key]
 
+    def element_copy(self, places: dict[Axis, Index], role: str) -> ElementCopy:
+        """A copy of the statements of a role at some places, in the first product of the batch."""
+        first = dict.fromkeys(self.nest.batch, Index())
+        return ElementCopy(self.builder, {**first, **places}, self.buffers(role), self.origins)
+
     @contextmanager
     def loop(self, name: str, extent: int, lanes: int = 1, tile: int = 1, ahead: int = 0) -> Iterator[Index]:
         """Open an independent loop; yields its index."""
@@ -162,7 +167,7 @@ class BlockWriter:
         values, wanted = (
             (nest.row_values, nest.row_operand) if role == ROWS else (nest.column_values, nest.column_operand)
         )
-        copy = ElementCopy(self.builder, places, self.buffers(role), self.origins)
+        copy = self.element_copy(places, role)
         copy.write(values)
         self.builder.store(self.scratch(name), at, copy.values[wanted])
 
@@ -276,7 +281,7 @@ class BlockWriter:
         row = self.row_number(places, places[nest.rows[-1]])
         with self.loop("t", run.width, sizes.lanes, -(-run.width // sizes.lanes)) as column:
             here = {**places, nest.columns[-1]: panel * sizes.panel + column + run.start}
-            copy = ElementCopy(self.builder, here, self.buffers(RESULTS), self.origins)
+            copy = self.element_copy(here, RESULTS)
             sums = None if first and last else self.partial_sums(copy, number, row, column)
             if first or sums is None:
                 start = self.builder.constant(0, nest.dtype)
@@ -328,7 +333,7 @@ class BlockWriter:
         """The element of the row operand: a packed one, or computed in place."""
         if packed:
             return self.builder.load(self.scratch(PACKED_ROWS), self.packed_row(row, term))
-        copy = ElementCopy(self.builder, places, self.buffers(ROWS), self.origins)
+        copy = self.element_copy(places, ROWS)
         copy.write(self.nest.row_values)
         return copy.values[self.nest.row_operand]
 
@@ -338,7 +343,7 @@ class BlockWriter:
         if panel is not None and not self.columns_in_place:
             return self.builder.load(self.scratch(PACKED_COLUMNS), self.packed_column(panel[0], term, panel[1]))
         at = places | dict.fromkeys(nest.terms, Index()) | {nest.terms[-1]: term}
-        copy = ElementCopy(self.builder, at, self.buffers(COLUMNS), self.origins)
+        copy = self.element_copy(at, COLUMNS)
         copy.write(nest.column_values)
         return copy.values[nest.column_operand]
 

@@ -52,11 +52,14 @@ class BlockLaunches:
     ) -> None:
         self.nest, self.sizes, self.new_loop, self.worth_sharing = nest, sizes, new_loop, worth_sharing
         self.made: dict[tuple[object, ...], BlockKernel] = {}
-        self.loops: dict[tuple[Axis, AxisPart], int] = {}
+        self.batch = [(axis, AxisPart(0, 1, axis.extent)) for axis in nest.batch]
+        self.loops: dict[tuple[Axis, AxisPart], int] = {place: new_loop() for place in self.batch}
         self.room = dict.fromkeys(SCRATCH, 0)
 
     def made_of(self, steps: Sequence[Step]) -> BlockedContraction:
-        """The blocked contraction of these steps, with the scratch memory of their kernels."""
+        """The blocked contraction of these steps for each point of the batch, with the scratch memory of their kernels."""
+        for place in reversed(self.batch):
+            steps = [ForLoop(self.loops[place], place[1].trips, tuple(steps), indivisible=True)]
         size = self.nest.dtype.itemsize
         return BlockedContraction(tuple(steps), tuple([self.room[name] * size for name in SCRATCH]))
 
@@ -75,7 +78,7 @@ class BlockLaunches:
                 if old is None:
                     self.room[role] = max(self.room[role], buffer.size)
         found = self.made[key]
-        refs = tuple([self.ref(places, *operand) for operand in found.operands])
+        refs = tuple([self.ref((*self.batch, *places), *operand) for operand in found.operands])
         return Launch(found.kernel, refs, self.worth_sharing(found.kernel))
 
     def ref(self, places: Places, role: str, buffer: Buffer | None) -> MemRef:

@@ -45,7 +45,10 @@ def block_contraction(
     new_loop: Callable[[], int],
     worth_sharing: Callable[[Kernel], bool],
 ) -> BlockedContraction | None:
-    """The blocks of a contraction; None where the blocks of its terms cannot share a kernel at other offsets."""
+    """The blocks of a contraction; None where the blocks of its terms, or the products of its batch, cannot share a
+    kernel at other offsets."""
+    if not all(nest.movable(axis) for axis in nest.batch):
+        return None
     if len(nest.terms) > 1 or (len(nest.rows) > 1 and not sizes.strip and packs_rows(nest, sizes.near)):
         return GroupedBlocks(nest, sizes._replace(strip=0, gathered=False), new_loop, worth_sharing).blocked()
     if sizes.strip:

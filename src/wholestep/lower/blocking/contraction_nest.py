@@ -21,12 +21,14 @@ ROLES = (ROWS, COLUMNS, RESULTS)
 
 @dataclass(frozen=True, eq=False)
 class ContractionNest:
-    """Sums of products over `terms`, one for each point of `rows` and `columns`, the last of which are blocked.
+    """Sums of products over `terms`, one for each point of `batch`, `rows` and `columns`, the last of which are blocked.
 
-    The last column runs along the lanes of vectors. Terms are added axis by axis, the outermost first.
+    Both operands vary along the axes of the batch, and one of them along those of the rows or the columns. The last
+    column runs along the lanes of vectors. Terms are added axis by axis, the outermost first.
     """
 
     kernel: Kernel
+    batch: tuple[Axis, ...]
     rows: tuple[Axis, ...]
     columns: tuple[Axis, ...]
     terms: tuple[Axis, ...]
@@ -44,6 +46,11 @@ class ContractionNest:
     def dtype(self) -> DType:
         """The dtype of the sums."""
         return self.result.dtype
+
+    @property
+    def batch_count(self) -> int:
+        """The number of products of matrices."""
+        return math.prod([a.extent for a in self.batch])
 
     @property
     def row_count(self) -> int:
@@ -153,7 +160,7 @@ def needed_values(values: Sequence[Var], wanted: Iterable[Var]) -> tuple[Var, ..
 def find_contraction(kernel: Kernel) -> ContractionNest | None:
     """A kernel as a contraction nest; None where it is no contraction, or its sums are not chains of their terms.
 
-    Exactly one of the operands must vary along each independent axis.
+    One of the operands, or both, must vary along each independent axis.
     """
     values: list[Var] = []
     grid: list[Axis] = []
@@ -216,8 +223,8 @@ def complete_sum(loop: Loop) -> Var | None:
 def with_roles(
     kernel: Kernel, values: Sequence[Var], grid: Sequence[Axis], loops: Sequence[Loop], epilogue: tuple[Statement, ...]
 ) -> ContractionNest | None:
-    """The nest, with each grid axis assigned to the rows or the columns; None where an axis is not in just one of
-    them."""
+    """The nest, with each grid axis assigned to the batch, the rows or the columns; None where an axis is in none of
+    them, or the lanes lie along the batch."""
     (fold,), result = loops[-1].folds, complete_sum(loops[0])
     assert result is not None, "a sum leaves one value behind"
     lane = next((a for a in grid if a.lanes > 1), None)
@@ -227,16 +234,18 @@ def with_roles(
     x, y = fold.values
     if lane in first:
         first, second, x, y = second, first, y, x
-    if lane not in second or any((a in first) == (a in second) for a in grid):
+    if lane in first or lane not in second or any(a not in first and a not in second for a in grid):
         return None
-    if len(loops) > 1 and not any(a in first for a in grid):
+    batch = [a for a in grid if a in first and a in second]
+    if len(loops) > 1 and not any(a in first for a in grid if a not in batch):
         return None
-    rows = sorted([a for a in grid if a in first], key=lambda a: a.extent) or [Axis("i", 1)]
-    columns = [*[a for a in grid if a in second and a is not lane], lane]
+    rows = sorted([a for a in grid if a in first and a not in batch], key=lambda a: a.extent) or [Axis("i", 1)]
+    columns = [*[a for a in grid if a in second and a is not lane and a not in batch], lane]
     if any(isinstance(s, Loop) and any(isinstance(t, Store) for t in walk(s.body)) for s in epilogue):
         return None
     terms = tuple([loop.axis for loop in loops])
-    return ContractionNest(kernel, tuple(rows), tuple(columns), terms, fold, result, x, y, tuple(values), epilogue)
+    roles = tuple(batch), tuple(rows), tuple(columns), terms
+    return ContractionNest(kernel, *roles, fold, result, x, y, tuple(values), epilogue)
 
 
 def axes_under(values: Sequence[Var], wanted: Var) -> set[Axis]:

@@ -68,7 +68,7 @@ class BlockStripWriter(BlockWriter):
             places = {**outer, **columns, nest.rows[-1]: last}
             row = self.row_number(places, last)
             places[nest.columns[-1]] = strip * sizes.panel + column + run.start
-            copy = ElementCopy(self.builder, places, self.buffers(RESULTS), self.origins)
+            copy = self.element_copy(places, RESULTS)
             number = self.panel_number(columns, strip, run)
             yield copy, self.partial_sums(copy, number, row, column), row
 

@@ -114,12 +114,15 @@ class ContractionRewriter(GraphRewriter):
     def packed(self, node: Node, a: str, b: str, out: str, sizes: dict[str, int]) -> bool:
         """True if the target packs the operands of a contraction, so that their memory order is irrelevant."""
         summed = [c for c in a if c in b and c not in out]
-        if len(summed) != 1 or not out or any((c in a) + (c in b) + (c in out) != 2 for c in a + b if c not in summed):
+        if len(summed) != 1 or not out or any(c not in out for c in a + b if c not in summed):
             return False
-        own = a if out[-1] in a else b
-        columns = math.prod([sizes[c] for c in out if c in own])
+        own, other = (a, b) if out[-1] in a else (b, a)
+        if out[-1] in other:
+            return False
+        columns = math.prod([sizes[c] for c in out if c in own and c not in other])
         rows = math.prod([sizes[c] for c in out if c not in own])
-        return self.target.packs_operands(rows, columns, sizes[summed[0]], node.outputs[0].dtype)
+        batched = any(c in own and c in other for c in out)
+        return self.target.packs_operands(rows, columns, sizes[summed[0]], node.outputs[0].dtype, batched)
 
     def turns(self, x: Value, labels: str, out: str, sizes: dict[str, int], packed: bool) -> bool:
         """True if an operand whose terms are contiguous is read in place: kernels transpose squares of it in registers,

@@ -26,6 +26,10 @@ MIN_ROWS, MIN_TERMS = 16, 32
 not repay the copy. Measured."""
 MIN_PRODUCTS = 1 << 18
 """The least products of a packed sum over several axes, which in place is a nest of loops."""
+MIN_SHARED_PRODUCTS = 1 << 23
+"""The least multiply-adds of a product of matrices in a batch that threads share, one product after the other: from
+there on packing gains more than the barriers cost. Measured.
+"""
 MIN_PANELS = 8
 """The least panels that threads share; with fewer panels they share rows."""
 SHARES, PACKED_AHEAD = 8, 8
@@ -95,6 +99,8 @@ def register_count(machine: Target) -> int:
 
 def block_sizes(nest: ContractionNest, machine: Target, caches: Caches) -> BlockSizes | None:
     """The blocks of a contraction; None where its operands are better read in place."""
+    if nest.batch and not shares_products(nest.row_count, nest.column_count, nest.term_count):
+        return None
     size = nest.dtype.itemsize
     lanes = machine.lanes(size)
     registers = register_count(machine)
@@ -222,8 +228,15 @@ def is_packed(nest: ContractionNest, columns: int, in_place: int) -> bool:
     return not runs_along(nest.statements(COLUMNS), nest.columns[-1])
 
 
-def packs_turned(rows: int, columns: int, terms: int, dtype: DType, machine: Target) -> bool:
-    """True if a contraction of these extents is packed where its columns run along the terms."""
+def shares_products(rows: int, columns: int, terms: int) -> bool:
+    """True if threads share each product of a batch; smaller ones are each one thread's, and in place."""
+    return rows * columns * terms >= MIN_SHARED_PRODUCTS
+
+
+def packs_turned(rows: int, columns: int, terms: int, dtype: DType, batched: bool, machine: Target) -> bool:
+    """True if a contraction of these extents, or each of a batch, is packed where its columns run along the terms."""
+    if batched and not shares_products(rows, columns, terms):
+        return False
     if dtype not in (np.float32, np.float64):
         return False
     return rows >= MIN_ROWS and columns >= MIN_VECTORS * machine.lanes(dtype.itemsize) and terms >= MIN_TERMS

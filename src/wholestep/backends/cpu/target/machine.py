@@ -58,8 +58,8 @@ class CpuMachine(Target):
     def panel_columns(self, itemsize: int) -> int:
         return panel_columns(self, itemsize)
 
-    def packs_operands(self, rows: int, columns: int, terms: int, dtype: DType) -> bool:
-        return packs_turned(rows, columns, terms, dtype, self)
+    def packs_operands(self, rows: int, columns: int, terms: int, dtype: DType, batched: bool = False) -> bool:
+        return packs_turned(rows, columns, terms, dtype, batched, self)
 
     def worth_sharing(self, kernel: Kernel) -> bool:
         return worth_sharing(kernel)

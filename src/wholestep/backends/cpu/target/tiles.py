@@ -110,7 +110,7 @@ def tile_axes(kernel: Kernel, lane: Axis | None, machine: Target) -> KernelSched
 def rows_overlap(kernel: Kernel, terms: Axis, schedule: KernelSchedule) -> bool:
     """True if the rows of a tile read the same elements at different terms, as windows along a row do.
 
-    Several terms side by side would keep these elements in registers, which the sums need.
+    Several terms side by side would keep these elements in registers, which many sums need.
     """
     for access in memory_accesses(kernel.body):
         step = access.offset.coefficient(terms)
@@ -123,7 +123,8 @@ def rows_overlap(kernel: Kernel, terms: Axis, schedule: KernelSchedule) -> bool:
 
 def fold_tile(kernel: Kernel, axis: Axis, schedule: KernelSchedule, machine: Target) -> int:
     """The number of terms side by side of a fold that vectors do not lie along."""
-    if rows_overlap(kernel, axis, schedule):
+    sums = math.prod([schedule[a].tile for a in parallel_axes(kernel)])
+    if sums > register_count(machine) // 2 and rows_overlap(kernel, axis, schedule):
         return 1
     few = not axis.symbolic and axis.extent <= FOLD_TERMS
     most = PRODUCT_TERMS[register_count(machine)] if sums_products(kernel) else FOLD_TERMS
