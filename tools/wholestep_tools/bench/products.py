@@ -133,6 +133,7 @@ def catalog() -> list[Product]:
     found += [Product("32x512x2048", "NN", "float32", 32, 512, 2048)]
     found += [Product("32x2048x512", "NT", "float32", 32, 2048, 512)]
     found += [Product("32x128x64x128", layout, "float32", 128, 64, 128, 32) for layout in ("NN", "NT", "TN")]
+    found += [Product("8x512x512x512", layout, "float32", 512, 512, 512, 8) for layout in ("NN", "NT", "TN")]
     found += [
         Product("96x256x64x256", "NT", "float32", 256, 64, 256, 96),
         Product("96x256x256x64", "NN", "float32", 256, 256, 64, 96),
