@@ -57,7 +57,7 @@ class BlockLaunches:
         self.room = dict.fromkeys(SCRATCH, 0)
 
     def made_of(self, steps: Sequence[Step]) -> BlockedContraction:
-        """The blocked contraction of these steps for each point of the batch, with the scratch memory of their kernels."""
+        """These steps for each point of the batch, with the scratch memory of their kernels."""
         for place in reversed(self.batch):
             steps = [ForLoop(self.loops[place], place[1].trips, tuple(steps), indivisible=True)]
         size = self.nest.dtype.itemsize

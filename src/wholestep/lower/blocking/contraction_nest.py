@@ -21,7 +21,7 @@ ROLES = (ROWS, COLUMNS, RESULTS)
 
 @dataclass(frozen=True, eq=False)
 class ContractionNest:
-    """Sums of products over `terms`, one for each point of `batch`, `rows` and `columns`, the last of which are blocked.
+    """Sums of products over `terms`, one for each point of `batch`, `rows` and `columns`; the last ones are blocked.
 
     Both operands vary along the axes of the batch, and one of them along those of the rows or the columns. The last
     column runs along the lanes of vectors. Terms are added axis by axis, the outermost first.
