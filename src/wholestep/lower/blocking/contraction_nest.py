@@ -48,11 +48,6 @@ class ContractionNest:
         return self.result.dtype
 
     @property
-    def batch_count(self) -> int:
-        """The number of products of matrices."""
-        return math.prod([a.extent for a in self.batch])
-
-    @property
     def row_count(self) -> int:
         """The number of rows."""
         return math.prod([a.extent for a in self.rows])
