@@ -1,7 +1,9 @@
 """The house rule: a module imports its own package or lower floors, at the top of the file."""
 
 import ast
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -123,15 +125,36 @@ FILES = sorted(SOURCE.rglob("*.py"))
 TOOLS = sorted((SOURCE.parent / "tools").rglob("*.py"))
 
 
-def imported(node: ast.AST) -> list[str]:
+class Import(NamedTuple):
+    """An import statement: its line, its leading dots, the modules that it names, and whether a function has it."""
+
+    line: int
+    level: int
+    modules: list[str]
+    late: bool
+
+
+@cache
+def imports(file: Path) -> list[Import]:
+    """The import statements of a file, which is read once for all tests."""
+    found, waiting = [], [(ast.parse(file.read_text(encoding="utf-8")), False)]
+    while waiting:
+        node, late = waiting.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found.append(Import(node.lineno, getattr(node, "level", 0), imported(node), late))
+        elif isinstance(node, ast.stmt | ast.Module | ast.excepthandler | ast.match_case):  # no other has statements
+            late = late or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            waiting += [(inside, late) for inside in ast.iter_child_nodes(node)]
+    return found
+
+
+def imported(node: ast.Import | ast.ImportFrom) -> list[str]:
     """The modules that an import statement names: `wholestep.ir.graph`, `numpy`."""
     if isinstance(node, ast.Import):
         paths = [alias.name for alias in node.names]
-    elif isinstance(node, ast.ImportFrom):
+    else:
         whole = [f"{node.module}.{alias.name}" for alias in node.names]
         paths = [path if exists(path) else node.module or "" for path in whole]
-    else:
-        paths = []
     return [path if path.startswith("wholestep") else path.split(".")[0] for path in paths]
 
 
@@ -155,14 +178,14 @@ def test_imports_point_down(file: Path) -> None:
         if not home or (package and home == "__init__"):
             continue
         assert home in floor, f"say in test_floors.py on which floor of {package or 'the library'} {home} is"
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            assert not getattr(node, "level", 0), f"line {node.lineno}: imports are absolute"
-            for module in (name.partition(".")[2] for name in imported(node) if name.startswith("wholestep")):
+        for line, level, modules, _ in imports(file):
+            assert not level, f"line {line}: imports are absolute"
+            for module in (name.partition(".")[2] for name in modules if name.startswith("wholestep")):
                 part = part_of(module, package) or ("" if package else "__init__")
                 if part and part != home:
-                    assert part in floor, f"line {node.lineno}: say in test_floors.py on which floor {part} is"
+                    assert part in floor, f"line {line}: say in test_floors.py on which floor {part} is"
                     down = floor[part] < floor[home]
-                    assert down, f"line {node.lineno}: {home} is on floor {floor[home]}, {part} on floor {floor[part]}"
+                    assert down, f"line {line}: {home} is on floor {floor[home]}, {part} on floor {floor[part]}"
 
 
 DEVICES = ("cpu", "gpu")
@@ -181,15 +204,12 @@ def test_general_floors_know_no_device() -> None:
         own = file.relative_to(SOURCE / "wholestep").as_posix()
         others = [device for device in DEVICES if not own.startswith((f"backends/{device}/", f"runtime/{device}/"))]
         rooms = tuple([f"wholestep.{floor}.{device}" for floor in ("backends", "runtime") for device in others])
-        names = [name for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) for name in imported(node)]
-        found |= {own for name in names if name.startswith(rooms)}
+        found |= {own for x in imports(file) for name in x.modules if name.startswith(rooms)}
     assert found == set(KNOW_A_DEVICE), "a device is reached through `runtime.backend.Backend`"
 
 
 @pytest.mark.parametrize("file", FILES + TOOLS, ids=lambda file: str(file.relative_to(SOURCE.parent)))
 def test_imports_stand_at_the_top(file: Path) -> None:
-    for function in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            for node in ast.walk(function):
-                late = set(imported(node)) - OPTIONAL
-                assert not late, f"line {node.lineno}: {', '.join(late)} is imported inside a function"
+    for line, _, modules, late in imports(file):
+        needed = set(modules) - OPTIONAL
+        assert not (late and needed), f"line {line}: {', '.join(needed)} is imported inside a function"
