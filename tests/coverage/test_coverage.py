@@ -2,6 +2,7 @@
 
 import importlib
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +17,21 @@ for file in sorted(Path(__file__).parent.glob("cases_*.py")):
     for name, cases in importlib.import_module(f"tests.coverage.{file.stem}").CASES.items():
         CASES.setdefault(name, []).extend(cases)
 
-EACH = [
-    pytest.param(case, id=f"{name.removeprefix('numpy.')}-{i}")
-    for name, cases in CASES.items()
-    for i, case in enumerate(cases)
-]
+of_every_call = pytest.mark.parametrize("cases", [pytest.param(cases, id=name) for name, cases in CASES.items()])
+"""All cases of a call are one test: pytest takes longer to begin one than a case takes."""
+
+
+def check_each(check: Callable[[Case], None], cases: list[Case]) -> None:
+    """Check all of some cases, and report each that fails with its number and arguments."""
+    failed = []
+    for i, case in enumerate(cases):
+        try:
+            check(case)
+        except (Exception, pytest.fail.Exception) as error:
+            error.add_note(f"case {i}: {case}")
+            failed.append(error)
+    if failed:
+        raise BaseExceptionGroup(f"{len(failed)} of {len(cases)} cases", failed)
 
 
 @pytest.fixture(autouse=True)
@@ -31,23 +42,30 @@ def quiet():
         yield
 
 
-@pytest.mark.parametrize("case", EACH)
-def test_value_with_values_attached(case):
-    compare(case.eager(), case.plain(), case)
+@of_every_call
+def test_value_with_values_attached(cases):
+    check_each(lambda case: compare(case.eager(), case.plain(), case), cases)
 
 
-@pytest.mark.parametrize("case", EACH)
-def test_value_without_values(case):
-    if case.known:
-        with pytest.raises(wholestep.errors.ValueDependentError):
-            case.abstract()
-    else:
-        compare(case.abstract(), case.plain(), case)
+@of_every_call
+def test_value_without_values(cases):
+    def check(case):
+        if case.known:
+            with pytest.raises(wholestep.errors.ValueDependentError):
+                case.abstract()
+        else:
+            compare(case.abstract(), case.plain(), case)
+
+    check_each(check, cases)
 
 
-@pytest.mark.parametrize("case", [p for p in EACH if p.values[0].grad and p.values[0].rtol is not None])
-def test_derivative(case):
-    check_gradient(case)
+@of_every_call
+def test_derivative(cases):
+    def check(case):
+        if case.grad and case.rtol is not None:
+            check_gradient(case)
+
+    check_each(check, cases)
 
 
 def names() -> set[str]:
