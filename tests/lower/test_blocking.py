@@ -7,7 +7,6 @@ import os
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import ml_dtypes
@@ -18,7 +17,7 @@ from tests.backends.program_interpreter import ProgramInterpreter
 from tests.conftest import Golden
 from tests.kernel.interpret import run_kernel
 from tests.kernel.parse import KernelParser
-from tests.lower.quick_code import quick_code
+from tests.lower.quick_code import drawn_code, quick_code
 
 import wholestep as ws
 from wholestep.backends.cpu.compiler import llvm_source, machine_model
@@ -164,11 +163,11 @@ def several(request: pytest.FixtureRequest) -> dict[str, random.Random]:
 
 
 def test_blocks_and_threads_do_not_show(several: dict[str, random.Random], sizes: Any) -> None:
-    for name, draw in several.items():
-        compare_blocks(name, draw, sizes)
+    for number, (name, draw) in enumerate(several.items()):
+        compare_blocks(name, draw, sizes, number)
 
 
-def compare_blocks(name: str, draw: random.Random, sizes: Any) -> None:
+def compare_blocks(name: str, draw: random.Random, sizes: Any, number: int) -> None:
     """One contraction by one kernel, and by drawn blocks with several counts of threads: the same bits."""
     f, args, wanted = drawn_program(draw)
     graph = graph_of(f, args)
@@ -178,9 +177,9 @@ def compare_blocks(name: str, draw: random.Random, sizes: Any) -> None:
     if wanted is not None:
         # A contraction of one term is the product itself, so that a zero keeps its sign.
         assert np.array_equal(plain[0], wanted), f"draw {name}: small integers are exact"
-    for making in (nullcontext, quick_code):
+    for code in (drawn_code(number), quick_code()):
         sizes(drawn_sizes(draw))
-        with making():
+        with code:
             program = compiled(graph)
         for count in (1, 2, 3, 4):
             with thread_pool.threads(count):
