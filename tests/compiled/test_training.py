@@ -18,6 +18,7 @@ SEED = int(os.environ.get("TRAINING_SEED") or secrets.randbits(32))
 COUNT = int(os.environ.get("TRAINING_COUNT") or 300)
 FIRST = int(os.environ.get("TRAINING_FIRST") or 0)
 CHUNK = 10
+pytestmark = pytest.mark.usefixtures("quick_modules")
 
 
 @pytest.mark.parametrize("chunk", range((COUNT + CHUNK - 1) // CHUNK))
