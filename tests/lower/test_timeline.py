@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -35,6 +36,7 @@ def looped() -> LoweredProgram:
     return lower_program(run_passes(graph, ALL_PASSES), MACHINE)
 
 
+@cache
 def plans() -> list[LoweredProgram]:
     drawn = [training((21, i), 15 + i) for i in range(12)]
     return [looped(), *[lower_program(run_passes(made.graph, ALL_PASSES), MACHINE, made.resident) for made in drawn]]
