@@ -316,3 +316,32 @@ def test_a_pullback_that_is_not_linear_states_no_tangent():
         for call, x in ((push, point), (ws.jit(push), point), (ws.vmap(push), point[None])):
             with pytest.raises(DerivativeError, match="custom_vjp: the backward rule is not linear in its cotangent"):
                 call(x)
+
+
+def test_a_tangent_that_calls_its_own_linear_function_is_transposed_by_the_body():
+    matrix = np.arange(9.0).reshape(3, 3)
+    turned = ws.custom_jvp(lambda x: matrix @ x)
+    again = ws.custom_jvp(lambda x: matrix @ x)
+    turned.defjvp(lambda primals, tangents: (turned(*primals), again(*tangents)))
+    again.defjvp(lambda primals, tangents: (again(*primals), turned(*tangents)))
+    x = np.ones(3)
+    wanted = 2 * matrix.T @ matrix
+    loss = lambda x: np.sum(turned(x) ** 2)  # noqa: E731
+    for gradient in (ws.grad(loss), ws.jit(ws.grad(loss)), ws.grad(ws.checkpoint(loss))):
+        np.testing.assert_allclose(gradient(x), wanted @ x)
+    np.testing.assert_allclose(ws.jacrev(ws.grad(loss))(x), wanted)
+    np.testing.assert_allclose(ws.hessian(loss)(x), wanted)
+    np.testing.assert_allclose(ws.vmap(ws.grad(loss))(np.ones((2, 3))), [wanted @ x] * 2)
+
+
+def test_a_tangent_that_is_not_linear_states_no_pullback():
+    sine = ws.custom_jvp(lambda x: np.sin(x))
+    bent = ws.custom_jvp(lambda x: np.sin(x))
+    sine.defjvp(lambda primals, tangents: (sine(*primals), np.cos(primals[0]) * sine(*tangents)))
+    bent.defjvp(lambda primals, tangents: (bent(*primals), np.cos(primals[0]) * tangents[0] ** 2))
+    for f in (sine, bent):
+        for pull in (ws.grad(f), ws.jit(ws.grad(f)), ws.grad(ws.grad(f)), ws.jit(ws.grad(ws.grad(f)))):
+            with pytest.raises(DerivativeError, match="custom_jvp: the rule is not linear in its tangents"):
+                pull(1.0)
+        with pytest.raises(DerivativeError, match="custom_jvp: the rule is not linear in its tangents"):
+            ws.vmap(ws.grad(f))(np.ones(2))

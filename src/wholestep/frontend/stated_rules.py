@@ -185,6 +185,11 @@ class PullbackRule(CustomRule):
 class BatchedTangent(Batched):
     """A custom_jvp rule over a batch."""
 
+    @property
+    def stated(self) -> Any:
+        """The user's rule for one element."""
+        return self.rule.stated
+
     def tangent(self, values: Sequence[Value], dxs: Sequence[Value]) -> list[Maybe]:
         n = len(values)
 
@@ -198,6 +203,11 @@ class TangentRule(CustomRule):
     """The tangent rule of a custom_jvp at one call."""
 
     over_batch = BatchedTangent
+
+    @property
+    def stated(self) -> Any:
+        """The user's rule."""
+        return self.rules[0]
 
     def tangent(self, values: Sequence[Value], dxs: Sequence[Value]) -> list[Value]:
         args, _ = self.call.rebuild(values[: self.n])

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
 from wholestep.errors import DerivativeError, ShapeError
 from wholestep.ir.analysis import cut, depends, narrowed, reach, slimmed
-from wholestep.ir.build import build, inline
+from wholestep.ir.build import build, current, inline
 from wholestep.ir.graph import OPS, Graph, Node, Value
 from wholestep.ir.types import Type
 from wholestep.primitives.family import Loops, Maybe, Sample, Several, expand, instantiate, transposed, zeros
@@ -73,6 +74,12 @@ def refuse_closed(node: Node, marked: Sequence[bool]) -> None:
         )
 
 
+def through_body(node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], rules: Any) -> Sequence[Maybe]:
+    """The cotangents of a node's inputs by the derivative of its body."""
+    made = rules.vjp(node.params["graph"], wrt, [g is not None for g in gys])
+    return filled(wrt, inline(made, [*node.inputs, *present(gys)]))
+
+
 class StatedRule(Body):
     """A function whose derivative the parameter `rule` states."""
 
@@ -100,8 +107,7 @@ class Composite(StatedRule):
             refuse_closed(node, wrt)
             gxs: Sequence[Maybe] = rule.pullback(node.inputs, node.outputs, instantiated(node.outputs, gys))
             return gxs
-        made = rules.vjp(node.params["graph"], wrt, [g is not None for g in gys])
-        return filled(wrt, inline(made, [*node.inputs, *present(gys)]))
+        return through_body(node, gys, wrt, rules)
 
 
 class CustomVJP(StatedRule):
@@ -140,7 +146,10 @@ class CustomVJP(StatedRule):
 
 
 class CustomJVP(StatedRule):
-    """A function with its own tangent: `rule.tangent(xs, dxs) -> dys`, linear in dxs; reverse mode transposes it."""
+    """A function with its own tangent: `rule.tangent(xs, dxs) -> dys`, linear in dxs; reverse mode transposes it.
+
+    `rule.stated` is the same for every call of one function.
+    """
 
     def jvp(self, node: Node, dxs: Sequence[Maybe], rules: Any) -> Sequence[Maybe]:
         refuse_closed(node, [dx is not None for dx in dxs])
@@ -149,8 +158,44 @@ class CustomJVP(StatedRule):
 
     def pullback(self, node: Node, gys: Sequence[Maybe], wrt: Sequence[bool], rules: Any) -> Sequence[Maybe]:
         refuse_closed(node, wrt)
-        inputs, rule = list(node.inputs), node.params["rule"]
-        return transposed([v.type for v in inputs], lambda dxs: rule.tangent(inputs, dxs), gys, rules.backward)
+        inputs, rule, around = list(node.inputs), node.params["rule"], _transposing.get()
+        if rule.stated in around:
+            return through_body(node, gys, wrt, rules)
+        builder, written = current(), set[Value]()
+        assert builder is not None
+        start = len(builder.nodes)
+
+        def push(dxs: list[Value]) -> Sequence[Maybe]:
+            written.update(dxs)
+            return rule.tangent(inputs, dxs)  # type: ignore[no-any-return]
+
+        before = _transposing.set((*around, rule.stated))
+        try:
+            gxs = transposed([v.type for v in inputs], push, gys, rules.backward)
+        finally:
+            _transposing.reset(before)
+        if reads(present(gxs), written, builder.nodes[start:], builder.recording):
+            raise DerivativeError(
+                f"{node.op.name}: the rule is not linear in its tangents, so that it states no pullback",
+                where=node.where,
+                hint="forward mode takes it: ws.jvp, ws.jacfwd",
+            )
+        return gxs
+
+
+_transposing: ContextVar[tuple[Any, ...]] = ContextVar("_transposing", default=())
+"""The stated tangents that are being transposed: one that calls its own function is linear, and so is that function
+there, so that the transpose is that of its body."""
+
+
+def reads(values: Sequence[Value], written: Collection[Value], nodes: Sequence[Node], recording: bool) -> bool:
+    """Test whether any of these values is computed, by these nodes, from placeholders that were written."""
+    found = set(written)
+    for node in nodes:
+        if not found.isdisjoint(node.inputs):
+            found.update(node.outputs)
+    # A value that a builder without recording computes from a placeholder has neither a node nor data.
+    return any(v in found or not (recording or v.node or v.data is not None) for v in values)
 
 
 class Cond(Nested):

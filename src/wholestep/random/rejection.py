@@ -105,6 +105,9 @@ class FixedShare:
     Figurnov, Mohamed and Mnih, "Implicit reparameterization gradients", 2018.
     """
 
+    stated = "log_gamma"
+    """The name of the function that has it."""
+
     def batched(self, batching: Any, on: Sequence[bool]) -> Any:
         return BatchedTangent(self, batching, on)
 
