@@ -37,10 +37,17 @@ class Indexed(tuple[CodeType, int]):
 
 
 class Demanded(Indexed):
-    """A place in the user's code where something must hold; `what` is the message where it does not."""
+    """A place in the user's code where something must hold; `what` is the message where it does not.
+
+    A way out may follow in its second line.
+    """
 
     def outside(self, value: int, size: int) -> str:
-        return self.what
+        return self.what.partition("\n")[0]
+
+    @property
+    def hint(self) -> str | None:
+        return self.what.partition("\n")[2] or None
 
 
 def bounds_text(what: str, size: int) -> str:

@@ -236,6 +236,17 @@ def test_the_extremum_of_nothing_is_an_error_when_it_is_met(device):
         f(np.zeros(2))
 
 
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+@pytest.mark.parametrize(
+    "name, way_out", [("max", "initial="), ("amin", "initial="), ("argmin", "cond"), ("ptp", "cond")]
+)
+def test_the_extremum_of_nothing_names_its_call(name, way_out, device):
+    f = ws.jit(lambda x: getattr(np, name)(x[x > 0]), device=device)
+    assert f(np.array([2.0, 3.0])) == getattr(np, name)([2.0, 3.0])
+    with pytest.raises(BoundsError, match=f"^{name}: no element to choose from(.|\n)*test_selections(.|\n)*{way_out}"):
+        f(np.zeros(2))
+
+
 def test_the_sum_and_mean_of_nothing_are_numpys():
     total, mean, product = ws.jit(lambda x: (x[x > 9].sum(), x[x > 9].mean(), x[x > 9].prod()))(V[M])
     assert total == 0 and np.isnan(mean) and product == 1

@@ -10,12 +10,11 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep.frontend.array import Array
+from wholestep.frontend.demands import demanded
 from wholestep.frontend.dispatch import FUNCTIONS
 from wholestep.frontend.promotion import cast_to, lift
 from wholestep.frontend.selection import SELECTED, Selection, first
 from wholestep.ir.graph import Value
-from wholestep.primitives.creation import constant
-from wholestep.primitives.indexing import gather
 
 WITH_WHERE = (np.sum, np.prod, np.any, np.all, np.mean, np.var, np.std)
 """Reductions with an argument `where=`, which takes the mask."""
@@ -125,8 +124,8 @@ def wide_of(x: Any, like: Value) -> Value:
     return cast_to(made, np.dtype(bool))
 
 
-def extremum(func: Any, fill: float) -> Body:
-    """A maximum or minimum, which of nothing is an error when the program runs."""
+def extremum(func: Any, fill: float, name: str) -> Body:
+    """A maximum or minimum, which of nothing is an error when the program runs, in the name of a call."""
 
     def body(s: Selection, axes: Any, given: dict[str, Any]) -> Any:
         if given.get("where", True) is not True:
@@ -134,7 +133,7 @@ def extremum(func: Any, fill: float) -> Body:
                 s.full.value, s.chosen() & wide_of(s.aligned(func.__name__, [given.pop("where")])[0], s.chosen())
             )
         number = least(s.dtype, fill)
-        other = number if "initial" in given else Array(something(s, number))
+        other = number if "initial" in given else Array(something(s, number, name))
         x = s.filled(other.value if isinstance(other, Array) else other)
         return FUNCTIONS[func](x, axis=axes, **given)
 
@@ -150,11 +149,13 @@ def least(dtype: np.dtype[Any], fill: float) -> Any:
     return complex(fill, fill) if dtype.kind == "c" else fill
 
 
-def something(s: Selection, number: Any) -> Value:
-    """A number at the whole array's shape, read from a table at a place beyond its end where nothing is chosen."""
-    table = constant(value=np.full(1, number, s.dtype))
-    nothing = cast_to((~FUNCTIONS[np.any](Array(s.mask))).value, np.dtype(np.int64))
-    made: Value = FUNCTIONS[np.broadcast_to](Array(gather(table, nothing, axes=(0,))), s.full.shape).value
+def something(s: Selection, number: Any, name: str) -> Value:
+    """A number at the whole array's shape; an error of the call `name` where nothing is chosen."""
+    alone = name in [f.__name__ for f in EXTREMA]
+    way_out = "give initial=, the value of an empty choice" if alone else "call it inside ws.cond(mask.any(), ...)"
+    what = f"{name}: no element to choose from: the mask chooses none\n{way_out}"
+    found = demanded(FUNCTIONS[np.any](Array(s.mask)).value, s.dtype.type(number), what)
+    made: Value = FUNCTIONS[np.broadcast_to](Array(found), s.full.shape).value
     return made
 
 
@@ -183,11 +184,12 @@ def quantile(func: Any, among_nan: Any) -> Body:
 
 def position(func: Any, top: Any) -> Body:
     """argmax or argmin among the chosen, counted among them: the first that equals the extremum, or is NaN."""
+    best_of = reduction(top, extremum(top, EXTREMA[top], func.__name__))
 
     def body(s: Selection, axes: Any, given: dict[str, Any]) -> Any:
         if len(axes) != s.full.ndim:
             s.refuse(func.__name__)
-        best = SELECTED[top](s)
+        best = best_of(s)
         wins = ((s == best) | (s != s)).full.value & s.chosen()
         flat = FUNCTIONS[np.ravel](Array(s.chosen()))
         place = FUNCTIONS[np.argmax](FUNCTIONS[np.ravel](Array(wins)))
@@ -203,7 +205,8 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
 
 def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
     """numpy.ptp."""
-    return np.max(a, axis=axis, keepdims=keepdims) - np.min(a, axis=axis, keepdims=keepdims)
+    most, least_ = [reduction(f, extremum(f, EXTREMA[f], "ptp")) for f in (np.max, np.min)]
+    return most(a, axis=axis, keepdims=keepdims) - least_(a, axis=axis, keepdims=keepdims)
 
 
 def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = False) -> Any:
@@ -285,7 +288,7 @@ def attribute(name: str) -> Callable[..., Any]:
 SELECTED.update({f: elementwise(f) for f in ELEMENTWISE})
 SELECTED.update({f: along_an_axis(f) for f in ALONG_AN_AXIS})
 SELECTED.update({f: reduction(f, with_where(f)) for f in WITH_WHERE})
-SELECTED.update({f: reduction(f, extremum(f, fill)) for f, fill in EXTREMA.items()})
+SELECTED.update({f: reduction(f, extremum(f, fill, f.__name__)) for f, fill in EXTREMA.items()})
 SELECTED.update({f: reduction(f, skipping(f)) for f in SKIPPING_NAN})
 SELECTED.update({f: reduction(f, quantile(f, among_nan)) for f, among_nan in QUANTILES.items()})
 SELECTED.update({np.argmax: reduction(np.argmax, position(np.argmax, np.max))})

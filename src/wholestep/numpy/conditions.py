@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from wholestep.errors import Demanded, ParameterError, here, indexed
+from wholestep.errors import ParameterError
 from wholestep.frontend.array import Array
-from wholestep.frontend.promotion import cast_to, lift
-from wholestep.ir.build import blame
+from wholestep.frontend.demands import demanded
+from wholestep.frontend.promotion import lift
 from wholestep.numpy.outside import np
-from wholestep.primitives.creation import constant
-from wholestep.primitives.indexing import gather
 
 
 def where_holds(made: Any, holds: Any, what: str) -> Any:
@@ -25,9 +23,5 @@ def where_holds(made: Any, holds: Any, what: str) -> Any:
         if not known:
             raise ParameterError(what)
         return made
-    before = blame(indexed(here(), what, Demanded))
-    try:
-        read = gather(constant(value=np.ones(1, bool)), cast_to((~condition).value, np.dtype(np.int64)), axes=(0,))
-    finally:
-        blame(before)
-    return np.where(Array(read), made, np.zeros((), made.dtype))[()]
+    read = Array(demanded(condition.value, np.True_, what))
+    return np.where(read, made, np.zeros((), made.dtype))[()]
