@@ -28,9 +28,14 @@ def orders(function, x):
         ("gamma", (2.0,), 0.0, (0, 1, -2)),
         ("gamma", (0.5,), 0.0, (INF, -INF, INF)),
         ("chi2", (4.0,), 0.0, (0, 0.25, -0.25)),
+        ("beta", (0.5, 1.0), 0.0, (INF, -INF, INF)),
+        ("beta", (0.5, 2.0), 0.0, (INF, -INF, INF)),
+        ("beta", (1.5, 1.0), 0.0, (0, INF, -INF)),
+        ("beta", (2.0, 0.5), 1.0, (INF, INF, INF)),
         ("beta", (2.0, 2.0), 0.0, (0, 6, -12)),
         ("beta", (2.0, 2.0), 1.0, (0, -6, -12)),
         ("beta", (5000.0, 5000.0), 0.0, (0, 0, 0)),
+        ("weibull_min", (1.5,), 0.0, (0, INF, -INF)),
         ("weibull_min", (2.0,), 0.0, (0, 2, 0)),
         ("weibull_max", (2.0,), 0.0, (0, -2, 0)),
         ("f", (4.0, 3.0), 0.0, (0, 20 / 3, -560 / 9)),
@@ -44,6 +49,26 @@ def test_densities_at_the_ends_of_their_support(name, shapes, at, expected):
     side = np.nextafter(at, 0.5)
     logs = [ws.jit(ws.grad(lambda x: distribution.logpdf(x, *shapes)))(np.float64(x)) for x in (at, side)]
     assert np.sign(logs[0]) == np.sign(logs[1])
+
+
+@pytest.mark.parametrize(
+    "name, shapes, at, expected",
+    [
+        ("gammainc", (0.5,), 0.0, (0, INF, -INF, INF)),
+        ("gammainc", (1.5,), 0.0, (0, 0, INF, -INF)),
+        ("gammainc", (3.0,), 0.0, (0, 0, 0, 1)),
+        ("gammaincc", (2.0,), 0.0, (1, 0, -1, 2)),
+        ("betainc", (0.5, 1.0), 0.0, (0, INF, -INF, INF)),
+        ("betainc", (0.5, 2.0), 0.0, (0, INF, -INF, INF)),
+        ("betainc", (1.5, 2.5), 0.0, (0, 0, INF, -INF)),
+        ("betainc", (2.0, 0.5), 1.0, (1, INF, INF, INF)),
+        ("betainc", (3.0, 2.0), 1.0, (1, 0, -12, -48)),
+    ],
+)
+def test_incomplete_functions_at_their_ends(name, shapes, at, expected):
+    function = lambda x: getattr(scipy.special, name)(*shapes, x)  # noqa: E731
+    third = ws.jit(ws.grad(ws.grad(ws.grad(function))))(np.float64(at))
+    np.testing.assert_allclose([*orders(function, at), third], expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from wholestep.primitives.functions import (
     gammaln,
     log,
     log1p,
+    pow,
     sin,
     sqrt,
     unknown_derivative,
@@ -35,15 +36,6 @@ _DEGREE = math.pi / 180
 _2_SQRT_PI = 2.0 / math.sqrt(math.pi)
 _SQRT_2PI = math.sqrt(2.0 * math.pi)
 _POSITIVE, _SHARE = (0.3, 4.0), (0.1, 0.9)
-
-
-def times_log(s: Value, x: Value, shift: float = 0.0) -> Value:
-    """s * log(x), or with shift 1 s * log(1 + x); 0 where s is 0 and the logarithm infinite."""
-    nothing = s.equals(0) & x.equals(-shift)
-    safe = select(nothing, ones(x.type), x)
-    logarithm = log1p(safe) if shift else log(safe)
-    made: Value = select(nothing, zeros(x.type), s * logarithm)
-    return made
 
 
 # Gamma and its kin.
@@ -145,9 +137,35 @@ binom = External("binom", _binom_slope_of_n, _binom_slope_of_k, domain=(1.2, 1.9
 # The incomplete gamma function P(a, x), its complement and inverses.
 
 
+def is_broken(exponent: Value, base: Value) -> Value:
+    """A mask of zeros of powers that are not whole.
+
+    Every derivative of a density there is that of the power times the other factors, which is 0 or larger by order than
+    all other terms: 0 times infinity has no part in it.
+    """
+    found: Value = base.equals(0) & ~exponent.equals(floor(exponent))
+    return found
+
+
+def power_parts(exponent: Value, x: Value, shift: float = 0.0) -> tuple[Value, Value]:
+    """The logarithm of a power of shift + x, 0 where that is 0; and the power itself there, 1 elsewhere."""
+    zero, one = x.equals(-shift), ones(x.type)
+    safe = select(zero, one - shift, x)
+    logarithm = log1p(safe) if shift else log(safe)
+    return exponent * logarithm, pow(select(zero, x + shift if shift else x, one), exponent)
+
+
 def gamma_density(a: Value, x: Value) -> Value:
     """The derivative of P(a, x) in x."""
-    return exp(times_log(a - 1, x) - x - gammaln(a))
+    broken, one = is_broken(a - 1, x), ones(x.type)
+    inside = select(broken, one, x)
+    logarithm, factor = power_parts(a - 1, inside)
+    made: Value = select(
+        broken,
+        exp(-gammaln(a)) * pow(select(broken, x, one), a - 1),
+        exp(logarithm - inside - gammaln(a)) * factor,
+    )
+    return made
 
 
 def _order_series(a: NDArray, x: NDArray) -> NDArray:
@@ -239,7 +257,16 @@ gammainccinv = External(
 
 def beta_density(a: Value, b: Value, x: Value) -> Value:
     """The derivative of `betainc` in x."""
-    return exp(times_log(a - 1, x) + times_log(b - 1, -x, 1.0) - betaln(a, b))
+    low, high, one = is_broken(a - 1, x), is_broken(b - 1, 1 - x), ones(x.type)
+    inside = select(low | high, 0.5 * one, x)
+    (log_low, factor_low), (log_high, factor_high) = power_parts(a - 1, inside), power_parts(b - 1, -inside, 1.0)
+    end = select(low, pow(select(low, x, one), a - 1), pow(select(high, 1 - x, one), b - 1))
+    made: Value = select(
+        low | high,
+        exp(-betaln(a, b)) * end,
+        exp(log_low + log_high - betaln(a, b)) * (factor_low * factor_high),
+    )
+    return made
 
 
 def student_density(df: Value, t: Value) -> Value:

@@ -15,7 +15,7 @@ from wholestep.frontend.dispatch import covers, is_traced, unsupported
 from wholestep.frontend.marks import stop_gradient
 from wholestep.frontend.promotion import lift, wrap
 from wholestep.scipy.outside import doubles, np
-from wholestep.scipy.stats.powers import Power, log_of_powers, product_of_powers
+from wholestep.scipy.stats.powers import Power, density_at, log_of_powers, product_of_powers
 
 
 def operand_of(method: Any) -> str:
@@ -188,8 +188,8 @@ class Continuous(Family):
     def rules(self) -> dict[str, Callable[..., Any]]:
         parts: dict[str, dict[str, Callable[..., Any]]] = {
             "log_density": {
-                "pdf": lambda *args: self._density(product_of_powers, 0.0, *args),
-                "logpdf": lambda *args: self._density(log_of_powers, -math.inf, *args),
+                "pdf": lambda *args: self._density(density_at, 0.0, *args),
+                "logpdf": lambda *args: self._density(lambda parts, z, _: log_of_powers(*parts(z)), -math.inf, *args),
             },
             "below": self.probabilities(),
             "quantile": {
@@ -214,7 +214,8 @@ class Continuous(Family):
         low, high, middle = self.ends(*shapes)
         inside = ((z > low) if self.open_low else (z >= low)) & (z <= high) & np.isfinite(z)
         point = np.where(inside, z, middle)
-        made = made_of(self.powers(point, *shapes), self.log_density(point, *shapes) - np.log(scale))
+        parts = lambda z: (self.powers(z, *shapes), self.log_density(z, *shapes) - np.log(scale))  # noqa: E731
+        made = made_of(parts, point, middle)
         return self._known(np.where(inside, made, np.where(np.isnan(z), z, outside)), scale, shapes)
 
     def _probability(self, rule: Any, at_low: float, at_high: float, x: Any, *params: Any) -> Any:
