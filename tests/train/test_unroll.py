@@ -80,6 +80,19 @@ def test_hypergradients_of_every_optimizer_are_finite_differences(name):
         np.testing.assert_allclose(found[key], wanted[key], rtol=2e-4, atol=1e-7, err_msg=key)
 
 
+@pytest.mark.parametrize("name", EVERY)
+def test_a_parameter_without_a_gradient_leaves_hypergradients_finite(name):
+    """The roots of moments that are zero have infinite slopes."""
+    batches = stacked(3)
+    batches["x"][..., 2] = 0.0
+    outer = trained(EVERY[name], 3)
+    numbers = {key: x for key, x in hyper_of(EVERY[name]).items() if key == "lr"}
+    by_params, by_hyper = ws.grad(outer, argnums=(0, 2))(PARAMS, batches, numbers)
+    assert all(np.isfinite(x).all() for x in tree.leaves((by_params, by_hyper)))
+    _, pushed = ws.jvp(lambda h: outer(PARAMS, batches, h), (numbers,), (tree.map(np.ones_like, numbers),))
+    np.testing.assert_allclose(pushed, sum(by_hyper.values()), rtol=1e-6, atol=1e-9)
+
+
 def test_updates_by_eigenvectors_refuse_to_be_differentiated():
     outer, batches = trained(REAL["soap"]), stacked(4)
     assert np.isfinite(outer(PARAMS, batches, {"lr": 0.01}))

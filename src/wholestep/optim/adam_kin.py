@@ -12,7 +12,14 @@ from wholestep.optim.hyper import number_in, rate_at
 from wholestep.optim.leafwise import Leafwise, add_weight_decay, decay_parameter, increment_count
 from wholestep.optim.moments import WithMoments
 from wholestep.optim.paths import Choice
-from wholestep.optim.protocol import real_zeros, running_mean, scalar_like, squared_magnitude, working_zeros
+from wholestep.optim.protocol import (
+    real_zeros,
+    root_of_squares,
+    running_mean,
+    scalar_like,
+    squared_magnitude,
+    working_zeros,
+)
 
 
 class Nadam(WithMoments):
@@ -53,7 +60,7 @@ class Nadam(WithMoments):
         of_g, of_m, shrink = numbers
         g = add_weight_decay(p, g, decay)
         m, v = self.moments(kept, g)
-        root = wnp.sqrt(v) * scalar_like(shrink, v) + scalar_like(self.eps, v)
+        root = root_of_squares(v) * scalar_like(shrink, v) + scalar_like(self.eps, v)
         return p - (scalar_like(of_g, v) * g + scalar_like(of_m, v) * m) / root, {"m": m, "v": v}
 
 
@@ -95,7 +102,7 @@ class Radam(WithMoments):
         plain, adaptive = numbers
         g = add_weight_decay(p, g, decay)
         m, v = self.moments(kept, g)
-        size = scalar_like(plain, v) + scalar_like(adaptive, v) / (wnp.sqrt(v) + scalar_like(self.eps, v))
+        size = scalar_like(plain, v) + scalar_like(adaptive, v) / (root_of_squares(v) + scalar_like(self.eps, v))
         return p - size * m, {"m": m, "v": v}
 
 
@@ -166,9 +173,9 @@ class Lamb(WithMoments):
     def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
         rate, grow, shrink = numbers
         m, v = self.moments(kept, g)
-        step = scalar_like(grow, v) * m / (wnp.sqrt(v) * scalar_like(shrink, v) + scalar_like(self.eps, v))
+        step = scalar_like(grow, v) * m / (root_of_squares(v) * scalar_like(shrink, v) + scalar_like(self.eps, v))
         step = add_weight_decay(p, step, decay)
-        length, wanted = [wnp.sqrt(wnp.sum(squared_magnitude(x))) for x in (step, p)]
+        length, wanted = [root_of_squares(wnp.sum(squared_magnitude(x))) for x in (step, p)]
         usable = (length > 0) & (wanted > 0)
         trust = wnp.where(usable, wanted / wnp.where(usable, length, 1), 1)
         return p - scalar_like(rate * trust, v) * step, {"m": m, "v": v}

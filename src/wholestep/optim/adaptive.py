@@ -10,7 +10,14 @@ from wholestep.optim.averaging import working_copy
 from wholestep.optim.hyper import Rate, number_in, number_or_schedule, rate_at
 from wholestep.optim.leafwise import Leafwise, add_weight_decay, increment_count
 from wholestep.optim.paths import Choice
-from wholestep.optim.protocol import real_zeros, running_mean, scalar_like, squared_magnitude, working_zeros
+from wholestep.optim.protocol import (
+    real_zeros,
+    root_of_squares,
+    running_mean,
+    scalar_like,
+    squared_magnitude,
+    working_zeros,
+)
 
 
 class Rmsprop(Leafwise):
@@ -52,7 +59,7 @@ class Rmsprop(Leafwise):
         if self.centered:
             new["m"] = running_mean(kept["m"], g, self.keep)
             spread = wnp.maximum(spread - squared_magnitude(new["m"]), scalar_like(0.0, spread))
-        step = g / (wnp.sqrt(spread) + scalar_like(self.eps, spread))
+        step = g / (root_of_squares(spread) + scalar_like(self.eps, spread))
         if self.momentum is not None:
             step = new["velocity"] = scalar_like(self.momentum, p) * kept["velocity"] + step
         return p - scalar_like(numbers, p) * step, new
@@ -88,7 +95,7 @@ class Adagrad(Leafwise):
     def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
         g = add_weight_decay(p, g, decay)
         v = kept["v"] + squared_magnitude(g)
-        return p - scalar_like(numbers, p) * g / (wnp.sqrt(v) + scalar_like(self.eps, v)), {"v": v}
+        return p - scalar_like(numbers, p) * g / (root_of_squares(v) + scalar_like(self.eps, v)), {"v": v}
 
 
 class Adadelta(Leafwise):
@@ -164,7 +171,7 @@ class Madgrad(Leafwise):
         g = add_weight_decay(p, g, decay)
         total = kept["sum"] + scalar_like(numbers, p) * g
         v = kept["v"] + scalar_like(numbers, kept["v"]) * squared_magnitude(g)
-        root = wnp.cbrt(v)
-        # The sum of gradients is 0 wherever v is 0.
+        # The sum of gradients is 0 wherever v is 0; the root has an infinite slope there.
+        root = wnp.cbrt(wnp.where(v > 0, v, 1))
         aim = kept["start"] - total / wnp.where(v > 0, root + scalar_like(self.eps, v), scalar_like(1.0, v))
         return running_mean(p, aim, self.momentum), {"start": kept["start"], "sum": total, "v": v}

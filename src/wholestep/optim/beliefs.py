@@ -10,7 +10,14 @@ from wholestep.optim.hyper import Rate, number_in, number_or_schedule, rate_at
 from wholestep.optim.leafwise import Leafwise, decay_parameter, increment_count
 from wholestep.optim.moments import WithMoments
 from wholestep.optim.paths import Choice
-from wholestep.optim.protocol import real_zeros, running_mean, scalar_like, squared_magnitude, working_zeros
+from wholestep.optim.protocol import (
+    real_zeros,
+    root_of_squares,
+    running_mean,
+    scalar_like,
+    squared_magnitude,
+    working_zeros,
+)
 
 
 class Adabelief(WithMoments):
@@ -40,7 +47,7 @@ class Adabelief(WithMoments):
         m = running_mean(kept["m"], g, self.b1)
         surprise = squared_magnitude(g - m)
         v = running_mean(kept["v"], surprise, self.b2) + scalar_like(self.eps, surprise)
-        root = wnp.sqrt(v) * scalar_like(shrink, v) + scalar_like(self.eps, v)
+        root = root_of_squares(v) * scalar_like(shrink, v) + scalar_like(self.eps, v)
         return decay_parameter(p, rate, decay) - scalar_like(size, v) * m / root, {"m": m, "v": v}
 
 
@@ -78,7 +85,7 @@ class Yogi(WithMoments):
         size, shrink = numbers
         m, v, square = running_mean(kept["m"], g, self.b1), kept["v"], squared_magnitude(g)
         v = v - scalar_like(1 - self.b2, v) * wnp.sign(v - square) * square
-        root = wnp.sqrt(v) * scalar_like(shrink, v) + scalar_like(self.eps, v)
+        root = root_of_squares(v) * scalar_like(shrink, v) + scalar_like(self.eps, v)
         return p - scalar_like(size, v) * m / root, {"m": m, "v": v}
 
 
@@ -124,7 +131,7 @@ class Adan(Leafwise):
         change = wnp.where(first, 0, g - kept["before"])
         m, moving = running_mean(kept["m"], g, self.b1), running_mean(kept["change"], change, self.b2)
         v = running_mean(kept["v"], squared_magnitude(g + scalar_like(self.b2, p) * change), self.b3)
-        root = wnp.sqrt(v) * scalar_like(shrink, v) + scalar_like(self.eps, v)
+        root = root_of_squares(v) * scalar_like(shrink, v) + scalar_like(self.eps, v)
         p = p - (scalar_like(of_m, v) * m + scalar_like(of_change, v) * moving) / root
         p = p if decay is None else p / scalar_like(1 + rate * decay, v)
         return p, {"m": m, "change": moving, "before": g, "v": v}
@@ -167,7 +174,7 @@ class Ademamix(WithMoments):
         rate, size, shrink, keep, share = numbers
         m, v = self.moments(kept, g)
         slow = running_mean(kept["slow"], g, keep)
-        root = wnp.sqrt(v) * scalar_like(shrink, v) + scalar_like(self.eps, v)
+        root = root_of_squares(v) * scalar_like(shrink, v) + scalar_like(self.eps, v)
         step = (scalar_like(size, v) * m + scalar_like(share, v) * slow) / root
         return decay_parameter(p, rate, decay) - step, {"m": m, "v": v, "slow": slow}
 
@@ -208,7 +215,7 @@ class Adopt(WithMoments):
 
     def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
         rate, b1, b2, most = numbers
-        root = wnp.maximum(wnp.sqrt(kept["v"]), scalar_like(self.eps, kept["v"]))
+        root = wnp.maximum(root_of_squares(kept["v"]), scalar_like(self.eps, kept["v"]))
         ratio = g / root
         if self.clip:
             ratio = cut_to(ratio, scalar_like(most, root))

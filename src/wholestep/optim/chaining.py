@@ -24,6 +24,7 @@ from wholestep.optim.protocol import (
     Transform,
     call_update,
     check_optimizer,
+    root_of_squares,
     scalar_like,
     squared_magnitude,
     working_array,
@@ -208,13 +209,13 @@ def norm_of_arrays(arrays: Sequence[Any]) -> Any:
         return wnp.zeros(())
 
     def plain(total: Any) -> Any:
-        return wnp.sqrt(total)
+        return root_of_squares(total)
 
     def careful(total: Any) -> Any:
         largest = functools.reduce(wnp.maximum, [wnp.max(abs(g)) for g in arrays])
         with np.errstate(invalid="ignore"):
             parts = [wnp.sum(squared_magnitude(g / scalar_like(largest, g))) for g in arrays]
-        return (largest * wnp.sqrt(functools.reduce(wnp.add, parts))).astype(total.dtype)
+        return (largest * root_of_squares(functools.reduce(wnp.add, parts))).astype(total.dtype)
 
     with np.errstate(over="ignore"):
         total = wnp.asarray(functools.reduce(wnp.add, [wnp.sum(squared_magnitude(g)) for g in arrays]))

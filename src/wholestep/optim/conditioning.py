@@ -10,7 +10,7 @@ from wholestep import numpy as wnp, tree
 from wholestep.optim.chaining import Stateless, global_norm
 from wholestep.optim.hyper import number_in
 from wholestep.optim.paths import Choice, chosen_parameters
-from wholestep.optim.protocol import scalar_like, squared_magnitude, working_array
+from wholestep.optim.protocol import root_of_squares, scalar_like, squared_magnitude, working_array
 
 
 class AdaptiveClip(Stateless):
@@ -87,9 +87,7 @@ def unit_norms(x: Any) -> Any:
     axes = () if x.ndim < 2 else (0,) if x.ndim == 2 else tuple(range(1, x.ndim))
     squares = squared_magnitude(x)
     total = wnp.sum(squares, axis=axes, keepdims=True) if axes else squares
-    # The root has an infinite slope at 0, which would make a derivative through the update nan.
-    nothing = total == 0
-    return wnp.where(nothing, 0, wnp.sqrt(wnp.where(nothing, 1, total)))
+    return root_of_squares(total)
 
 
 class Centralize(Stateless):

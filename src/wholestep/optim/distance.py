@@ -15,7 +15,14 @@ from wholestep.optim.hyper import Rate, number_in, number_or_schedule, rate_at
 from wholestep.optim.leafwise import Leafwise, decay_parameter, increment_count
 from wholestep.optim.moments import WithMoments
 from wholestep.optim.paths import Choice
-from wholestep.optim.protocol import running_mean, scalar_like, squared_magnitude, working_array, working_zeros
+from wholestep.optim.protocol import (
+    root_of_squares,
+    running_mean,
+    scalar_like,
+    squared_magnitude,
+    working_array,
+    working_zeros,
+)
 
 
 class WithDistance(WithMoments):
@@ -96,7 +103,7 @@ class Prodigy(WithDistance):
     def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
         rate, before, distance = numbers
         m, v = self.moments(kept, scalar_like(before, p) * g)
-        root = wnp.sqrt(v) + scalar_like(distance * self.eps, v)
+        root = root_of_squares(v) + scalar_like(distance * self.eps, v)
         return decay_parameter(p, rate, decay) - scalar_like(rate, v) * m / root, {**kept, "m": m, "v": v}
 
 
@@ -143,7 +150,9 @@ class DadaptAdamw(WithDistance):
         before, fade = state["distance"], self.b2**0.5
         rate = self.rate(state["count"], before)
         rows = zip(gs, sums, squares, strict=True)
-        onward = double_sum(wnp.sum(real_product(g, s / (wnp.sqrt(v) + scalar_like(self.eps, v)))) for g, s, v in rows)
+        onward = double_sum(
+            wnp.sum(real_product(g, s / (root_of_squares(v) + scalar_like(self.eps, v)))) for g, s, v in rows
+        )
         progress = fade * state["progress"] + (1 - fade) * rate * onward
         sums = [running_mean(s, scalar_like(rate, s) * g, fade) for g, s in zip(gs, sums, strict=True)]
         size = (1 - fade) * double_sum(wnp.sum(abs(s)) for s in sums)
@@ -155,7 +164,7 @@ class DadaptAdamw(WithDistance):
     def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
         m = running_mean(kept["m"], scalar_like(numbers, p) * g, self.b1)
         v = running_mean(kept["v"], squared_magnitude(g), self.b2)
-        root = wnp.sqrt(v) + scalar_like(self.eps, v)
+        root = root_of_squares(v) + scalar_like(self.eps, v)
         return decay_parameter(p, numbers, decay) - m / root, {**kept, "m": m, "v": v}
 
 
@@ -207,9 +216,9 @@ class Dog(Leafwise):
             [working_array(x) for x in xs]
             for xs in (leaves, tree.below(structure, grads), tree.below(structure, state["start"]))
         ]
-        begin = self.first * (1 + wnp.sqrt(double_sum(wnp.sum(real_product(s, s)) for s in starts)))
+        begin = self.first * (1 + root_of_squares(double_sum(wnp.sum(real_product(s, s)) for s in starts)))
         gone = double_sum(wnp.sum(real_product(p - s, p - s)) for p, s in zip(ps, starts, strict=True))
-        distance = wnp.maximum(wnp.maximum(state["distance"], begin), wnp.sqrt(gone))
+        distance = wnp.maximum(wnp.maximum(state["distance"], begin), root_of_squares(gone))
         size = state["size"] + double_sum(wnp.sum(real_product(g, g)) for g in gs)
         return super().update(grads, {**state, "distance": distance, "size": size}, params)
 

@@ -13,7 +13,7 @@ from wholestep.errors import UnsupportedError
 from wholestep.optim.hyper import Rate, number_in, number_or_schedule, rate_at
 from wholestep.optim.leafwise import Leafwise, decay_parameter, increment_count
 from wholestep.optim.paths import Choice
-from wholestep.optim.protocol import running_mean, scalar_like, working_array, working_zeros
+from wholestep.optim.protocol import root_of_squares, running_mean, scalar_like, working_array, working_zeros
 
 
 class Adafactor(Leafwise):
@@ -133,7 +133,7 @@ def shape_along(x: Any, axis: int) -> tuple[int, ...]:
 
 def rms(x: Any) -> Any:
     """The root of the mean square, in the dtype of x."""
-    return wnp.sqrt(wnp.mean(x * x))
+    return root_of_squares(wnp.mean(x * x))
 
 
 def lerp(mean: Any, x: Any, fresh: Any) -> Any:

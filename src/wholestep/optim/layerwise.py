@@ -11,12 +11,12 @@ from wholestep import dtypes, numpy as wnp
 from wholestep.optim.hyper import number_in, rate_at
 from wholestep.optim.leafwise import Leafwise, add_weight_decay, increment_count
 from wholestep.optim.paths import Choice
-from wholestep.optim.protocol import running_mean, scalar_like, squared_magnitude, working_zeros
+from wholestep.optim.protocol import root_of_squares, running_mean, scalar_like, squared_magnitude, working_zeros
 
 
 def vector_length(x: Any) -> Any:
     """The Euclidean norm of one parameter."""
-    return wnp.sqrt(wnp.sum(squared_magnitude(x)))
+    return root_of_squares(wnp.sum(squared_magnitude(x)))
 
 
 class Lars(Leafwise):
@@ -94,6 +94,6 @@ class Novograd(Leafwise):
         rate, first = numbers
         square = wnp.sum(squared_magnitude(g))
         v = wnp.where(first, square, running_mean(kept["v"], square, self.b2))
-        scaled = add_weight_decay(p, g / (wnp.sqrt(v) + scalar_like(self.eps, v)), decay)
+        scaled = add_weight_decay(p, g / (root_of_squares(v) + scalar_like(self.eps, v)), decay)
         m = wnp.where(first, scaled, scalar_like(self.b1, p) * kept["m"] + scaled)
         return p - scalar_like(rate, p) * m, {"m": m, "v": v}

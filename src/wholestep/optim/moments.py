@@ -9,7 +9,14 @@ from wholestep import numpy as wnp
 from wholestep.optim.hyper import number_in, rate_at
 from wholestep.optim.leafwise import Leafwise, decay_parameter, increment_count
 from wholestep.optim.paths import Choice
-from wholestep.optim.protocol import real_zeros, running_mean, scalar_like, squared_magnitude, working_zeros
+from wholestep.optim.protocol import (
+    real_zeros,
+    root_of_squares,
+    running_mean,
+    scalar_like,
+    squared_magnitude,
+    working_zeros,
+)
 
 
 class WithMoments(Leafwise):
@@ -77,7 +84,7 @@ class Adam(WithMoments):
         new = {"m": m, "v": v}
         if self.amsgrad:
             v = new["largest"] = wnp.maximum(kept["largest"], v)
-        root = wnp.sqrt(v) * scalar_like(shrink, v) + scalar_like(self.eps, v)
+        root = root_of_squares(v) * scalar_like(shrink, v) + scalar_like(self.eps, v)
         return decay_parameter(p, rate, decay) - scalar_like(size, v) * m / root, new
 
 

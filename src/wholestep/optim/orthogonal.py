@@ -12,7 +12,15 @@ from wholestep.optim.grouping import Divided
 from wholestep.optim.hyper import Rate, check_numbers, number_in
 from wholestep.optim.leafwise import Leafwise, decay_parameter
 from wholestep.optim.paths import Choice, parameter_paths
-from wholestep.optim.protocol import Optimizer, check_optimizer, running_mean, scalar_like, working_array, working_zeros
+from wholestep.optim.protocol import (
+    Optimizer,
+    check_optimizer,
+    root_of_squares,
+    running_mean,
+    scalar_like,
+    working_array,
+    working_zeros,
+)
 
 QUINTIC = (3.4445, -4.7750, 2.0315)
 """Coefficients of x, x**3 and x**5 that bring singular values fastest into [0.7, 1.2], but no nearer to 1."""
@@ -98,7 +106,7 @@ def orthogonalised(x: Any, iterations: int, eps: Any) -> Any:
     a, b, c = [scalar_like(k, x) for k in QUINTIC]
     tall = x.shape[0] > x.shape[1]
     x = x.T if tall else x
-    x = x / wnp.maximum(wnp.sqrt(wnp.sum(x * x)), scalar_like(eps, x))
+    x = x / wnp.maximum(root_of_squares(wnp.sum(x * x)), scalar_like(eps, x))
     for _ in range(iterations):
         gram = x @ x.T
         x = a * x + (b * gram + c * (gram @ gram)) @ x

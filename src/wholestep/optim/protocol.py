@@ -171,6 +171,13 @@ def squared_magnitude(x: Any) -> Any:
     return x.real * x.real + x.imag * x.imag if dtypes.is_complex(x.dtype) else x * x
 
 
+def root_of_squares(x: Any) -> Any:
+    """The root of a sum or a mean of squares, whose slope at 0 is taken as 0: of an infinite one derivatives through
+    the update would be nan."""
+    nothing = x == 0
+    return wnp.where(nothing, 0, wnp.sqrt(wnp.where(nothing, 1, x)))
+
+
 def working_zeros(x: Any) -> Any:
     """Zeros like a parameter, in the dtype of arithmetic on it."""
     array = wnp.asarray(x)

@@ -14,7 +14,7 @@ from wholestep.optim.leafwise import decay_parameter, increment_count
 from wholestep.optim.moments import WithMoments
 from wholestep.optim.paths import Choice
 from wholestep.optim.preconditioned import multiplied_along, products_along, with_checked_counts
-from wholestep.optim.protocol import running_mean, scalar_like, working_zeros
+from wholestep.optim.protocol import root_of_squares, running_mean, scalar_like, working_zeros
 
 
 class Soap(WithMoments):
@@ -83,7 +83,7 @@ class Soap(WithMoments):
         m = running_mean(kept["m"], used, self.b1)
         inside, seen = [turned_by([q.T for q in bases], x, axes) for x in (m, used)]
         v = running_mean(kept["v"], seen * seen, self.b2)
-        root = wnp.sqrt(v) * scalar_like(shrink, v) + scalar_like(self.eps, v)
+        root = root_of_squares(v) * scalar_like(shrink, v) + scalar_like(self.eps, v)
         step = turned_by(bases, scalar_like(size, v) * inside / root, axes)
         along = [products_along(g, axis, False) for axis in axes]
         means = tuple([running_mean(x, new, self.b2) for x, new in zip(kept["means"], along, strict=True)])

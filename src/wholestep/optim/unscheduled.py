@@ -12,7 +12,7 @@ from wholestep.optim.averaging import working_copy
 from wholestep.optim.hyper import number_in, rate_at
 from wholestep.optim.leafwise import Leafwise, add_weight_decay
 from wholestep.optim.paths import Choice
-from wholestep.optim.protocol import real_zeros, running_mean, scalar_like, squared_magnitude
+from wholestep.optim.protocol import real_zeros, root_of_squares, running_mean, scalar_like, squared_magnitude
 
 
 class ScheduleFree(Leafwise):
@@ -114,6 +114,6 @@ class ScheduleFreeAdamw(ScheduleFree):
     def moved(self, p: Any, g: Any, kept: dict[str, Any], numbers: Any, decay: Any) -> tuple[Any, dict[str, Any]]:
         v = running_mean(kept["v"], squared_magnitude(g), self.b2)
         shrink = 1 / wnp.sqrt(1 - self.b2 ** numbers[2])
-        direction = g / (wnp.sqrt(v) * scalar_like(shrink, v) + scalar_like(self.eps, v))
+        direction = g / (root_of_squares(v) * scalar_like(shrink, v) + scalar_like(self.eps, v))
         moved, new = self.stepped(kept, add_weight_decay(p, direction, decay), numbers)
         return moved, {**new, "v": v}
