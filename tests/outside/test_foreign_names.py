@@ -68,6 +68,30 @@ def test_names_of_other_namespaces_and_in_other_letters(place, name):
 
 
 @pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("relu_", "ws.nn.relu;"),
+        ("normalize_", "ws.nn.l2_normalize;"),
+        ("adaptive_max_pool2d_with_indices", "ws.nn.adaptive_max_pool;"),
+        ("max_pool2d_with_indices", "ws.nn.max_pool2d.*return_indices=True"),
+        ("dropout2d", "ws.nn.channel_dropout"),
+    ],
+)
+def test_endings_of_pytorchs_names(name, ours):
+    with pytest.raises(UnknownNameError, match=f"hint: use .*{ours}"):
+        getattr(ws.nn, name)
+
+
+def test_every_function_of_pytorch_is_here_or_has_an_answer():
+    functional = pytest.importorskip("torch.nn.functional")
+    inner = re.compile("handle_torch_function|has_torch_function|assert_int_or_pair|boolean_dispatch")
+    for name, f in vars(functional).items():
+        if callable(f) and name[0].islower() and not inner.match(name) and not hasattr(ws.nn, name):
+            with pytest.raises(UnknownNameError, match="hint: use"):
+                getattr(ws.nn, name)
+
+
+@pytest.mark.parametrize(
     ("place", "name", "near"),
     [
         ("ws", "value_grad", "value_and_grad"),

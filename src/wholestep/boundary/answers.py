@@ -25,7 +25,7 @@ def unknown(place: str, name: str, shown: str = "", what: str = "attribute") -> 
     gets these; any other is a plain AttributeError.
     """
     shown = shown or f"module '{place.replace('ws', 'wholestep', 1)}'"
-    answer = NAMES[place].get(name) or elsewhere(place, name)
+    answer = NAMES[place].get(name) or elsewhere(place, name) or without_a_suffix(place, name)
     near = near_names(place, name) if answer is None else []
     if answer is None and not near:
         return AttributeError(f"{shown} has no {what} {name!r}", name=name)
@@ -51,6 +51,24 @@ def elsewhere(place: str, name: str) -> Ours | None:
         same = [n for n in known if n.lower() == name.lower()]
         if same and other == place:
             return Ours(f"{other}.{min(same, key=str.isupper)}")
+    return None
+
+
+SUFFIXES = {
+    "_with_indices": "it gives no indices",
+    "_": "arrays are assigned by their own name: x = f(x)",
+}
+"""Endings of names of PyTorch, with what to do without them."""
+
+
+def without_a_suffix(place: str, name: str) -> Ours | None:
+    """The name without an ending of PyTorch's, where that is a name here or one that has an answer."""
+    known = public_names(sys.modules.get("wholestep" + place.removeprefix("ws")))
+    for suffix, remark in SUFFIXES.items():
+        plain = name.removesuffix(suffix)
+        answer = Ours(f"{place}.{plain}") if plain in known else NAMES[place].get(plain)
+        if plain != name and answer is not None:
+            return Ours(answer.names, remark)
     return None
 
 
