@@ -252,9 +252,15 @@ def odeint(
 
 
 def odeint_of_scipy(func: Callable[..., Any], y0: Any, t: Any, args: Any = (), **options: Any) -> Any:
-    """scipy.integrate.odeint, whose fourth argument is a tuple of anything, and whose lists are arrays."""
+    """scipy.integrate.odeint, whose fourth argument is a tuple of anything, and whose lists are arrays of doubles."""
     rest = args if isinstance(args, tuple) else (args,)
-    return odeint(lambda *place: lift(ordinary(func)(*place, *rest)), lift(y0), t, **options)
+    start, times = in_doubles(lift(y0)), in_doubles(lift(t))
+    return odeint(lambda *place: lift(ordinary(func)(*place, *rest)), start, times, **options)
+
+
+def in_doubles(x: Any) -> Any:
+    """Real or complex numbers in double precision."""
+    return x.astype(np.result_type(x.dtype, np.float64), copy=False)
 
 
 class OdeResult(NamedTuple):
@@ -281,7 +287,7 @@ def solve_ivp(
 
     `args` are of any kind. Differentiable in y0, the times, and the arrays in args and those that fun closes over.
 
-    Shapes: y0 [n] floats or complex numbers, t_eval [m], fun gives [n] or a list of n numbers; y [n, m].
+    Shapes: y0 [n] real or complex numbers, as doubles, t_eval [m], fun gives [n] or a list of n numbers; y [n, m].
     Raises: UnsupportedError without t_eval, for other methods and for other options; ShapeError for other shapes.
 
     >>> import numpy as np, wholestep as ws
@@ -300,7 +306,7 @@ def solve_ivp(
             "solve_ivp: without t_eval= values decide how many times there are", hint="t_eval=np.linspace(*t_span, n)"
         )
     with scope("solve_ivp") as work:
-        start, times = inexact_array(y0), inexact_array(t_eval)
+        start, times = in_doubles(inexact_array(y0)), inexact_array(t_eval)
         if start.ndim != 1 or times.ndim != 1:
             raise ShapeError(f"solve_ivp: y0 and t_eval are vectors, not {start.type} and {times.type}")
         whole = np.concatenate([lift(t_span)[:1].astype(times.dtype), times])

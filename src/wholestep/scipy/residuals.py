@@ -120,13 +120,13 @@ def residuals_of(name: str, fun: Callable[..., Any], args: Any, kwargs: Any) -> 
 
 
 def unknowns(name: str, x0: Any) -> Any:
-    """A vector of real floats to start from, without a derivative."""
+    """A vector in double precision to start from, as SciPy's solvers do, without a derivative."""
     start = np.atleast_1d(inexact_array(x0))
     if start.ndim != 1:
         raise ShapeError(f"{name}: x0 is {start.type}, and the unknowns are a vector", hint="np.ravel(x0)")
     if start.dtype.kind == "c":
         raise DtypeError(f"{name}: x0 is {start.type}, not real floats", hint="take real and imaginary parts")
-    return stop_gradient(start)
+    return stop_gradient(start).astype(np.float64, copy=False)
 
 
 def refuse_options(name: str, given: dict[str, Any], usual: dict[str, Any]) -> None:
@@ -169,7 +169,7 @@ def root(
     may be a place where the residuals are least and not 0. x has the derivative, of every order and in both modes, of
     the implicit function theorem in all values that fun reads; x0 has none.
 
-    Shapes: x0 real floats [n], integers as float64; fun gives [n].
+    Shapes: x0 real numbers [n], as float64; fun gives [n].
     Raises: UnsupportedError for other methods and options, ShapeError or DtypeError for an x0 or a result of fun that
     does not fit, numpy.linalg.LinAlgError for a singular Jacobian where a derivative is asked for.
 
