@@ -101,7 +101,7 @@ def batch_of(engine: Engine, past: Past | None, chosen: Chosen, given: Any) -> A
     """The batch of the chosen step, taken from one batch, the stacked batches of a call, or the data of a run."""
     if tree.structure(given) != engine.signature.structure:
         raise TreeError(
-            f"diagnose: {engine.signature.difference(given)}",
+            f"diagnose: {engine.signature.difference(given)[0]}",
             hint="give what the call was given: its batch, or its data",
         )
     if past is not None and past.course is not None:

@@ -15,6 +15,7 @@ from wholestep.errors import DtypeError, ShapeError, TreeError, here, show
 from wholestep.frontend import outside
 from wholestep.frontend.argument_kinds import number_kind
 from wholestep.frontend.shapes import ShapeDtype
+from wholestep.frontend.structures import first_difference
 from wholestep.frontend.tracing import PLAIN, type_of
 from wholestep.ir.graph import NDArray
 from wholestep.ir.types import Type
@@ -101,7 +102,8 @@ class BatchSignature:
         given = match_containers(tree.unflatten(self.structure, self.leaves), given, self.root, self.what)
         leaves, structure = tree.flatten(given)
         if structure != self.structure:
-            raise TreeError(self.difference(given), hint=f"it was compiled for {self}")
+            words, hint = self.difference(given)
+            raise TreeError(words, hint=hint)
         return leaves
 
     def fitted_data(self, data: Any, what: str) -> Any:
@@ -174,16 +176,18 @@ class BatchSignature:
             )
         return as_contiguous(np.asarray(x, leaf.type.dtype))
 
-    def difference(self, given: Any) -> str:
-        """The difference of another tree's structure in words."""
+    def difference(self, given: Any) -> tuple[str, str]:
+        """The difference of another tree's structure in words, and a hint."""
         wanted, found = [leaf.path for leaf in self.leaves], tree.paths(given, self.root)
         missing = [path for path in wanted if path not in found]
         unknown = [path for path in found if path not in wanted]
         parts = [f"no {first_few(missing, MAX_PATHS)}"] if missing else []
         parts += [f"{first_few(unknown, MAX_PATHS)} unexpected"] if unknown else []
+        hint = f"it was compiled for {self}"
         if not parts:
-            parts = [f"its containers are {tree.structure(given)}, not {self.structure}"]
-        return f"{self.what}: {self.root} has another structure: {'; '.join(parts)}"
+            other = first_difference(tree.unflatten(self.structure, [0] * len(wanted)), given, self.root)
+            parts, hint = [str(other or "other containers around its arrays")], (other and other.hint) or hint
+        return f"{self.what}: {self.root} has another structure: {'; '.join(parts)}", hint
 
     def abstract(self) -> Any:
         """The tree with placeholder arrays, which take no memory, for tracing."""
