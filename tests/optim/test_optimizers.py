@@ -235,3 +235,8 @@ def test_numbers_may_be_traced_swept_and_differentiated(name):
 def test_a_traced_array_with_axes_is_no_number():
     with pytest.raises(ws.errors.DtypeError, match=r"^adam: lr is f64\[2\], not a number"):
         ws.grad(lambda x: updated(optim.adam(x), PARAMS, GRADS)[0]["w"].sum())(np.ones(2))
+
+
+def test_a_model_in_the_place_of_a_rate_is_no_schedule():
+    with pytest.raises(ws.errors.DtypeError, match=r"^adam: lr is a Linear, not a number\n.*\n.*ws\.compile"):
+        optim.adam(ws.nn.Linear(3, 1, key=0))

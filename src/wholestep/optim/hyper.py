@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar, dataclass_tra
 
 import numpy as np
 
-from wholestep import dtypes
+from wholestep import containers, dtypes
 from wholestep.boundary.answers import call_error
 from wholestep.errors import DtypeError, ParameterError
 from wholestep.frontend.array import Array
@@ -166,7 +166,8 @@ def check_numbers(x: T) -> T:
     name = label(x)
     for field in dataclasses.fields(made):
         facts, value = field.metadata, getattr(made, field.name)
-        free = (value is None and facts.get("optional")) or (callable(value) and facts.get("scheduled"))
+        schedule = facts.get("scheduled") and callable(value) and containers.one_level(value) is None
+        free = schedule or (value is None and facts.get("optional"))
         if "range" in facts and not free:
             items = value if isinstance(value, tuple) else (value,)
             found = tuple([checked_number(name, field.name, item, facts["range"]) for item in items])
@@ -182,7 +183,9 @@ def checked_number(name: str, field: str, value: Any, allowed: Range) -> Any:
     """
     if not is_one_number(value):
         what = type_of(value) if isinstance(value, Array | np.ndarray) else type_in_words(value)
-        raise DtypeError(f"{name}: {field} is {what}, not a number")
+        tree = containers.one_level(value) is not None
+        hint = "parameters are given to ws.compile, or to the optimizer's init and update" if tree else None
+        raise DtypeError(f"{name}: {field} is {what}, not a number", hint=hint)
     if isinstance(value, Array):
         return value
     found = float(value)
