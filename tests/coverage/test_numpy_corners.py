@@ -247,3 +247,28 @@ def test_pseudoinverses_with_a_cut_off_of_each():
         ws.jit(lambda a: np.linalg.pinv(a, cutoffs))(stack), np.linalg.pinv(stack, cutoffs), rtol=1e-10, atol=1e-13
     )
     ws.gradcheck(lambda a: np.linalg.pinv(a, rtol=[1e-15, 1e-10]), stack[0, :2])
+
+
+def test_running_results_and_segments_take_as_many_operations_for_many_elements():
+    starts = np.arange(0, 40, 4)
+    for f in (
+        np.logaddexp.accumulate,
+        np.subtract.reduce,
+        lambda x: np.logaddexp.reduceat(x, starts[starts < len(x)]),
+    ):
+        few, many = (len(ws.trace(f)(np.linspace(0, 1, n)).nodes) for n in (12, 40))
+        assert few == many
+        np.testing.assert_allclose(ws.jit(f)(np.linspace(0, 1, 40)), f(np.linspace(0, 1, 40)), rtol=1e-13)
+
+
+def test_segments_of_every_order_and_length():
+    x = np.random.default_rng(0).normal(size=(3, 11))
+    for ufunc in (np.add, np.maximum, np.logaddexp, np.subtract, np.hypot):
+        for starts in ([0, 3, 5, 9], [4, 2, 2, 9, 0], [], [10]):
+            made = ws.jit(ufunc.reduceat, static_argnums=(1, 2))(x, tuple(starts), 1)
+            np.testing.assert_allclose(made, ufunc.reduceat(x, starts, axis=1), rtol=1e-13)
+
+
+def test_the_length_of_one_number_is_no_negative_one():
+    same(np.hypot.reduce, np.array([-3.0]))
+    same(np.hypot.accumulate, np.array([-3.0, 4.0]))

@@ -323,7 +323,10 @@ def test_tensors_of_torch_go_in():
 
 def test_a_module_in_a_batch_with_other_buffers_is_refused_by_the_path_of_a_buffer():
     judge, x = ws.nn.BatchNorm(3), np.ones((4, 3), np.float32)
-    loss = lambda scale, batch: np.mean(batch["judge"](scale * batch["x"]) ** 2)
-    step = ws.compile(loss, np.float32(1), optimizer=ws.optim.sgd(0.1), batch={"judge": judge, "x": x})
+
+    def judged(scale, batch):
+        return np.mean(batch["judge"](scale * batch["x"]) ** 2)
+
+    step = ws.compile(judged, np.float32(1), optimizer=ws.optim.sgd(0.1), batch={"judge": judge, "x": x})
     with pytest.raises(TreeError, match=r"structure: batch\.judge\.mean: another buffer array\n.*\n.*nn\.split"):
         step({"judge": ws.nn.BatchNorm(3), "x": x})

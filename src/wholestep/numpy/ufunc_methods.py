@@ -16,7 +16,7 @@ from wholestep.numpy.movement import (
     axis_of,
     broadcast_to,
     concatenate,
-    expand_dims,
+    moveaxis,
     normalized_axes,
     reshape,
     traced_array,
@@ -81,18 +81,17 @@ def reduce(
 
 
 def _folded(ufunc: np.ufunc, rows: Array, initial: Any) -> Array:
-    """The last axis folded away."""
+    """The last axis folded away; NumPy's unit is an operand beside fewer than two elements."""
     n = rows.shape[-1]
+    if n < 2 and initial is None and ufunc.identity is not None:
+        initial = lift(ufunc.identity).astype(rows.dtype)
     if n == 0:
-        unit = ufunc.identity if initial is None else initial
-        if unit is None:
+        if initial is None:
             raise ShapeError(f"{ufunc.__name__}: zero-size array to a reduction without identity")
-        return lift(broadcast_to(lift(unit).astype(rows.dtype), rows.shape[:-1]))
+        return lift(broadcast_to(initial, rows.shape[:-1]))
     if ufunc.__name__ in IN_TURN:
-        made = rows[..., 0] if initial is None else ufunc(initial, rows[..., 0])
-        for k in range(1, n):
-            made = ufunc(made, rows[..., k])
-        return lift(made)
+        made = lift(rows[..., 0] if initial is None else ufunc(initial, rows[..., 0]))
+        return scan(lambda made, row: (ufunc(made, row), None), made, moveaxis(rows[..., 1:], -1, 0))[0]
     while rows.shape[-1] > 1:
         half = rows.shape[-1] // 2
         pairs = ufunc(rows[..., :half], rows[..., half : 2 * half])
@@ -113,29 +112,50 @@ def accumulate(ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None, out: A
 
 def _step_by_step(ufunc: np.ufunc, a: Array, axis: Any) -> Array:
     place = axis_of(ufunc.__name__, axis, a.ndim)
-    head = (slice(None),) * place
-    parts: list[Any] = [a[(*head, slice(0, 1))]]
-    for k in range(1, a.shape[place]):
-        parts.append(ufunc(parts[-1], a[(*head, slice(k, k + 1))]))
-    return concatenate(parts, place)
+    if a.shape[place] == 0:
+        return a.copy()
+    rows = moveaxis(a, place, 0)
+
+    def step(made: Array, row: Array) -> tuple[Array, Array]:
+        made = lift(ufunc(made, row))
+        return made, made
+
+    return moveaxis(concatenate([rows[:1], scan(step, rows[0], rows[1:])[1]]), 0, place)
 
 
 def reduceat(ufunc: np.ufunc, x: Any, indices: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
-    """`ufunc.reduceat`: one reduction for each index, which must be plain."""
+    """`ufunc.reduceat`: all segments at once, in halves where the ufunc allows; the indices must be plain."""
+    name = ufunc.__name__
     if is_traced(indices):
-        raise UnsupportedError(f"{ufunc.__name__}.reduceat: the indices must be plain integers")
+        raise UnsupportedError(f"{name}.reduceat: the indices must be plain integers")
     a = traced_array(x)
-    place = axis_of(ufunc.__name__, axis, a.ndim)
+    place = axis_of(name, axis, a.ndim)
     size, head = a.shape[place], (slice(None),) * place
-    starts = np.asarray(indices).tolist()
-    parts = []
-    for i, low in enumerate(starts):
-        if not 0 <= low < size:
-            raise IndexError(f"index {low} out-of-bounds in {ufunc.__name__}.reduceat [0, {size})")
-        high = starts[i + 1] if i + 1 < len(starts) else size
-        part = a[(*head, slice(low, max(high, low + 1)))]
-        parts.append(expand_dims(lift(reduce(ufunc, part, place, dtype)), place))
-    return ufuncs.assign_out(ufunc.__name__, out, concatenate(parts, place))
+    starts = np.asarray(indices, np.intp)
+    for low in starts[(starts < 0) | (starts >= size)]:
+        raise IndexError(f"index {low} out-of-bounds in {name}.reduceat [0, {size})")
+    stops = np.maximum(np.append(starts[1:], size), starts + 1)
+    if name in IN_TURN and starts.size:
+        parts = [a[(*head, slice(*ends))] for ends in zip(starts, stops, strict=True)]
+        parts = [reduce(ufunc, part, place, dtype, keepdims=True) for part in parts]
+        return ufuncs.assign_out(name, out, concatenate(parts, place))
+    a = a.astype(lift(reduce(ufunc, a[(*head, slice(0, 1))], place, dtype)).dtype)
+    rows = moveaxis(a, place, 0)[np.concatenate([np.arange(0), *map(np.arange, starts, stops)])]
+    made = _segments_in_halves(ufunc, rows, np.repeat(np.arange(len(starts)), stops - starts))
+    return ufuncs.assign_out(name, out, moveaxis(made, 0, place))
+
+
+def _segments_in_halves(ufunc: np.ufunc, rows: Array, segments: Any) -> Array:
+    """One row for each segment: neighbours of a segment are combined until there are none; its numbers are in order."""
+    while True:
+        rank = np.arange(len(segments)) - np.searchsorted(segments, segments)
+        right = np.flatnonzero(rank % 2)
+        if not right.size:
+            return rows
+        alone = np.delete(np.arange(len(segments)), np.union1d(right, right - 1))
+        kept = np.concatenate([right - 1, alone])
+        made = concatenate([lift(ufunc(rows[right - 1], rows[right])), rows[alone]])
+        rows, segments = made[np.argsort(kept)], segments[np.sort(kept)]
 
 
 AT_ONCE = {np.add: "add", np.subtract: "add", np.maximum: "maximum", np.minimum: "minimum"}
