@@ -82,3 +82,12 @@ def test_a_function_of_torch_on_a_traced_array_names_ours():
     for transform in (ws.jit, ws.grad):
         with pytest.raises(UnsupportedError, match=r"torch: relu is called(.|\n)*use ws\.nn\.relu"):
             transform(relu)(np.ones(3))
+
+
+def test_products_with_tables_name_the_way_out():
+    pandas = pytest.importorskip("pandas", reason="pandas is in the test extra; not installed")
+    table, hint = pandas.DataFrame({"a": [1.0, 2.0]}), r"hint: a table of pandas or polars .* x\.to_numpy\(\)"
+    with pytest.raises(errors.ConversionError, match=hint):
+        ws.grad(lambda x: np.sum(table @ x))(np.ones(1))
+    with pytest.raises(errors.ConversionError, match=hint):
+        ws.jit(lambda x: np.sum(x[0] * table["a"] - 1))(np.ones(1))

@@ -43,6 +43,7 @@ DENSE = (
     "a sparse matrix takes no traced arrays: A.toarray() @ x, or y = np.zeros(n) and "
     "np.add.at(y, A.row, A.data * x[A.col]), where A has the coordinates of A.tocoo()"
 )
+TABLES = "a table of pandas or polars takes no traced arrays: convert it before, x = x.to_numpy()"
 COMPOSED = "compose it from calls that are covered, which docs/coverage.md lists"
 CREATORS = "array asarray asanyarray ascontiguousarray asfortranarray".split()
 MASKS = "a mask is an array of booleans: np.where(mask, x, 0), np.sum(x, where=mask), x[mask].mean()"
@@ -70,6 +71,8 @@ def replacement(frame: FrameType, node: ast.expr | None) -> str:
         return constant_text(frame, node.value.id)
     if isinstance(node, ast.BinOp) and any(hasattr(looked_up(frame, x), "toarray") for x in (node.left, node.right)):
         return DENSE
+    if isinstance(node, ast.BinOp) and any(hasattr(looked_up(frame, x), "to_numpy") for x in ast.walk(node)):
+        return TABLES
     return instead_of(frame, node) if isinstance(node, ast.Call) else KEEP
 
 
@@ -214,7 +217,7 @@ def statements(frame: FrameType) -> Iterator[ast.stmt]:
     yield from (node for node in ast.walk(parsed) if isinstance(node, ast.stmt))
 
 
-def looked_up(frame: FrameType, node: ast.expr) -> Any:
+def looked_up(frame: FrameType, node: ast.AST) -> Any:
     """The object that a name with dots stands for in a frame; None for any other expression."""
     if isinstance(node, ast.Name):
         return frame.f_locals.get(node.id, frame.f_globals.get(node.id, getattr(builtins, node.id, None)))
