@@ -91,3 +91,9 @@ def test_products_with_tables_name_the_way_out():
         ws.grad(lambda x: np.sum(table @ x))(np.ones(1))
     with pytest.raises(errors.ConversionError, match=hint):
         ws.jit(lambda x: np.sum(x[0] * table["a"] - 1))(np.ones(1))
+
+
+def test_a_dictionary_of_columns_as_an_operand_is_told_how_to_become_an_array():
+    for columns in ({"a": np.ones(2)}, {"b": 1.0}):
+        with pytest.raises(errors.DtypeError, match=r"^array: dict is not an array\n.*\n.*np\.stack\(list\(x\.values"):
+            ws.jit(lambda w, table: np.sum(table @ w))(np.ones(1), columns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from numbers import Number
 from typing import Any
@@ -108,7 +108,7 @@ def lift(x: Any) -> Array:
         return lift(x.__live__())
     if type(x) is Dim:
         return Array(full_of(x, (), np.dtype(np.int64)), True, True)
-    if is_traced(x):
+    if is_traced(x) and not isinstance(x, Mapping):
         return HOOKS.assemble(x)
     if not isinstance(x, np.ndarray | np.generic | bool | int | float | complex | list | tuple):
         array = getattr(x, "__array__", None)
@@ -131,6 +131,8 @@ def way_to_array(x: Any) -> str | None:
     """The hint for a value that is no array."""
     if hasattr(x, "toarray"):
         return DENSE
+    if isinstance(x, Mapping):
+        return "np.stack(list(x.values()), axis=-1) is one; a data frame in a program is a dictionary of its columns"
     return "float(x) is a number that programs compute with" if isinstance(x, Number) else None
 
 
