@@ -130,6 +130,10 @@ def test_other_structures_and_what_is_no_function_are_refused(jax: Any) -> None:
     step, batch = dense()
     with pytest.raises(ArgumentError, match="a step needs no examples"):
         ws.to_jax(step, batch)
+    with pytest.raises(ArgumentError, match=r"to_jax: scale given by name(?s:.*)test_handover.py"):
+        ws.to_jax(lambda x, scale=1.0: x * scale, X, X)(X, scale=X)
+    with pytest.raises(ArgumentError, match=r"to_jax: 0 examples for energy\(.*missing(?s:.*)ws.ShapeDtype"):
+        ws.to_jax(energy)
 
 
 def torch_or_skip() -> Any:

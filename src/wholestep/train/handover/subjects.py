@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -59,9 +60,14 @@ class HandedProgram(NamedTuple):
 
     def function(self, target: PythonTarget, check: Check) -> Callable[..., Any]:
         """The subject as a function of a library's arrays."""
-        run, flatten, unflatten = self.checked(target, check), self.flatten, self.unflatten
+        run, flatten, unflatten, what = self.checked(target, check), self.flatten, self.unflatten, self.call
 
-        def call(*args: Any) -> Any:
+        def call(*args: Any, **named: Any) -> Any:
+            if named:
+                raise ArgumentError(
+                    f"{what}: {', '.join(named)} given by name, and the program takes its arguments by position",
+                    hint="give them in the order of the examples, or make a function of them in that order",
+                )
             return unflatten(run(flatten(args)))
 
         call.__name__ = self.program.name if self.program.name.isidentifier() else "program"
@@ -96,6 +102,22 @@ def refuse_numpy(what: str, leaves: Sequence[Any], types: Mapping[str, tuple[Any
                 f"{what}: {path} is a NumPy array, and the program takes tensors",
                 hint="torch.from_numpy and tf.constant make tensors; with module=True a model of torch has its own",
             )
+
+
+def check_examples(f: Any, examples: tuple[Any, ...], call: str) -> None:
+    """Raise ArgumentError where a function cannot be called with the examples, or with none where it takes some."""
+    try:
+        signature = inspect.signature(f)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*examples)
+    except TypeError as error:
+        name = getattr(f, "__name__", type(f).__name__)
+        raise ArgumentError(
+            f"{call}: {len(examples)} examples for {name}{signature}: {error}",
+            hint=f"ws.{call}(f, x): one array, or ws.ShapeDtype, like each argument that it will be called with",
+        ) from None
 
 
 def function_subject(f: Callable[..., Any], examples: tuple[Any, ...], call: str) -> HandedProgram:
@@ -150,6 +172,7 @@ def subject_of(f: Any, examples: tuple[Any, ...], call: str) -> HandedProgram:
         if examples:
             raise ArgumentError(f"{call}: a step needs no examples", hint="it has those that it was compiled with")
         return step_subject(f, call)
+    check_examples(f, examples, call)
     if isinstance(f, Module):
         structure, params, buffers = split_model(f, None)
         assert structure is not None

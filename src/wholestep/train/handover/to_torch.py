@@ -14,7 +14,7 @@ from wholestep.export.python.torch import TORCH
 from wholestep.ir.graph import NDArray
 from wholestep.nn.module import Module
 from wholestep.train.handover.containers import flatten_like
-from wholestep.train.handover.subjects import Check, applied, function_subject, subject_of
+from wholestep.train.handover.subjects import Check, applied, check_examples, function_subject, subject_of
 from wholestep.train.handover.to_jax import installed
 from wholestep.train.state.model_state import split_model
 
@@ -44,6 +44,7 @@ def to_torch(f: Callable[..., Any], *examples: Any, module: bool = False) -> Cal
     if isinstance(f, Module):
         structure, params, buffers = split_model(f, None)
         assert structure is not None
+        check_examples(f, examples, "to_torch")
         return module_of(torch, applied(structure), params, buffers or {}, examples)
     if not callable(f) or hasattr(f, "_engine") or not examples:
         raise ArgumentError(
