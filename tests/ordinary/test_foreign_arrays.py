@@ -81,3 +81,45 @@ def test_values_that_are_no_numbers_of_programs_are_refused_with_the_line(f):
 def test_functions_of_their_libraries_still_take_what_they_can():
     doubled = ws.jit(lambda x: jax.tree_util.tree_map(lambda a: 2 * a, {"x": x})["x"])
     assert doubled(X).tolist() == [2, 4, 6]
+
+
+def total(x):
+    return np.sum(np.sin(x) * x)
+
+
+TRANSFORMS = {
+    "grad": lambda x: ws.grad(total)(x),
+    "jvp": lambda x: ws.jvp(total, (x,), (x,)),
+    "pullback": lambda x: ws.vjp(np.sin, x)[1](x),
+    "vmap": lambda x: ws.vmap(np.sin)(x),
+    "jacfwd": lambda x: ws.jacfwd(np.sin)(x),
+    "linear_transpose": lambda x: ws.linear_transpose(lambda a: 2 * a, x)(x),
+    "checkpoint": lambda x: ws.checkpoint(total)(x),
+    "scan": lambda x: ws.scan(lambda c, row: (c + row, c), x[0], x),
+    "gradcheck": lambda x: ws.gradcheck(total, x),
+    "parameters": lambda x: trained(x, None),
+    "buffers": lambda x: trained(x[:1], x),
+}
+
+
+def trained(params, buffers):
+    loss = (lambda p, x: total(p) * np.sum(x)) if buffers is None else lambda p, b, x: (total(p * b * x), b + 1)
+    step = ws.compile(loss, params, buffers=buffers, optimizer=ws.optim.sgd(0.1), batch=np.ones(3))
+    return step(np.ones(3)).loss, step.params, step.buffers
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_transforms_and_steps_take_arrays_of_jax(name):
+    x = np.arange(1, 4, dtype=np.float32)
+    found, wanted = TRANSFORMS[name](jnp.asarray(x)), TRANSFORMS[name](x)
+    assert [type(a) for a in ws.tree.leaves(found)] == [type(a) for a in ws.tree.leaves(wanted)]
+    for a, b in zip(ws.tree.leaves(found), ws.tree.leaves(wanted), strict=True):
+        np.testing.assert_array_equal(a, b, strict=True)
+
+
+@pytest.mark.parametrize("library", ["torch", "jax"])
+def test_an_array_of_another_library_in_a_module_is_refused_since_no_step_would_train_it(library):
+    layer = ws.nn.Linear(3, 2, key=0)
+    made = jnp.asarray(layer.weight) if library == "jax" else torch_module().tensor(layer.weight)
+    with pytest.raises(DtypeError, match=r"weight is an? .*, not an array(.|\n)*frozen"):
+        layer.weight = made

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar, overload
 
 import numpy as np
@@ -22,6 +22,7 @@ from wholestep.frontend.tracing import (
     LEAVES,
     as_array,
     check_function,
+    constants_read,
     entry_hint,
     parameter_names,
     scope,
@@ -115,7 +116,8 @@ def vmap(
     @functools.wraps(f)
     def batched(*args: Any, **kwargs: Any) -> Any:
         leaves, structure = tree.flatten((args, kwargs))
-        axes = argument_axes(in_axes, args, kwargs)
+        leaves = constants_read(leaves)
+        axes = argument_axes(in_axes, args, kwargs, leaves)
         n = batch_size(f, leaves, axes, (args, kwargs), stated)
         with scope("vmap") as work:
             on = [axis is not None for axis in axes]
@@ -149,8 +151,8 @@ def _graph_name(f: Any) -> str:
     return str(getattr(f, "__name__", "graph"))
 
 
-def argument_axes(in_axes: Any, args: Any, kwargs: Any) -> list[int | None]:
-    """The batch axis of every leaf, non-negative; None for those without."""
+def argument_axes(in_axes: Any, args: Any, kwargs: Any, leaves: Sequence[Any]) -> list[int | None]:
+    """The batch axis of every leaf of the arguments, non-negative; None for those without."""
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
     if isinstance(in_axes, tuple) and len(in_axes) != len(args):
@@ -160,7 +162,6 @@ def argument_axes(in_axes: Any, args: Any, kwargs: Any) -> list[int | None]:
     except ValueError as error:
         raise TreeError(f"vmap: in_axes does not fit the arguments: {error}") from None
     found += [0] * len(tree.leaves(kwargs))
-    leaves = tree.leaves((args, kwargs))
     out: list[int | None] = []
     for axis, leaf in zip(found, leaves, strict=True):
         if axis is None:

@@ -12,7 +12,7 @@ from wholestep.errors import DtypeError, GradientError, ParameterError
 from wholestep.frontend.array import Array
 from wholestep.frontend.derivatives import jvp, vjp
 from wholestep.frontend.source.entrance import ordinary
-from wholestep.frontend.tracing import type_of
+from wholestep.frontend.tracing import constants_read, type_of
 
 STENCIL = ((-2, 1 / 12), (-1, -8 / 12), (1, 8 / 12), (2, -1 / 12))
 """Fourth-order central differences: error O(h**4)."""
@@ -25,7 +25,8 @@ class Point:
     """Arguments as one real vector: floats as they are, complex numbers as two."""
 
     def __init__(self, args: Sequence[Any]) -> None:
-        self.leaves, self.structure = tree.flatten(tuple(args))
+        leaves, self.structure = tree.flatten(tuple(args))
+        self.leaves = constants_read(leaves)
         self.on = [isinstance(x, (np.ndarray, np.generic, float, complex)) and type_of(x).inexact for x in self.leaves]
         self.wide = [widen_to_float64(x) for x, o in zip(self.leaves, self.on, strict=True) if o]
         self.paths = [p for p, o in zip(tree.paths(tuple(args), "args"), self.on, strict=True) if o]

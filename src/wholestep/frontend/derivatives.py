@@ -18,6 +18,7 @@ from wholestep.frontend.source.entrance import as_asked, ordinary
 from wholestep.frontend.tracing import (
     Scope,
     as_array,
+    constants_read,
     plain_data,
     scope,
     type_of,
@@ -76,7 +77,7 @@ def checked_like(
     if found != structure:
         raise TreeError(f"{what}: expected the structure {structure}, got {found}")
     out = []
-    for leaf, t in zip(leaves, types, strict=True):
+    for leaf, t in zip(constants_read(leaves), types, strict=True):
         own = type_of(leaf)
         if own.shape != t.shape:
             raise ShapeError(f"{what}: expected {t}, got {own}")

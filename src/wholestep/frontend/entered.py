@@ -13,6 +13,7 @@ from wholestep.errors import DerivativeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.tracing import (
     check_function,
+    constants_read,
     differentiable,
     enter,
     guarded,
@@ -41,6 +42,7 @@ class Entered:
             given[i] = tree.map(guarded, arg) if i not in self.numbers else arg
         for n in self.numbers:
             leaves, structure = tree.flatten(args[n])
+            leaves = constants_read(leaves)
             differentiable(leaves, functools.partial(leaf_paths, f, args, n), what)
             arrays = [enter(leaf) for leaf in leaves]
             given[n] = tree.unflatten(structure, arrays)

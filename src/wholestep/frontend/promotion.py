@@ -18,7 +18,7 @@ from wholestep.frontend.conversions import DENSE
 from wholestep.frontend.dispatch import HOOKS, is_traced, late_types
 from wholestep.frontend.frozen import Frozen
 from wholestep.ir.build import GraphBuilder, current
-from wholestep.ir.graph import Value
+from wholestep.ir.graph import NDArray, Value
 from wholestep.primitives.arithmetic import real
 from wholestep.primitives.creation import cast, constant, full
 from wholestep.primitives.movement import broadcast, reshape
@@ -100,6 +100,14 @@ def is_foreign_array(x: Any) -> bool:
     return hasattr(kind, "__dlpack__") and hasattr(kind, "__array__") and not hasattr(kind, "__array_ufunc__")
 
 
+def read_foreign(x: Any) -> NDArray:
+    """An array of another library as one of NumPy; raises DtypeError where that has no values, or lies elsewhere."""
+    try:
+        return np.asarray(x)
+    except (RuntimeError, TypeError) as error:
+        raise DtypeError(f"array: {type(x).__name__} is not read as an array: {error}") from None
+
+
 def lift(x: Any) -> Array:
     """Anything array-like as a traced array: traced ones as they are, plain ones as constants."""
     if isinstance(x, Array):
@@ -114,12 +122,7 @@ def lift(x: Any) -> Array:
         array = getattr(x, "__array__", None)
         if array is None:
             raise DtypeError(f"array: {type(x).__name__} is not an array", hint=way_to_array(x))
-    try:
-        array = np.asarray(x)
-    except (RuntimeError, TypeError) as error:
-        if not is_foreign_array(x):
-            raise
-        raise DtypeError(f"array: {type(x).__name__} is not read as an array: {error}") from None
+    array = read_foreign(x) if is_foreign_array(x) else np.asarray(x)
     if array.dtype.kind == "V" and array.dtype.name != "bfloat16":
         raise DtypeError(f"array: dtype {array.dtype} is not supported", hint=dtypes.way_out(array.dtype))
     return Array(

@@ -18,7 +18,14 @@ from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import late_types
 from wholestep.frontend.einops import register_backend
 from wholestep.frontend.memory import in_order_of, may_be_transposed
-from wholestep.frontend.promotion import checked, constant_of, promotes_weakly, refuse_subclass
+from wholestep.frontend.promotion import (
+    checked,
+    constant_of,
+    is_foreign_array,
+    promotes_weakly,
+    read_foreign,
+    refuse_subclass,
+)
 from wholestep.ir.build import GraphBuilder, build, building, current
 from wholestep.ir.graph import Graph, Value
 from wholestep.ir.types import Type, array_type
@@ -190,6 +197,11 @@ TORCH = (
 """The way out where an object of PyTorch is given for an array."""
 
 
+def is_of_torch(x: Any) -> bool:
+    """Test whether a value is an object of PyTorch, such as a tensor or a module, or of a subclass of one."""
+    return any([base.__module__.partition(".")[0] == "torch" for base in type(x).__mro__])
+
+
 def entry_hint(x: Any, otherwise: str) -> str:
     """A hint for an object that is no array and no tree: how a dataclass, or PyTorch's, becomes one; or `otherwise`.
 
@@ -197,8 +209,10 @@ def entry_hint(x: Any, otherwise: str) -> str:
     >>> print(entry_hint(make_dataclass("Layer", ["w"])(1.0), "give arrays"))
     ws.tree.register(Layer, lambda p: ((p.w,), None, ('w',)), lambda _, xs: Layer(*xs)) makes it a tree
     """
-    if any([base.__module__.partition(".")[0] == "torch" for base in type(x).__mro__]):
+    if is_of_torch(x):
         return TORCH
+    if "key<" in str(getattr(x, "dtype", "")):
+        return "jax.random.key_data(x) is an array, and a function of ws.from_jax takes it for the key"
     if not is_dataclass(x) or is_ours(type(x)):
         return otherwise
     kind, items = type(x).__name__, [item for item in fields(x) if item.init]
@@ -208,6 +222,16 @@ def entry_hint(x: Any, otherwise: str) -> str:
     return (
         f"ws.tree.register({kind}, lambda p: (({parts.strip()}), None, {names}), lambda _, xs: {made}) makes it a tree"
     )
+
+
+def constants_read(leaves: list[Any]) -> list[Any]:
+    """Leaves with NumPy arrays in place of arrays of JAX, and of other libraries that never write into theirs.
+
+    Tensors of PyTorch, which it trains in place, stay as they are.
+    """
+    return [
+        x if isinstance(x, LEAVES) or not is_foreign_array(x) or is_of_torch(x) else read_foreign(x) for x in leaves
+    ]
 
 
 def differentiable(leaves: Sequence[Any], paths: Callable[[], Sequence[str]], what: str) -> None:
@@ -232,7 +256,8 @@ class Arguments:
     """The arrays in a tree of arguments, by default those that are no Python booleans, and the tree around others."""
 
     def __init__(self, given: Any, *, booleans: bool = False, weak: bool = True) -> None:
-        self.leaves, self.structure = tree.flatten(given)
+        leaves, self.structure = tree.flatten(given)
+        self.leaves = constants_read(leaves)
         self.on = [isinstance(leaf, LEAVES) and (booleans or not isinstance(leaf, bool)) for leaf in self.leaves]
         enter = entered if weak else as_array
         self.arrays = [enter(leaf, "argument") for leaf, o in zip(self.leaves, self.on, strict=True) if o]

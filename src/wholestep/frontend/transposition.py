@@ -13,7 +13,15 @@ from wholestep.frontend.array import Array
 from wholestep.frontend.closure_reads import returns
 from wholestep.frontend.derivatives import Linearized, as_scalar, checked_like
 from wholestep.frontend.source.entrance import as_asked, ordinary
-from wholestep.frontend.tracing import Traced, as_array, check_function, parameter_names, scope, trace_flat
+from wholestep.frontend.tracing import (
+    Traced,
+    as_array,
+    check_function,
+    constants_read,
+    parameter_names,
+    scope,
+    trace_flat,
+)
 from wholestep.ir.analysis import hollow
 from wholestep.ir.build import build, inline
 from wholestep.ir.graph import NDArray, Value
@@ -31,7 +39,8 @@ class Written:
 
     def __init__(self, f: Callable[..., Any], primals: Sequence[Any], what: str) -> None:
         check_function(f, what)
-        self.leaves, self.structure = tree.flatten(tuple(primals))
+        leaves, self.structure = tree.flatten(tuple(primals))
+        self.leaves = constants_read(leaves)
         for leaf, path in zip(self.leaves, self.paths(f, primals), strict=True):
             if not isinstance(leaf, ENTERING):
                 raise DtypeError(

@@ -15,6 +15,7 @@ from wholestep.errors import DtypeError, EscapedError, TreeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.closure_reads import content
 from wholestep.frontend.frozen import Frozen, Held, thawed
+from wholestep.frontend.promotion import is_foreign_array
 from wholestep.nn.annotations import BUFFER, FROZEN, KEPT, TIED, UNDECAYED, Mark
 from wholestep.nn.model_structure import Again, Fixed, Group, Kept, KeyOrder, Leaf, ModuleBody, without_arrays
 from wholestep.nn.waiting import not_drawn, waits
@@ -280,7 +281,12 @@ def refuse_inexact(x: Any, path: str) -> None:
 
 
 def refuse_hidden(x: Any, path: str) -> None:
-    """Raise TreeError for a function that holds a module where no walk finds it, so that it would keep old arrays."""
+    """Raise for what no walk sees and no step trains: an array of another library, a module that a function holds."""
+    if is_foreign_array(x):
+        raise DtypeError(
+            f"nn: {path} is {type_in_words(x)}, not an array of NumPy, and would not be trained",
+            hint="np.asarray(x) is one (of a tensor, x.detach().numpy()), and nn.frozen of that a constant",
+        )
     for held in closed_over(x):
         if getattr(type(held), "_is_module", False):
             raise TreeError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -12,6 +13,7 @@ from wholestep.errors import LostAssignmentWarning, ParameterError, UnsupportedE
 from wholestep.frontend.array import Array
 from wholestep.frontend.assignments import FieldAssignment, watching_assignments
 from wholestep.frontend.frozen import Frozen
+from wholestep.frontend.tracing import constants_read
 from wholestep.nn.ambient import Weights
 from wholestep.nn.annotations import BUFFER
 from wholestep.nn.module import Module
@@ -113,6 +115,7 @@ def split_model(
     A dictionary of the parameters by path of the model `before` belongs to that model. Raises ParameterError for
     buffers beside a model.
     """
+    params, buffers = arrays_read(params), arrays_read(buffers)
     leaves, _ = tree.flatten(params, is_model)
     if any(is_model(x) for x in leaves):
         if buffers is not None and buffers is not SAME:
@@ -125,6 +128,13 @@ def split_model(
     if before is not None and isinstance(params, dict) and set(params) == {place.path for place in before.parameters}:
         return before, params, buffers
     return None, params, None if before is not None and buffers is SAME else buffers
+
+
+def arrays_read(given: Any) -> Any:
+    """A part of the state with NumPy arrays in place of those of JAX."""
+    leaves, structure = tree.flatten(given)
+    read = constants_read(leaves)
+    return given if all(map(operator.is_, leaves, read)) else tree.unflatten(structure, read)
 
 
 def given_parts(changes: dict[str, Any], model: ModelStructure | None) -> dict[str, Any]:
