@@ -588,6 +588,22 @@ def test_classes_that_jax_knows_as_trees_are_trees_here():
     agree("trained", leaves(step.params), leaves(jax.tree.map(lambda p, g: p - 0.1 * g, layers, wanted)), 1e-5)
 
 
+def test_typed_keys_are_arguments_and_results_as_their_words():
+    def split(key, x):
+        key, own = jax.random.split(key)
+        return key, x * jax.random.normal(own, x.shape)
+
+    key, x = jax.random.key(3), f(4)
+    wanted, numbers = split(key, x)
+    for mine in (ws.from_jax(split, key, x), ws.from_jax(split)):
+        for given in (key, np.asarray(jax.random.key_data(key))):
+            words, found = mine(given, x)
+            assert words.tolist() == jax.random.key_data(wanted).tolist()
+            agree("numbers", [found], [numbers], 1e-6)
+    with pytest.raises(DtypeError, match=r"buffers is a.* PRNGKeyArray(.|\n)*key_data"):
+        ws.compile(lambda p, b, x: (np.sum(p * x), b), x, buffers=key, batch=x)
+
+
 def test_a_collective_over_devices_is_refused():
     with pytest.raises(UnsupportedError, match="a collective over the axis 'rows' of a mesh"):
         PRIMITIVES["psum"](f(3), axes=("rows",))

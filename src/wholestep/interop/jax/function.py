@@ -19,8 +19,9 @@ def from_jax(f: Callable[..., Any], *examples: Any) -> JaxFunction:
     JAX traces `f` once, for arrays like the examples, which are trees of arrays, of shapes or of numbers; without
     examples it is traced at the first call for each kind of arguments. The result is a function like any other:
     `ws.grad`, `ws.vmap`, `ws.jit` and `ws.compile` take it. Derivatives that `f` states for itself are kept, and
-    `jax.random` inside of it gives the same numbers. Classes that the examples hold and JAX knows as trees, modules of
-    Equinox among them, are trees here from then on.
+    `jax.random` inside of it gives the same numbers; for typed keys it takes their words too, as `jax.random.key_data`
+    gives them, and returns these. Classes that the examples hold and JAX knows as trees, modules of Equinox and Flax
+    among them, are trees here from then on.
 
     Shapes: arguments of the shapes and dtypes of the examples, and results as JAX gives them: without
     `jax_enable_x64` in single precision.
@@ -50,10 +51,14 @@ class JaxFunction:
         jax = jax_needed()
         adopt_classes(args)
         leaves, structure = jax.tree_util.tree_flatten(args)
-        examples = [struct_of(x) for x in leaves]
-        closed, shapes = jax.make_jaxpr(
-            lambda *xs: self.f(*jax.tree_util.tree_unflatten(structure, xs)), return_shape=True
-        )(*examples)
+        keys = [x.dtype._impl if holds_keys(x) else None for x in leaves]
+
+        def of_words(*xs: Any) -> Any:
+            given = [x if k is None else jax.random.wrap_key_data(x, impl=k) for x, k in zip(xs, keys, strict=True)]
+            return jax.tree_util.tree_map(words_of, self.f(*jax.tree_util.tree_unflatten(structure, given)))
+
+        examples = [struct_of(words_of(x)) for x in leaves]
+        closed, shapes = jax.make_jaxpr(of_words, return_shape=True)(*examples)
         avals = [(tuple(v.aval.shape), np.dtype(v.aval.dtype)) for v in closed.jaxpr.invars]
         found = read_jaxpr(closed), jax.tree_util.tree_structure(shapes)
         self.programs[structure, tuple(avals)] = found
@@ -62,10 +67,11 @@ class JaxFunction:
     def __call__(self, *args: Any) -> Any:
         jax = jax_needed()
         leaves, structure = jax.tree_util.tree_flatten(args)
-        values = [wnp.asarray(narrowed(x)) for x in leaves]
+        values = [wnp.asarray(narrowed(words_of(x))) for x in leaves]
         kind = structure, tuple((tuple(x.shape), np.dtype(x.dtype)) for x in values)
         if kind not in self.programs and not self.fixed:
-            self.traced(jax.tree_util.tree_unflatten(structure, [struct_of(x) for x in values]))
+            shapes = [x if holds_keys(x) else struct_of(value) for x, value in zip(leaves, values, strict=True)]
+            self.traced(jax.tree_util.tree_unflatten(structure, shapes))
         if kind not in self.programs:
             self.refuse(structure, values)
         program, returned = self.programs[kind]
@@ -137,10 +143,18 @@ def narrowed(x: Any) -> Any:
     return x
 
 
+def holds_keys(x: Any) -> bool:
+    """Test whether a leaf is an array of JAX's typed keys."""
+    return "key<" in str(getattr(x, "dtype", ""))
+
+
+def words_of(x: Any) -> Any:
+    """The words of typed keys, as `jax.random.key_data` gives them; other leaves unchanged."""
+    return jax_needed().random.key_data(x) if holds_keys(x) else x
+
+
 def struct_of(x: Any) -> Any:
     """The shape and dtype of an example, as JAX traces it."""
     jax = jax_needed()
-    if "key<" in str(getattr(x, "dtype", "")):
-        return x
     a = x if hasattr(x, "shape") and hasattr(x, "dtype") else np.asarray(x)
     return jax.ShapeDtypeStruct(a.shape, jax.dtypes.canonicalize_dtype(a.dtype))
