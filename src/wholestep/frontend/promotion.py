@@ -100,7 +100,7 @@ def is_foreign_array(x: Any) -> bool:
     return hasattr(kind, "__dlpack__") and hasattr(kind, "__array__") and not hasattr(kind, "__array_ufunc__")
 
 
-def read_foreign(x: Any) -> NDArray:
+def as_numpy(x: Any) -> NDArray:
     """An array of another library as one of NumPy; raises DtypeError where that has no values, or lies elsewhere."""
     try:
         return np.asarray(x)
@@ -122,7 +122,7 @@ def lift(x: Any) -> Array:
         array = getattr(x, "__array__", None)
         if array is None:
             raise DtypeError(f"array: {type(x).__name__} is not an array", hint=way_to_array(x))
-    array = read_foreign(x) if is_foreign_array(x) else np.asarray(x)
+    array = as_numpy(x) if is_foreign_array(x) else np.asarray(x)
     if array.dtype.kind == "V" and array.dtype.name != "bfloat16":
         raise DtypeError(f"array: dtype {array.dtype} is not supported", hint=dtypes.way_out(array.dtype))
     return Array(

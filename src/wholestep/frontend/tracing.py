@@ -19,11 +19,11 @@ from wholestep.frontend.dispatch import late_types
 from wholestep.frontend.einops import register_backend
 from wholestep.frontend.memory import in_order_of, may_be_transposed
 from wholestep.frontend.promotion import (
+    as_numpy,
     checked,
     constant_of,
     is_foreign_array,
     promotes_weakly,
-    read_foreign,
     refuse_subclass,
 )
 from wholestep.ir.build import GraphBuilder, build, building, current
@@ -229,9 +229,7 @@ def constants_read(leaves: list[Any]) -> list[Any]:
 
     Tensors of PyTorch, which it trains in place, stay as they are.
     """
-    return [
-        x if isinstance(x, LEAVES) or not is_foreign_array(x) or is_of_torch(x) else read_foreign(x) for x in leaves
-    ]
+    return [x if isinstance(x, LEAVES) or not is_foreign_array(x) or is_of_torch(x) else as_numpy(x) for x in leaves]
 
 
 def differentiable(leaves: Sequence[Any], paths: Callable[[], Sequence[str]], what: str) -> None:

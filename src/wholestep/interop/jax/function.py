@@ -55,9 +55,9 @@ class JaxFunction:
 
         def of_words(*xs: Any) -> Any:
             given = [x if k is None else jax.random.wrap_key_data(x, impl=k) for x, k in zip(xs, keys, strict=True)]
-            return jax.tree_util.tree_map(words_of, self.f(*jax.tree_util.tree_unflatten(structure, given)))
+            return jax.tree_util.tree_map(key_words, self.f(*jax.tree_util.tree_unflatten(structure, given)))
 
-        examples = [struct_of(words_of(x)) for x in leaves]
+        examples = [struct_of(key_words(x)) for x in leaves]
         closed, shapes = jax.make_jaxpr(of_words, return_shape=True)(*examples)
         avals = [(tuple(v.aval.shape), np.dtype(v.aval.dtype)) for v in closed.jaxpr.invars]
         found = read_jaxpr(closed), jax.tree_util.tree_structure(shapes)
@@ -67,7 +67,7 @@ class JaxFunction:
     def __call__(self, *args: Any) -> Any:
         jax = jax_needed()
         leaves, structure = jax.tree_util.tree_flatten(args)
-        values = [wnp.asarray(narrowed(words_of(x))) for x in leaves]
+        values = [wnp.asarray(narrowed(key_words(x))) for x in leaves]
         kind = structure, tuple((tuple(x.shape), np.dtype(x.dtype)) for x in values)
         if kind not in self.programs and not self.fixed:
             shapes = [x if holds_keys(x) else struct_of(value) for x, value in zip(leaves, values, strict=True)]
@@ -148,7 +148,7 @@ def holds_keys(x: Any) -> bool:
     return "key<" in str(getattr(x, "dtype", ""))
 
 
-def words_of(x: Any) -> Any:
+def key_words(x: Any) -> Any:
     """The words of typed keys, as `jax.random.key_data` gives them; other leaves unchanged."""
     return jax_needed().random.key_data(x) if holds_keys(x) else x
 
