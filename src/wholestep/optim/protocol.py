@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+import numpy as np
+
 from wholestep import dtypes, numpy as wnp
 from wholestep.boundary.answers import check_fits, our_name
 from wholestep.errors import DtypeError, ImpurityError, ParameterError, TreeError
@@ -172,8 +174,14 @@ def squared_magnitude(x: Any) -> Any:
 
 
 def root_of_squares(x: Any) -> Any:
-    """The root of a sum or a mean of squares, whose slope at 0 is taken as 0: of an infinite one derivatives through
-    the update would be nan."""
+    """The root of sums or means of squares, whose slope at 0 is taken as 0: of an infinite one derivatives through the
+    update would be nan.
+
+    One number has the exact root of 0. The elements of an array are at least the smallest normal number, which takes
+    one operation and changes no sum with an `eps`.
+    """
+    if x.ndim:
+        return wnp.sqrt(wnp.maximum(x, scalar_like(np.finfo(x.dtype).smallest_normal, x)))
     nothing = x == 0
     return wnp.where(nothing, 0, wnp.sqrt(wnp.where(nothing, 1, x)))
 
