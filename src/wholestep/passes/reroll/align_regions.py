@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wholestep.ir.graph import Value
 from wholestep.passes.reroll.isomorphism import Pack, is_constant
 from wholestep.passes.reroll.region import RerollRegion, misaligned_operands
 from wholestep.passes.reroll.repeats import MIN_TRIPS
@@ -27,11 +26,7 @@ def trim_to_overlap(region: RerollRegion, others: Sequence[RerollRegion]) -> boo
     wanted = [t for t in region.stacked_operands if not all(is_constant(v) for v in t)]
     wanted.sort(key=lambda t: t[0].node is not None)  # inputs decide first which iterations correspond
     for other in others:
-        given = [*other.available_packs(), *other.varying_operands]
-        index: dict[Value, list[Pack]] = {}
-        for g in given:
-            for v in g:
-                index.setdefault(v, []).append(g)
+        given, index = [*other.available_packs(), *other.varying_operands], other.packs_of
         # Operands of another iteration than most are copied: a trim for them would make the others need one too.
         settled = {*given, *[g[::-1] for g in given], *misaligned_operands(region, other)}
         for t in wanted:

@@ -104,21 +104,29 @@ class RerollEmitter:
         }
         self.units = schedule_units(rolling.units, rolling.graph.outputs, self.roots)
         self.needed_packs: dict[Pack, None] = {}
-        self.singles: dict[Value, None] = {root: None for v in rolling.graph.outputs for root in self.roots(v)}
+        self.singles: dict[Value, None] = dict.fromkeys(self.roots(rolling.graph.outputs))
         for unit in self.units:
             packs, singles = operands_of_unit(unit)
             self.needed_packs.update(dict.fromkeys(packs))
             singles = [*singles, *[v for t in packs if not self.is_loop_result(t) for v in stacking_sources(t)]]
-            self.singles.update({root: None for v in singles for root in self.roots(v)})
+            self.singles.update(dict.fromkeys(self.roots(singles)))
 
     def is_loop_result(self, t: Pack) -> bool:
         """Test whether a loop returns a pack stacked, in either order."""
         return any(isinstance(u, LoopPlan) and (u.stacks_pack(t) or u.stacks_pack(t[::-1])) for u in self.units)
 
-    def roots(self, v: Value) -> list[Value]:
-        """The values that a value is emitted from: itself, or the operands that it is rematerialized from."""
-        if v not in self.rematerialized:
-            return [] if is_constant(v) else [v]
+    def roots(self, values: Iterable[Value]) -> list[Value]:
+        """The values that some are emitted from: themselves, or the operands that they are rematerialized from."""
+        found: list[Value] = []
+        for v in values:
+            if v in self.rematerialized:
+                found += self.rematerialization_roots(v)
+            elif v.node is None or v.node.inputs:  # no constant
+                found.append(v)
+        return found
+
+    def rematerialization_roots(self, v: Value) -> list[Value]:
+        """The values that a rematerialized one is emitted from."""
         found, waiting = dict[Value, None](), [v]
         while waiting:
             u = waiting.pop()
@@ -305,17 +313,17 @@ def operands_of_unit(unit: Unit) -> tuple[list[Pack], list[Value]]:
 
 
 def schedule_units(
-    units: Sequence[Unit], outputs: Sequence[Value], roots: Callable[[Value], list[Value]]
+    units: Sequence[Unit], outputs: Sequence[Value], roots: Callable[[Iterable[Value]], list[Value]]
 ) -> list[Unit]:
     """The units that the outputs need in topological order, and otherwise in the order of the program."""
     owner = {v: i for i, unit in enumerate(units) for node in nodes_of_unit(unit) for v in node.outputs}
     before: dict[int, set[int]] = {}
-    stack = [owner[root] for v in outputs for root in roots(v) if root in owner]
+    stack = [owner[root] for root in roots(outputs) if root in owner]
     while stack:
         i = stack.pop()
         if i not in before:
             packs, singles = operands_of_unit(units[i])
-            read = [root for v in (*singles, *[v for t in packs for v in stacking_sources(t)]) for root in roots(v)]
+            read = roots([*singles, *[v for t in packs for v in stacking_sources(t)]])
             before[i] = {owner[v] for v in read if v in owner} - {i}
             stack += before[i]
     sorter = TopologicalSorter(before)

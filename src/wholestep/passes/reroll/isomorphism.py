@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
-from wholestep.ir.graph import Graph, Node, Value, subgraphs
+import numpy as np
+
+from wholestep.ir.graph import Graph, NDArray, Node, Value, subgraphs
 from wholestep.ir.text import text_and_objects
-from wholestep.passes.cse import computation, ordered_operands, param_key
+from wholestep.passes.cse import COMMUTATIVE, computation, ordered_operands, param_key
 from wholestep.primitives.contraction import Contract
 
+TYPE = attrgetter("type")
 Pack = tuple[Value, ...]
 """The isomorphic values of successive iterations, one for each."""
 
@@ -37,18 +41,19 @@ class Isomorphism:
         again, first, applied = same.keys(), dict[Any, Node](), self.applied
         known, number, numbers = self.known, self.numbers.setdefault, self.numbers
         for node in graph.nodes:
-            params = node.params
-            which = (id(node.op), id(params) if params else 0)
+            op, params, inputs = node.op, node.params, node.inputs
+            which = (id(op), id(params) if params else 0)
             found = applied.get(which)
             if found is None:
                 found = applied[which] = self.applications(node)
-            inputs = node.inputs
-            if not node.op.nested:
+            if not op.nested:
                 # The operation, its parameters and the types of operands determine the types of results.
-                known[node] = number((found[1], *[v.type for v in inputs]), len(numbers))
+                known[node] = number((found[1], *map(TYPE, inputs)), len(numbers))
             if not again.isdisjoint(inputs):
                 inputs = tuple([same.get(v, v) for v in inputs])
-            twin = first.setdefault((found[0], ordered_operands(node, inputs)), node)
+            if op.name in COMMUTATIVE:
+                inputs = ordered_operands(node, inputs)
+            twin = first.setdefault((found[0], inputs), node)
             if twin is not node:
                 same.update(zip(node.outputs, twin.outputs, strict=True))
         return same
@@ -69,18 +74,19 @@ class Isomorphism:
             found = self.known[node] = self.numbers.setdefault(key, len(self.numbers))
         return found
 
-    def placed(self, nodes: Sequence[Node]) -> list[int]:
-        """The class numbers of operations, each at its line of the user's code."""
-        number, numbers, known, places = self.numbers.setdefault, self.numbers, self.known, dict[int, int]()
-        found = []
+    def placed(self, nodes: Sequence[Node]) -> NDArray:
+        """Numbers of operations, equal where both the class and the line of the user's code are."""
+        number, numbers, places = self.numbers.setdefault, self.numbers, dict[int, int]()
+        at = []
         for node in nodes:
             where = node.where
             place = places.get(id(where))
             if place is None:
-                at = None if where is None else (self.code(where[0]), where[1])
-                place = places[id(where)] = number(("place", at), len(numbers))
-            found.append(number((known.get(node) or self.of(node), place), len(numbers)))
-        return found
+                line = None if where is None else (self.code(where[0]), where[1])
+                place = places[id(where)] = number(("place", line), len(numbers))
+            at.append(place)
+        classes = [self.known.get(node) or self.of(node) for node in nodes]
+        return np.array(classes, np.int64) * len(numbers) + np.array(at, np.int64)
 
     def code(self, code: Any) -> int:
         """The number of a code object, the same for equal ones."""

@@ -46,6 +46,8 @@ class LoopPlan:
 
     def __init__(self, region: RerollRegion) -> None:
         self.region = region
+        self.nodes = [node for layer in region.layers for node in layer]
+        """The operations that the loop replaces."""
         self.backward = False
         """True where iterations come in the reverse of the order in which packs are stacked."""
         self.carries = region.distinct_carries()
@@ -67,11 +69,6 @@ class LoopPlan:
             self.origin.update(dict.fromkeys(t, (q, out)))
         for c in self.carries:
             self.produced.setdefault(region.carried(c), LoopResult(c.node, c.out, c))
-
-    @property
-    def nodes(self) -> list[Node]:
-        """The operations that the loop replaces."""
-        return [node for layer in self.region.layers for node in layer]
 
     def stacking_order(self, t: Pack) -> Pack:
         """A pack in the order in which it is stacked."""
@@ -173,9 +170,8 @@ class LoopEmitter:
 
     def prepare(self) -> None:
         """Emit the loop-invariant operands and the hoisted operations before the loop."""
-        for same in self.layer.invariants:
-            for v in self.writer.roots(same):
-                self.invariants[v] = self.writer.single(v)
+        for v in self.writer.roots(self.layer.invariants):
+            self.invariants[v] = self.writer.single(v)
         made: dict[tuple[int, int], Value] = {}
         for q in sorted(hoisted_closure(self.region, self.layer.hoisted)):
             operands = [

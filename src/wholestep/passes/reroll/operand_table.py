@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -21,8 +23,8 @@ class OperandTable:
     """
 
     def __init__(self, nodes: Sequence[Node], position: Mapping[Value, int]) -> None:
-        number: dict[Value, int] = {}
-        values = [number.setdefault(v, len(number)) for node in nodes for v in node.inputs]
+        number: dict[Value, int] = defaultdict(itertools.count().__next__)
+        values = [number[v] for node in nodes for v in node.inputs]
         places = np.array([position.get(v, -1) for v in number], np.int64)
         makers = [v.node for v in number]
         apart = [i >= 0 and m is not nodes[i] for m, i in zip(makers, places.tolist(), strict=True)]

@@ -33,6 +33,8 @@ class PackedBranch:
         self.made: dict[tuple[int, ...], None] = {}
         self.places = [{v: i for i, v in enumerate(branch.graph.inputs)} for branch in branches]
         """The place of each input of each branch."""
+        self.returned = [unique_positions(branch.graph.outputs) for branch in branches]
+        """The place of each output of each branch; -1 for one that is there twice."""
 
 
 class Packs:
@@ -217,17 +219,18 @@ class Packs:
 
     def extend_out_of_branch(self, choice: PackedBranch) -> None:
         """Enter the packs that all branches return as packs of the branch's results."""
-        for branch in choice.branches:
-            place = unique_positions(branch.graph.outputs)
+        returned = {p for places in choice.made for p in places}
+        for branch, place in zip(choice.branches, choice.returned, strict=True):
             for t in list(branch.known):
-                if t[0] not in place:  # most packs are not returned
+                if t[0] not in place or place[t[0]] in returned:  # most packs are not returned
                     continue
                 places = tuple([place.get(v, -1) for v in t])
-                if -1 in places or any(set(places) & set(other) for other in choice.made):
+                if -1 in places or not returned.isdisjoint(places):
                     continue
                 if not all(other.returns_pack(places) for other in choice.branches):
                     continue
                 choice.made[places] = None
+                returned.update(places)
                 self.add(tuple([choice.node.outputs[p] for p in places]))
 
     def returns_pack(self, places: Sequence[int]) -> bool:

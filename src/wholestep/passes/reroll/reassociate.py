@@ -43,13 +43,14 @@ class ReductionChain(NamedTuple):
 
 def find_reduction_chains(packs: Packs, outputs: Sequence[Value]) -> list[ReductionChain]:
     """The chains that reduce a whole pack."""
-    found, seen = [], set[Node]()
+    found, seen, returned = [], set[Node](), set(outputs)
+    place: dict[Value, Pack] = {}
     for node in reversed(packs.graph.nodes):
         if node in seen or node in packs.taken or not is_chain_link(node):
             continue
-        links, taken = collect_chain(node, packs, set(outputs))
+        links, taken = collect_chain(node, packs, returned)
         seen.update(links)
-        place = {v: t for t in packs.known for v in t}
+        place = place or {v: t for t in packs.known for v in t}
         whole = dict.fromkeys([place[v] for v in taken if v in place])
         often = Counter(taken)
         kept = [t for t in whole if all(often[v] == 1 for v in t) and len(t) > 1]

@@ -55,6 +55,9 @@ class RerollRegion:
         self.layers = layers
         self.sources = sources
         self.isomorphism = signatures
+        self.read_packs: dict[tuple[int, int], Pack] = {}
+        self.made_packs: dict[tuple[int, int], Pack] = {}
+        """The packs of operands and of outputs that were asked for, by operation and place."""
 
     @property
     def count(self) -> int:
@@ -63,16 +66,24 @@ class RerollRegion:
     def cut(self, first: int, last: int) -> None:
         """Keep the iterations from `first` to `last`; the others stay unrolled."""
         self.layers = self.layers[first:last]
-        for fact in ("outer", "varying_operands", "delayed_operands", "stacked_operands", "iterations"):
+        self.read_packs.clear()
+        self.made_packs.clear()
+        for fact in ("outer", "varying_operands", "delayed_operands", "stacked_operands", "packs_of", "iterations"):
             self.__dict__.pop(fact, None)
 
     def operands(self, q: int, o: int) -> Pack:
         """The pack of one operand of one operation over the iterations."""
-        return self.isomorphism.pack_of([layer[q].inputs[o] for layer in self.layers])
+        found = self.read_packs.get((q, o))
+        if found is None:
+            found = self.read_packs[q, o] = self.isomorphism.pack_of([layer[q].inputs[o] for layer in self.layers])
+        return found
 
     def made(self, q: int, out: int) -> Pack:
         """The pack of one output of one operation over the iterations."""
-        return tuple([layer[q].outputs[out] for layer in self.layers])
+        found = self.made_packs.get((q, out))
+        if found is None:
+            found = self.made_packs[q, out] = tuple([layer[q].outputs[out] for layer in self.layers])
+        return found
 
     @cached_property
     def outer(self) -> dict[Pack, None]:
@@ -129,6 +140,15 @@ class RerollRegion:
         """The varying packs that are read anew in each iteration."""
         late = self.delayed_operands
         return [t for t in self.varying_operands if t not in late]
+
+    @cached_property
+    def packs_of(self) -> dict[Value, list[Pack]]:
+        """The packs, stackable or read from outside, that each value belongs to, in order."""
+        found: dict[Value, list[Pack]] = {}
+        for t in [*self.available_packs(), *self.varying_operands]:
+            for v in t:
+                found.setdefault(v, []).append(t)
+        return found
 
     @cached_property
     def iterations(self) -> dict[Value, set[int]]:

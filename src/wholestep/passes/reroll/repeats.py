@@ -33,7 +33,7 @@ class RepeatedSequence(NamedTuple):
 
 def find_repeats(nodes: Sequence[Node], signatures: Isomorphism) -> list[RepeatedSequence]:
     """The repeated sequences of a program, the longest first; none overlaps another."""
-    marks = np.array(signatures.placed(nodes), np.int64)
+    marks = signatures.placed(nodes)
     found: list[RepeatedSequence] = []
     for period in candidate_periods(marks):
         found += repeats_with_period(marks, period)
