@@ -283,18 +283,18 @@ def describe_output(out: Any) -> str:
 
 def same_types(old: Any, new: Any, root: str, who: str) -> Any:
     """A part of the new state; raises TreeError, ShapeError or DtypeError where its types differ from the old ones."""
-    had, has = tree.paths(old, root), tree.paths(new, root)
     if tree.structure(old) != tree.structure(new):
+        had, has = tree.paths(old, root), tree.paths(new, root)
         lost, found = [path for path in had if path not in has], [path for path in has if path not in had]
         said = [f"no {first_few(lost, 6)}"] * bool(lost) + [f"{first_few(found, 6)} besides"] * bool(found)
         raise TreeError(
             f"compile: {who} gives {root} another structure: {'; '.join(said) or 'other containers around its arrays'}",
             hint=f"return what was given, with other arrays in it: {first_few(had, 6)}",
         )
-    for path, a, b in zip(had, tree.leaves(old), tree.leaves(new), strict=True):
+    for i, (a, b) in enumerate(zip(tree.leaves(old), tree.leaves(new), strict=True)):
         before, after = type_of(a), type_of(b)
         if before is not after:
-            told = f"compile: {who} turns {path} from {before} into {after}"
+            told = f"compile: {who} turns {tree.paths(old, root)[i]} from {before} into {after}"
             if before.shape != after.shape:
                 raise ShapeError(told, hint="state keeps its shapes from step to step")
             raise DtypeError(told, hint="state keeps its dtypes from step to step; cast what is returned with .astype")

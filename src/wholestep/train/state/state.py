@@ -51,19 +51,20 @@ class State:
         memory: DeviceMemory[Any] = HOST,
     ) -> None:
         streamed = frozenset() if stream is None else stream.paths(parts)
-        structure, leaves, files = tree.structure(parts), tree.leaves(parts), FileMemory(folder)
+        structure, leaves, paths = tree.structure(parts), tree.leaves(parts), tree.paths(parts)
+        files = FileMemory(folder)
         owned = [
             leaves[i]
             if memory is HOST and path.startswith("optimizer") and path not in streamed and is_unshared(leaves, i)
             else uploaded(files if path in streamed else memory, path, leaves[i])
-            for i, path in enumerate(tree.paths(parts))
+            for i, path in enumerate(paths)
         ]
         self.folder, self.memory, self.count = folder, memory, len(owned)
         self.tree: dict[str, Any] = {}
         self.lay_out(structure, owned)
         self.given = {
             path: given_array(path, leaves[i])
-            for i, path in enumerate(tree.paths(parts))
+            for i, path in enumerate(paths)
             if not path.startswith("optimizer") and path not in streamed
         }
         """The records of large arrays, by path, instead of copies."""
