@@ -32,6 +32,21 @@ def parts(spec: str) -> tuple[str, str, str]:
     return x, y, out
 
 
+@lru_cache(maxsize=4096)
+def contracted_type(x: Type, y: Type, spec: str) -> Type:
+    """The type of a contraction; raises ShapeError or DtypeError where the spec does not fit the operands."""
+    a, b, out = parts(spec)
+    sizes: dict[str, Any] = {}
+    if len(a) != x.ndim or len(b) != y.ndim or x.dtype != y.dtype:
+        raise ShapeError(f"contract: {spec!r} does not fit {x} and {y}")
+    if x.dtype.kind == "b":
+        raise DtypeError(f"contract: {x} and {y} are truth values, which have no sum", hint="convert to an integer")
+    for label, size in zip(a + b, x.shape + y.shape, strict=True):
+        if sizes.setdefault(label, size) != size:
+            raise ShapeError(f"contract: {label!r} in {spec!r} is {sizes[label]} in {x} and {size} in {y}")
+    return array_type(tuple([sizes[label] for label in out]), x.dtype)
+
+
 class Contract(Loops, BilinearPrimitive):
     """A two-operand einsum: closed under transposition and batching.
 
@@ -42,16 +57,7 @@ class Contract(Loops, BilinearPrimitive):
     precision = LOW
 
     def type(self, x: Type, y: Type, *, spec: str) -> Type:
-        a, b, out = parts(spec)
-        sizes: dict[str, Any] = {}
-        if len(a) != x.ndim or len(b) != y.ndim or x.dtype != y.dtype:
-            raise ShapeError(f"contract: {spec!r} does not fit {x} and {y}")
-        if x.dtype.kind == "b":
-            raise DtypeError(f"contract: {x} and {y} are truth values, which have no sum", hint="convert to an integer")
-        for label, size in zip(a + b, x.shape + y.shape, strict=True):
-            if sizes.setdefault(label, size) != size:
-                raise ShapeError(f"contract: {label!r} in {spec!r} is {sizes[label]} in {x} and {size} in {y}")
-        return array_type(tuple([sizes[label] for label in out]), x.dtype)
+        return contracted_type(x, y, spec)
 
     def ref(self, x: NDArray, y: NDArray, *, spec: str) -> Any:
         if x.dtype == object:

@@ -65,7 +65,7 @@ class Broadcast(Movement):
     view = True
 
     def type(self, x: Type, *, shape: Shape, axes: Ints) -> Type:
-        if len(axes) != x.ndim or any(shape[a] != s for a, s in zip(axes, x.shape, strict=True)):
+        if len(axes) != x.ndim or any([shape[a] != s for a, s in zip(axes, x.shape, strict=True)]):
             raise ShapeError(f"broadcast: {x} does not fit axes {axes} of shape {shape}")
         return array_type(shape, x.dtype)
 
