@@ -18,8 +18,8 @@ from wholestep.export.native.state_code import filled_in
 from wholestep.export.page.short_texts import compact_script, compact_style, without_layout
 
 FOLDER = Path(__file__).parent
-OPERATION = re.compile(r"(\w+): \(t[,)].*,|([iu](?:8|16)): .*,")
-"""A line of the tables of operations and of narrow integers of the host."""
+OPERATION = re.compile(r"(\w+): \(t[,)].*,")
+"""A line of the table of operations of the host."""
 INDEX = "index"
 """The name of the module in a package."""
 
@@ -47,6 +47,11 @@ WORKER = (*TRAINING, PagePart("functions.js", has_functions), PagePart("kept.js"
 MODULE = (*TRAINING, PagePart("functions.js"))
 PAGE = (PagePart("page.js"), PagePart("arrays.js", shows_arrays), PagePart("begin.js"))
 STYLE = (PagePart("page.css"), PagePart("arrays.css", shows_arrays))
+
+
+def control_text(words: int) -> str:
+    """The WGSL of launches between kernels, whose orders have so many words."""
+    return filled_in(FOLDER / "control.wgsl", {"VECTORS": str(words // 4)})
 
 
 def page_text(title: str, program: Mapping[str, Any]) -> str:
@@ -111,7 +116,7 @@ def compact_json(program: Mapping[str, Any]) -> str:
 
 
 def parts_text(parts: Sequence[PagePart], program: Mapping[str, Any]) -> str:
-    """The files that a program needs, concatenated, with only the host operations and types that it uses."""
+    """The files that a program needs, concatenated, with only the host operations that it uses."""
     functions = [program["step"], *program["functions"].values()]
     used = set(re.findall(r"[a-z]\w+", " ".join([f["code"] for f in functions])))
     lines = "".join([source_text(part.file) for part in parts if part.needed(program)]).splitlines(keepends=True)

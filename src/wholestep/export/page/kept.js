@@ -1,38 +1,39 @@
 // The last state in files of the browser's own, two in turn, so that one is whole whatever ends the page meanwhile.
 class Kept {
   static async open(page) {
-    const found = new Kept();
+    const found = new Kept(), own = latin(page.head.replace(/"wholestep":"(?:[^"\\]|\\.)*"/, "") + page.start);
+    const stem = (await hexadecimal(own)).slice(0, 32);
     found.folder = await navigator.storage.getDirectory();
-    found.stem = `wholestep-${(await hexadecimal(latin(page.head.replace(/"wholestep":"(?:[^"\\]|\\.)*"/, "") + page.start))).slice(0, 32)}`;
+    found.names = [0, 1].map((turn) => `wholestep-${stem}-${turn}`);
     return found;
   }
-  names() { return [0, 1].map((turn) => `${this.stem}-${turn}`); }
-  // Keep a checkpoint, and facts beside it.
+  // Keep a checkpoint behind a line of facts.
   async keep(file, facts) {
-    const head = new TextEncoder().encode(JSON.stringify(facts)), both = new Uint8Array(4 + head.length + file.length);
-    new DataView(both.buffer).setUint32(0, head.length, true);
-    both.set(head, 4);
-    both.set(file, 4 + head.length);
     this.turn = 1 - (this.turn ?? 1);
-    const access = await (await this.folder.getFileHandle(this.names()[this.turn], { create: true })).createSyncAccessHandle();
+    const handle = await this.folder.getFileHandle(this.names[this.turn], { create: true });
+    const access = await handle.createSyncAccessHandle();
     try {
       access.truncate(0);
-      access.write(both, { at: 0 });
+      access.write(new TextEncoder().encode(`${JSON.stringify(facts)}\n`));
+      access.write(file);
       access.flush();
-    } finally { access.close(); }
+    } finally {
+      access.close();
+    }
   }
   // Give the checkpoints to `take`, the newest first, until it takes one; the facts of that one.
   async newest(take) {
     const found = [];
-    for (const [turn, name] of this.names().entries()) {
+    for (const [turn, name] of this.names.entries()) {
       // A file that there is not yet is no error.
-      try { found.push([await (await this.folder.getFileHandle(name)).getFile(), turn]); } catch {}
+      const handle = await this.folder.getFileHandle(name).catch(() => null);
+      if (handle) found.push([await handle.getFile(), turn]);
     }
     for (const [file, turn] of found.sort(([a], [b]) => b.lastModified - a.lastModified)) {
       try {
-        const both = new Uint8Array(await file.arrayBuffer()), end = 4 + new DataView(both.buffer).getUint32(0, true);
-        const facts = JSON.parse(new TextDecoder().decode(both.subarray(4, end)));
-        await take(both.slice(end), facts);
+        const both = new Uint8Array(await file.arrayBuffer()), end = both.indexOf(10);
+        const facts = JSON.parse(new TextDecoder().decode(both.subarray(0, end)));
+        await take(both.slice(end + 1), facts);
         this.turn = turn;
         return facts;
       } catch {
@@ -42,6 +43,6 @@ class Kept {
     return null;
   }
   async forget() {
-    for (const name of this.names()) await this.folder.removeEntry(name).catch(() => {});
+    for (const name of this.names) await this.folder.removeEntry(name).catch(() => {});
   }
 }

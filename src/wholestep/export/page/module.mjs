@@ -6,10 +6,11 @@ class Model extends Training {
   async give(data) {
     const { inputs } = this.page.step, { size } = this.page.rows;
     if (!size) throw new TypeError("The batches of this step have no rows: call step.");
-    const arrays = inputs.map((x) => checked({ ...x, shape: ["rows", ...x.shape.slice(1)] }, data[x.path])), each = inputs.map((x) => x.nbytes / size);
-    known(inputs, data);
-    const counts = [...new Set(arrays.map((x, i) => x.byteLength / each[i]))];
-    if (counts.length > 1 || counts[0] % 1 || counts[0] < size) throw new RangeError(`Rows, as many in each array and at least ${size}, are wanted, not ${counts.join(" and ")}.`);
+    const arrays = inputs.map((x) => checked({ ...x, shape: ["rows", ...x.shape.slice(1)] }, data[x.path]));
+    known("input", inputs.map((x) => x.path), Object.keys(data));
+    const counts = [...new Set(arrays.map((x, i) => (size * x.byteLength) / inputs[i].nbytes))];
+    const wanted = `Rows, as many in each array and at least ${size}, are wanted, not ${counts.join(" and ")}.`;
+    if (counts.length > 1 || counts[0] % 1 || counts[0] < size) throw new RangeError(wanted);
     return this.queued(() => {
       const made = new Rows(this, { ...this.page.rows, count: counts[0] }, arrays.map(own));
       this.rows?.destroy();

@@ -18,10 +18,8 @@ NAME = re.compile(r"(?<![\w.@])[A-Za-z_]\w*")
 """A name of WGSL, but for members of vectors and attributes."""
 DECLARED = re.compile(r"\b(?:fn|let|var(?:<[\w,]+>)?) ?(\w+)|(\w+): ?[a-z]")
 """A declaration: of a function, a value or an array, or of a parameter."""
-ENTRY = re.compile(r"k\d+|main")
-"""The name of a kernel, by which a page asks for it."""
-SHADER = re.compile(r"`\s*@group")
-"""The beginning of a text in a script that is a module of WGSL."""
+ENTRY = re.compile(r"k\d+|control|gather")
+"""The name of a kernel or of a launch between them, by which a page asks for it."""
 SPACED = re.compile(r" ?(!?[=*,+<>&|{};:%^/]|->|(?<!- )-(?! ?-)) ?|(?<=[\w)]) (?=\()|(?<=\)) ")
 """Insignificant spaces of WGSL: around operators, except between two signs, and before brackets."""
 VECTOR = re.compile(r"\b(vec[234])<([fiu])32>")
@@ -58,7 +56,7 @@ def compact_script(text: str) -> str:
         if part[0] == "}" and out and out[-1] == ";":
             out.pop()
         if part["space"] is None:
-            out.append(compact_wgsl(part[0]) if SHADER.match(part[0]) else part[0])
+            out.append(part[0])
             continue
         words = re.match(r"[\w$]", before) and re.match(r"[\w$]", after)
         if words or (before == after and before in "+-"):
@@ -67,12 +65,12 @@ def compact_script(text: str) -> str:
 
 
 def compact_style(text: str) -> str:
-    """A style without spaces that part no words.
+    """A style without spaces that part no words, and without the semicolons that a bracket ends.
 
     >>> compact_style("body { margin: 0; }\\nmain { padding: 1rem 2rem; }\\n")
-    'body{margin:0;}main{padding:1rem 2rem;}'
+    'body{margin:0}main{padding:1rem 2rem}'
     """
-    return re.sub(r"\s*([{};,]|:(?= ))\s*", r"\1", text)
+    return re.sub(r"\s*([{};,]|:(?= ))\s*", r"\1", text).replace(";}", "}")
 
 
 def compact_wgsl(text: str) -> str:

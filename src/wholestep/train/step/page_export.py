@@ -18,6 +18,7 @@ from wholestep.export.page.files import (
     INDEX,
     browser_module,
     code_text,
+    control_text,
     encoded_bytes,
     encoded_differences,
     package_text,
@@ -40,6 +41,9 @@ KIND = "page"
 NO_EXTRAS = ("loss", "finite", f"captures.{GRAD_NORM}")
 """The results of a step that are no further outputs of a page: loss and flag, which it reads after each call, and the
 gradient norm, which only the training loop reads."""
+ORDER_WORDS = 64
+"""The words of an order are a multiple of this: 256 bytes, by which WebGPU aligns what a launch reads."""
+WORD_MASK = 0xFFFFFFFF
 I64 = np.dtype(np.int64)
 """The dtype of a status, and of the out-of-bounds index that follows it in memory."""
 
@@ -91,6 +95,8 @@ def page_kernels(block: MemoryBlock) -> dict[str, Any]:
     recorder = page_recorder(block.nbytes, [(x.path, dtypes.short(x.type.dtype), x.offset) for x in wide])
     step, *others = [page_function(recorder.record(f.program), f) for f in block.functions]
     wgsl, kernels = recorder.module()
+    orders = [order for f in (step, *others) for kind, order, *_ in f["entries"] if kind != "launch"]
+    words = in_multiples(max(map(len, orders), default=1), ORDER_WORDS)
     results = {x.path: x for x in block.functions[0].outputs}
     loss, finite = results["loss"], results["finite"]
     if loss.type.dtype.name != "float32":
@@ -106,7 +112,8 @@ def page_kernels(block: MemoryBlock) -> dict[str, Any]:
         "given": [[x.path, x.dtype, x.address] for x in recorder.given],
         "loss": loss.offset,
         "finite": finite.offset,
-        "wgsl": compact_wgsl(wgsl),  # last, beside the script's own kernels, so that similar text is adjacent
+        "orderWords": words,
+        "wgsl": compact_wgsl(wgsl + control_text(words)),
     }
 
 
@@ -129,11 +136,10 @@ def page_function(found: Any, function: PlacedFunction) -> dict[str, Any]:
     """A recorded function as the page takes it: its dispatches, its scalars, and its input and output arrays."""
     sites = function.program.plan.sites
     return {
-        "entries": [page_entry(entry, sites) for entry in found.entries],
+        "entries": [page_entry(entry, sites, found.steers) for entry in found.entries],
         "code": code_text(found.code),
         "values": found.values,
         "following": found.following,
-        "steers": found.steers,
         "sites": [site_text(unpack_site(s.kind, s.facts, s.where), s.facts) for s in sites],
         "inputs": list(map(page_array, function.inputs)),
         "outputs": list(map(page_array, function.outputs)),
@@ -179,12 +185,19 @@ def page_state(engine: Engine, block: MemoryBlock) -> dict[str, Any]:
     }
 
 
-def page_entry(entry: tuple[Any, ...], sites: Sequence[Any]) -> tuple[Any, ...]:
-    """An entry as the page takes it; a check ends with the address of the number in its message."""
-    if entry[0] != "check":
+def page_entry(entry: tuple[Any, ...], sites: Sequence[Any], steers: bool) -> tuple[Any, ...]:
+    """An entry as the page takes it: a launch, or a check or a choice as the words of an order of `control.wgsl`.
+
+    The page writes the number of launches and the words of each into words 1 and 2. A check ends with the address of
+    the number in its message.
+    """
+    if entry[0] == "launch":
         return entry
-    _, site, address, fine = entry
-    return "check", site, address, str(fine), address + I64.itemsize * (sites[site - 1].kind == "index")
+    kind, number, address, rest = entry
+    if kind == "check":
+        value = address + I64.itemsize * (sites[number - 1].kind == "index")
+        return kind, [0, 0, 0, address, rest & WORD_MASK, rest >> 32 & WORD_MASK, number, value]
+    return kind, [1, 0, 0, address, number, len(rest), int(steers), 0, *[at for case in rest for at in case]]
 
 
 def site_text(site: ErrorSite, facts: Any) -> str:

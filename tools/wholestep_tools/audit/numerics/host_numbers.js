@@ -10,9 +10,7 @@ const answers = (programs) => programs.map(({ text, kinds, following, given, cas
         const kind = code[n][1];
         if (kind === "bool") return String(Number(x));
         if (Number.isNaN(x)) return "nan";
-        DV.setBigUint64(0, 0n, true);
-        write(DV, kind, 0, x);
-        return String(DV.getBigUint64(0, true));
+        return String(bitsAs("u64", x, kind));
       });
     });
   });
