@@ -134,6 +134,28 @@ def test_what_is_no_input_is_said(page: Tab, tmp_path: Path) -> None:
     assert said(page, "chosen") == "The inputs have 2 and 1 rows."
 
 
+def test_an_answer_that_comes_late_hides_no_error(page: Tab) -> None:
+    """What is typed while a function is computed is judged by itself."""
+    typed(page, "predict", "0.5, -1 2e0")
+    typed(page, "predict", "1 2 three")
+    page.wait("!panels.predict.asked")
+    assert said(page, "predict") == '"three" is no number.'
+    assert page.evaluate("document.querySelector('#function-predict .results').childElementCount") == 0
+
+
+def test_without_a_device_nothing_is_asked(opened: Open, made: Any) -> None:
+    """The page says why it does not train, and takes no numbers and no drawing."""
+    step, data = made
+    image = step.attach(brightness, batch=ws.ShapeDtype((8, 8), np.float32))
+    before = "Object.defineProperty(navigator, 'gpu', { value: undefined })"
+    tab = opened(step, data, before=before, attach={"see": image})
+    tab.wait("one('status').className === 'bad'")
+    assert tab.evaluate("document.querySelector('#function-see textarea').matches(':disabled')")
+    typed(tab, "see", "0 " * 64)
+    tab.evaluate("new Promise((done) => setTimeout(done, 100))")
+    assert tab.evaluate("document.querySelector('#function-see .said').textContent") == ""
+
+
 def test_an_index_out_of_bounds_is_said_and_training_goes_on(page: Tab, made: Any) -> None:
     typed(page, "chosen", "2", "0 7")
     assert "index 7 is out of bounds for axis 0 with size 3" in said(page, "chosen")

@@ -138,7 +138,7 @@ class FunctionPanel {
   // One call at a time: what changes meanwhile is asked once more.
   ask() {
     const lists = this.inputs.map((x) => this.given.get(x.path));
-    if (lists.includes(undefined)) return;
+    if (lists.includes(undefined) || one("controls").disabled) return;
     if (this.asked) { this.stale = true; return; }
     const counts = new Set(lists.map((rows) => rows.length));
     if (counts.size > 1) { this.say(`The inputs have ${[...counts].join(" and ")} rows.`); return; }
@@ -148,6 +148,8 @@ class FunctionPanel {
   }
   heard({ found, failed }) {
     this.asked = false;
+    // An answer to what is no longer asked replaces no word about what is typed now.
+    if (!this.inputs.every((x) => this.given.has(x.path))) return;
     this.say(failed ?? "");
     if (found) this.results.replaceChildren(...shown(this.outputs, found));
     if (this.stale) { this.stale = false; this.ask(); }
