@@ -135,7 +135,7 @@ def test_what_is_no_input_is_said(page: Tab, tmp_path: Path) -> None:
 
 
 def test_an_answer_that_comes_late_hides_no_error(page: Tab) -> None:
-    """What is typed while a function is computed is judged by itself."""
+    """Numbers typed while a function is computed are judged by themselves."""
     typed(page, "predict", "0.5, -1 2e0")
     typed(page, "predict", "1 2 three")
     page.wait("!panels.predict.asked")
