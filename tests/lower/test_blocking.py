@@ -386,6 +386,16 @@ def test_large_products_of_a_batch_are_shared_one_after_the_other() -> None:
             assert np.array_equal(found, f(x.astype("d"), y.astype("d")))
 
 
+def test_single_rows_of_a_batch_are_chains_whatever_their_size() -> None:
+    rows, matrices = np.zeros((2, 1, 2048), "f"), np.zeros((2, 4096, 2048), "f")
+
+    def f(x: Any, y: Any) -> Any:
+        return x @ y.mT
+
+    assert blocks_of(plan_of(graph_of(f, [rows[0], matrices[0]]))) == ["contract_dots"]
+    assert not blocks_of(plan_of(graph_of(f, [rows, matrices])))
+
+
 def test_a_batch_whose_number_is_in_the_values_is_one_kernel() -> None:
     """The kernel of a block would be right for one product alone."""
     source = """kernel k(a: f32[480], b: f32[1152], mut c: f32[1920]):

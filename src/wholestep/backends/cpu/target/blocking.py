@@ -190,12 +190,12 @@ def strip_sizes(nest: ContractionNest, machine: Target, caches: Caches) -> Block
 
 
 def dot_sizes(nest: ContractionNest, machine: Target) -> BlockSizes | None:
-    """Strips of columns that lie along the terms of one row; None where there are more rows, or too few terms.
+    """Strips of columns that lie along the terms of one row; None where there are more rows or a batch, or few terms.
 
     The extents alone decide, since the order of addition depends on it.
     """
     size, column = nest.dtype.itemsize, nest.columns[-1]
-    if nest.row_count > 1 or len(nest.terms) > 1 or not along_terms(nest):
+    if nest.row_count > 1 or nest.batch or len(nest.terms) > 1 or not along_terms(nest):
         return None
     if nest.term_count < DOT_TERMS or nest.term_count * nest.column_count < DOT_PRODUCTS:
         return None
