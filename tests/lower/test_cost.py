@@ -71,9 +71,9 @@ def test_an_mlp_costs_what_a_hand_counts():
     forward = [2 * rows * m * n for m, n in itertools.pairwise(sizes)]
     # The backward pass has two products for each one, but no gradient of the data.
     assert found.contraction == 3 * sum(forward) - forward[0]
-    # Adam takes 13 operations for a parameter; all other operations are few.
+    # Adam takes 14 operations for a parameter; all other operations are few.
     numbers = sum(m * n + n for m, n in itertools.pairwise(sizes))
-    assert 13 * numbers < found.flops - found.contraction < 13 * numbers * 1.5
+    assert 14 * numbers < found.flops - found.contraction < 14 * numbers * 1.5
     # At least everything is touched: 3 numbers are read and written for a parameter, and its gradient.
     assert found.bytes > 4 * 7 * numbers
 

@@ -124,6 +124,10 @@ class Tangent:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
 
+    @property
+    def stated(self) -> Graph:
+        return self.graph
+
     def tangent(self, xs: Sequence[Value], dxs: Sequence[Value]) -> list[Value]:
         return inline(self.graph, [*xs, *dxs])
 

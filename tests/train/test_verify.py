@@ -288,12 +288,13 @@ def test_a_kink_at_the_parameters_is_a_note():
 
 
 def test_fewer_rows_take_less_memory():
-    step = step_of()
-    whole, some = step.verify(BATCH), step.verify(BATCH, rows=4)
+    batch = {"x": normal(64, 5), "y": normal(64, 3)}
+    step = step_of(batch=batch)
+    whole, some = step.verify(batch), step.verify(batch, rows=4)
     assert some.ok and some.memory < whole.memory
     assert any("f32[4, 5]" in note for note in some.notes)
-    with pytest.raises(ParameterError, match="rows is 99, and the batch has 16"):
-        step.verify(BATCH, rows=99)
+    with pytest.raises(ParameterError, match="rows is 99, and the batch has 64"):
+        step.verify(batch, rows=99)
     with pytest.raises(TreeError, match=r"no batch\.y"):
         step.verify({"x": BATCH["x"]})
 

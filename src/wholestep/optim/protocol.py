@@ -174,14 +174,14 @@ def squared_magnitude(x: Any) -> Any:
 
 
 def root_of_squares(x: Any) -> Any:
-    """The root of sums or means of squares, whose slope at 0 is taken as 0: of an infinite one derivatives through the
-    update would be nan.
+    """The root of sums or means of squares, without the infinite slope at 0, of which derivatives through the update
+    would be nan.
 
-    One number has the exact root of 0. The elements of an array are at least the smallest normal number, which takes
-    one operation and changes no sum with an `eps`.
+    One number has the root 0 and the slope 0 there. To the elements of an array the smallest normal number is added,
+    which takes one operation, and changes no number that an `eps` is added to.
     """
     if x.ndim:
-        return wnp.sqrt(wnp.maximum(x, scalar_like(np.finfo(x.dtype).smallest_normal, x)))
+        return wnp.sqrt(x + scalar_like(np.finfo(x.dtype).smallest_normal, x))
     nothing = x == 0
     return wnp.where(nothing, 0, wnp.sqrt(wnp.where(nothing, 1, x)))
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from wholestep.ir.graph import Graph, NDArray, Node, Value, subgraphs
 from wholestep.ir.text import text_and_objects
-from wholestep.passes.cse import COMMUTATIVE, computation, ordered_operands, param_key
+from wholestep.passes.cse import computation, ordered_operands, param_key
 from wholestep.primitives.contraction import Contract
 
 TYPE = attrgetter("type")
@@ -51,9 +51,7 @@ class Isomorphism:
                 known[node] = number((found[1], *map(TYPE, inputs)), len(numbers))
             if not again.isdisjoint(inputs):
                 inputs = tuple([same.get(v, v) for v in inputs])
-            if op.name in COMMUTATIVE:
-                inputs = ordered_operands(node, inputs)
-            twin = first.setdefault((found[0], inputs), node)
+            twin = first.setdefault((found[0], ordered_operands(node, inputs)), node)
             if twin is not node:
                 same.update(zip(node.outputs, twin.outputs, strict=True))
         return same
