@@ -31,7 +31,6 @@ import wholestep as ws
 from wholestep import nn
 from wholestep.backends.cpu.compiler import machine_model
 from wholestep.backends.cpu.cpu_features import named_target
-from wholestep.kernel.lang import Kernel
 from wholestep.lower.blocking.block_sizes import AxisPart, BlockSizes, even_parts, split_axis
 from wholestep.lower.blocking.group_kernels import choose_groups
 from wholestep.lower.blocking.grouped_contraction import bounded_parts, ends_apart
@@ -363,34 +362,33 @@ def test_a_padded_pool_between_convolutions_lies_channels_last() -> None:
     assert all(re.search("for i[23] in (16|96) lanes 8", str(k)) for k in pools)
 
 
+def packing_of(spec: str, *shapes: tuple[int, ...]) -> str:
+    """The first loop with vectors, that of the packing, of a product of windows of 3 by 3; its numbers are right.
+
+    The first operand is windows of an array of the first shape, along the axes of x and y.
+    """
+    rng = np.random.default_rng(0)
+    x, y = [rng.integers(-3, 4, shape).astype("f") for shape in shapes]
+    axes = (spec.index("x"), spec.index("y"))
+
+    def f(x: Any, y: Any) -> Any:
+        return np.einsum(spec, sliding_window_view(x, (3, 3), axis=axes), y)
+
+    graph = graph_of(f, [x, y])
+    (groups,) = {k for k in plan_of(graph).kernels() if k.name.endswith("_groups")}
+    (found,) = compiled(graph)([x, y])
+    assert np.array_equal(found, f(x.astype("d"), y.astype("d")))
+    return next(line for line in str(groups).splitlines() if "lanes" in line)
+
+
 def test_rows_that_lie_side_by_side_are_packed_without_turning() -> None:
     """The weight gradient of a convolution: its rows are channels, so that each term is packed by vector loads."""
-    rng = np.random.default_rng(0)
-    x, g = [rng.integers(-3, 4, shape).astype("f") for shape in ((4, 12, 12, 32), (4, 10, 10, 48))]
-
-    def f(x: Any, g: Any) -> Any:
-        return np.einsum("nxycij,nxyo->cijo", sliding_window_view(x, (3, 3), axis=(1, 2)), g)
-
-    graph = graph_of(f, [x, g])
-    (groups,) = {k for k in plan_of(graph).kernels() if k.name.endswith("_groups")}
-    assert "in 32 lanes 8" in first_vectors(groups)
-    (found,) = compiled(graph)([x, g])
-    assert np.array_equal(found, f(x.astype("d"), g.astype("d")))
+    assert "in 32 lanes 8" in packing_of("nxycij,nxyo->cijo", (4, 12, 12, 32), (4, 10, 10, 48))
 
 
 def test_images_with_channels_first_are_packed_along_their_places() -> None:
-    """A window of 3 by 3 is contiguous for 3 terms, a 1x1 one for none: vectors are along the places of a row."""
-    rng = np.random.default_rng(0)
-    x, w = [rng.integers(-3, 4, shape).astype("f") for shape in ((4, 24, 34, 34), (40, 24, 3, 3))]
-
-    def f(x: Any, w: Any) -> Any:
-        return np.einsum("ncxyij,ocij->nxyo", sliding_window_view(x, (3, 3), axis=(2, 3)), w)
-
-    graph = graph_of(f, [x, w])
-    (groups,) = {k for k in plan_of(graph).kernels() if k.name.endswith("_groups")}
-    assert "in 32 lanes 8" in first_vectors(groups)
-    (found,) = compiled(graph)([x, w])
-    assert np.array_equal(found, f(x.astype("d"), w.astype("d")))
+    """A window of 3 by 3 is contiguous for 3 terms: vectors are along the places of a row."""
+    assert "in 32 lanes 8" in packing_of("ncxyij,ocij->nxyo", (4, 24, 34, 34), (40, 24, 3, 3))
 
 
 def test_images_whose_terms_lie_apart_are_packed_by_the_thread_that_uses_them() -> None:
@@ -405,11 +403,6 @@ def test_images_whose_terms_lie_apart_are_packed_by_the_thread_that_uses_them() 
     assert "contract_groups" in names and "contract_pack_rows" not in names
     (found,) = compiled(graph)([x, w])
     assert np.array_equal(found, f(x.astype("d"), w.astype("d")))
-
-
-def first_vectors(kernel: Kernel) -> str:
-    """The line of a kernel that opens its first loop with vectors, which is that of the packing."""
-    return next(line for line in str(kernel).splitlines() if "lanes" in line)
 
 
 def test_few_products_over_several_axes_stay_loops() -> None:
