@@ -202,6 +202,11 @@ def is_of_torch(x: Any) -> bool:
     return any([base.__module__.partition(".")[0] == "torch" for base in type(x).__mro__])
 
 
+def holds_keys(x: Any) -> bool:
+    """Test whether a value is an array of JAX's typed keys."""
+    return "key<" in str(getattr(x, "dtype", ""))
+
+
 def entry_hint(x: Any, otherwise: str) -> str:
     """A hint for an object that is no array and no tree: how a dataclass, or PyTorch's, becomes one; or `otherwise`.
 
@@ -211,7 +216,7 @@ def entry_hint(x: Any, otherwise: str) -> str:
     """
     if is_of_torch(x):
         return TORCH
-    if "key<" in str(getattr(x, "dtype", "")):
+    if holds_keys(x):
         return "jax.random.key_data(x) is an array, and a function of ws.from_jax takes it for the key"
     if not is_dataclass(x) or is_ours(type(x)):
         return otherwise

@@ -9,6 +9,7 @@ import numpy as np
 
 from wholestep import containers, numpy as wnp, tree
 from wholestep.errors import DtypeError, MissingExtraError, ShapeError, TreeError
+from wholestep.frontend.tracing import holds_keys
 from wholestep.interop.jax.program import JaxProgram, read_jaxpr, run
 from wholestep.nn.windows import type_text
 
@@ -141,11 +142,6 @@ def narrowed(x: Any) -> Any:
     if isinstance(x, bool | int | float | complex):
         return np.asarray(x, jax.dtypes.canonicalize_dtype(np.asarray(x).dtype))
     return x
-
-
-def holds_keys(x: Any) -> bool:
-    """Test whether a leaf is an array of JAX's typed keys."""
-    return "key<" in str(getattr(x, "dtype", ""))
 
 
 def key_words(x: Any) -> Any:

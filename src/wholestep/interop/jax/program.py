@@ -12,6 +12,7 @@ import numpy as np
 from wholestep.errors import UnsupportedError, is_internal
 from wholestep.frontend.custom import custom_jvp, custom_vjp
 from wholestep.frontend.dispatch import is_traced
+from wholestep.frontend.tracing import holds_keys
 from wholestep.interop.jax.keys import packed, unpacked
 from wholestep.interop.jax.operators import PRIMITIVES
 
@@ -98,7 +99,7 @@ def read_jaxpr(closed: Any) -> JaxProgram:
 
 def plain_array(x: Any) -> Any:
     """An array of JAX, or a number, as one of NumPy; keys as integers."""
-    if "key<" in str(getattr(x, "dtype", "")):
+    if holds_keys(x):
         import jax
 
         return packed(np.asarray(jax.random.key_data(x)))
@@ -238,7 +239,7 @@ def holds_jaxpr(x: Any) -> bool:
 
 def is_key(v: Any) -> bool:
     """Test whether a variable is an array of keys."""
-    return "key<" in str(getattr(v.aval, "dtype", ""))
+    return holds_keys(v.aval)
 
 
 def is_too_narrow(v: Any) -> bool:

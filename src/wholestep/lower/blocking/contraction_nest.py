@@ -232,14 +232,14 @@ def with_roles(
     if lane in first or lane not in second or any(a not in first and a not in second for a in grid):
         return None
     batch = [a for a in grid if a in first and a in second]
-    if len(loops) > 1 and not any(a in first for a in grid if a not in batch):
+    rows = sorted([a for a in grid if a in first and a not in second], key=lambda a: a.extent)
+    if len(loops) > 1 and not rows:
         return None
-    rows = sorted([a for a in grid if a in first and a not in batch], key=lambda a: a.extent) or [Axis("i", 1)]
-    columns = [*[a for a in grid if a in second and a is not lane and a not in batch], lane]
+    columns = [*[a for a in grid if a in second and a not in first and a is not lane], lane]
     if any(isinstance(s, Loop) and any(isinstance(t, Store) for t in walk(s.body)) for s in epilogue):
         return None
     terms = tuple([loop.axis for loop in loops])
-    roles = tuple(batch), tuple(rows), tuple(columns), terms
+    roles = tuple(batch), tuple(rows or [Axis("i", 1)]), tuple(columns), terms
     return ContractionNest(kernel, *roles, fold, result, x, y, tuple(values), epilogue)
 
 

@@ -49,8 +49,11 @@ def contiguous_rows(nest: ContractionNest, terms: int, lanes: int) -> Axis | Non
     terms for a vector or more, or where so many terms fill the squares that are transposed.
     """
     rows = nest.statements(ROWS)
-    along = runs_along(rows, nest.terms[-1])
-    if terms >= lanes if along else terms % max(lanes // 2, 1) == 0 or terms > FULL_SQUARES * lanes:
+    if runs_along(rows, nest.terms[-1]):
+        along_terms = terms >= lanes
+    else:
+        along_terms = terms % max(lanes // 2, 1) == 0 or terms > FULL_SQUARES * lanes
+    if along_terms:
         return None
     return next((axis for axis in nest.rows if axis.extent >= lanes and runs_along(rows, axis)), None)
 

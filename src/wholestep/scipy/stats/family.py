@@ -214,7 +214,10 @@ class Continuous(Family):
         low, high, middle = self.ends(*shapes)
         inside = ((z > low) if self.open_low else (z >= low)) & (z <= high) & np.isfinite(z)
         point = np.where(inside, z, middle)
-        parts = lambda z: (self.powers(z, *shapes), self.log_density(z, *shapes) - np.log(scale))  # noqa: E731
+
+        def parts(z: Any) -> tuple[list[Power], Any]:
+            return self.powers(z, *shapes), self.log_density(z, *shapes) - np.log(scale)
+
         made = made_of(parts, point, middle)
         return self._known(np.where(inside, made, np.where(np.isnan(z), z, outside)), scale, shapes)
 
