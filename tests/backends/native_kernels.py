@@ -14,27 +14,37 @@ from wholestep.backends.cpu.codegen.function import kernel_function, module_text
 from wholestep.backends.cpu.cpu_features import CpuTarget, host_target
 from wholestep.backends.cpu.llvm_jit import LinkedCode, object_code
 from wholestep.kernel.lang import Kernel
+from wholestep.kernel.text import strideless_text
 
 Array = np.ndarray[Any, Any]
 Function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
 class Native:
-    """Some kernels as machine code."""
+    """Some kernels as machine code; with `strided`, all strides of their plain loops are arguments."""
 
     def __init__(
-        self, kernels: Sequence[Kernel], target: CpuTarget | None = None, symbols: Mapping[str, int] | None = None
+        self,
+        kernels: Sequence[Kernel],
+        target: CpuTarget | None = None,
+        symbols: Mapping[str, int] | None = None,
+        strided: bool = False,
     ) -> None:
         names = [f"k{n}" for n in range(len(kernels))]
         made = target or host_target()
-        texts = [kernel_function(k, name, made) for k, name in zip(kernels, names, strict=True)]
+        self.strides = [strideless_text(k)[1] if strided else () for k in kernels]
+        texts = [
+            kernel_function(k, name, made, strides=strides)
+            for k, name, strides in zip(kernels, names, self.strides, strict=True)
+        ]
         self.kernels = kernels
         self.linked = LinkedCode([object_code(module_text(texts), made)], symbols or {}, names)
         self.functions = [Function(self.linked.address(name)) for name in names]
 
     def run(self, n: int, arrays: Sequence[Array], shares: Sequence[int] = ()) -> None:
         """Run a kernel on arrays in place; the steps of its outer loop cut at `shares`."""
-        pointers = (ctypes.c_void_p * len(arrays))(*[a.ctypes.data for a in arrays])
+        words = [*[a.ctypes.data for a in arrays], 0, *[nbytes for _, nbytes in self.strides[n]]]
+        pointers = (ctypes.c_int64 * len(words))(*words)
         outer = self.kernels[n].outer
         cuts = [0, *(shares if outer else ()), outer.steps if outer else 1]
         for low, high in itertools.pairwise(cuts):

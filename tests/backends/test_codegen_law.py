@@ -17,10 +17,11 @@ from wholestep.backends.cpu.llvm_jit import object_code
 BATCH = 40
 
 
-def check(start: int, count: int, made_for: CpuTarget, fence: bool = False) -> None:
-    """Random kernels against the interpreter, in one module."""
+def check(start: int, count: int, made_for: CpuTarget, fence: bool = False, strided: bool = False) -> None:
+    """Random kernels against the interpreter, in one module; with `strided`, given the strides of their plain loops."""
     kernels = [random_kernel(seed) for seed in range(start, start + count)]
-    native = Native(kernels, made_for)
+    native = Native(kernels, made_for, strided=strided)
+    assert any(native.strides) == strided
     for n, kernel in enumerate(kernels):
         given = random_arrays(kernel, start + n)
         wanted = [a.copy() for a in given]
@@ -44,6 +45,11 @@ def test_random_kernels_give_the_bits_of_the_interpreter(start: int) -> None:
 )
 def test_narrower_vectors_give_the_same_bits(name: str) -> None:
     check(1000, BATCH, named_target(name))
+
+
+@pytest.mark.parametrize("start", (4000, 4000 + BATCH))
+def test_strides_that_are_arguments_give_the_same_bits(start: int) -> None:
+    check(start, BATCH, host_target(), strided=True)
 
 
 @pytest.mark.parametrize("name", sorted(LEVELS))

@@ -21,7 +21,7 @@ from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.lang import Axis, Index, Kernel, Loop, Statement, Store, Var, axes_of, walk
 from wholestep.kernel.ops import OPS
 from wholestep.kernel.schedule import replace_parts
-from wholestep.kernel.text import canonical_text, format_kernel
+from wholestep.kernel.text import canonical_text, format_kernel, strideless_text
 from wholestep.kernel.verify import verify_kernel
 
 SEEDS = range(120)
@@ -177,6 +177,47 @@ def test_canonical_text_holds_no_names(seed: int) -> None:
 def test_canonical_text_tells_kernels_apart(old: str, new: str) -> None:
     assert old in LAYER
     assert canonical_text(parse_kernel(LAYER.replace(old, new))) != canonical_text(parse_kernel(LAYER))
+
+
+STRIDED = """
+kernel strided(x: f32[4096], y: f64[4096], mut z: f32[4096]):
+    for i in 8:
+        for j in 4 tile 2:
+            for k in 16:
+                v0 = x[128*i + 16*j + k]
+                v1 = y[64*i + 16*j + k]
+                v2 = f32(v1)
+                v3 = v0 + v2
+                z[128*i + 16*j + k] = v3
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("x[128*i", "x[144*i"),  # an access no longer moves with another one
+        ("y[64*i", "y[72*i"),
+        ("128*i + 16*j + k", "136*i + 16*j + k"),
+        ("z[128*i + 16*j + k", "z[128*i + 16*j + 2*k"),
+        ("+ 16*j", "+ 17*j"),  # an unrolled loop
+        ("y: f64", "y: f32"),
+        ("in 16:", "in 15:"),
+        ("in 8:", "in 8 thread:"),
+        ("x[128*i + 16*j + k]", "x[128*i + 16*j + k + 1]"),
+        ("x[128*i", "x[-128*i"),
+    ],
+)
+def test_a_text_without_strides_keeps_all_else(old: str, new: str) -> None:
+    assert old in STRIDED
+    assert strideless_text(parse_kernel(STRIDED.replace(old, new)))[0] != strideless_text(parse_kernel(STRIDED))[0]
+
+
+def test_a_text_without_strides_tells_which_they_are() -> None:
+    wider = STRIDED.replace("128*i", "256*i").replace("64*i", "128*i").replace("+ k", "+ 2*k")
+    (one, strides), (two, doubled) = (strideless_text(parse_kernel(text)) for text in (STRIDED, wider))
+    assert one == two
+    assert [(axis.name, nbytes) for axis, nbytes in strides] == [("i", 512), ("k", 4), ("k", 8)]
+    assert [(axis.name, nbytes) for axis, nbytes in doubled] == [("i", 1024), ("k", 8), ("k", 16)]
 
 
 @pytest.mark.parametrize("name", ["f16", "bf16", "f32", "f64"])

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -61,6 +61,10 @@ INDENT = "    "
 NUMBERED = re.compile(r"v\d+")
 
 
+Stride = tuple[Axis, int]
+"""An axis, and the bytes that an access moves on by with each of its steps."""
+
+
 class Line(NamedTuple):
     """A line of the text, and the statement, fold or carry that it shows."""
 
@@ -76,11 +80,10 @@ class Names(dict[Any, str]):
 
 
 class KernelPrinter:
-    """Writes a kernel line by line. With `plain`, axes and buffers are called by their positions; with `free` the
-    length of the outermost loop, and that of the buffers, are left out."""
+    """Writes a kernel line by line. With `plain`, axes and buffers are called by their positions."""
 
-    def __init__(self, plain: bool = False, free: bool = False) -> None:
-        self.plain, self.free = plain, free
+    def __init__(self, plain: bool = False) -> None:
+        self.plain = plain
         self.names = Names()
         self.taken: set[str] = set()
         self.rank: dict[Axis | Var, int] = {}
@@ -91,9 +94,7 @@ class KernelPrinter:
         heads = []
         for b in kernel.buffers:
             name = self.claim(b, b.name, "b")
-            heads.append(
-                f"{'mut ' if b.written else ''}{name}: {dtypes.short(b.dtype)}[{'n' if self.free else b.size}]"
-            )
+            heads.append(f"{'mut ' if b.written else ''}{name}: {dtypes.short(b.dtype)}[{self.room(b)}]")
         name = "k" if self.plain or not is_plain_name(kernel.name) else kernel.name
         self.lines.append(Line(f"kernel {name}({', '.join(heads)}):", kernel))
         for b in kernel.scratch:
@@ -131,7 +132,7 @@ class KernelPrinter:
             if isinstance(s, Loop):
                 self.loop(s, indent)
             elif isinstance(s, Store):
-                place = f"{self.names[s.buffer]}[{self.index(s.index)}]"
+                place = self.place(s.buffer, s.index)
                 self.lines.append(Line(f"{indent}{place} = {self.names[s.value]}{self.guard(s.guard)}", s))
             elif isinstance(s, Barrier):
                 self.lines.append(Line(f"{indent}barrier{f' late {s.late}' if s.late else ''}", s))
@@ -144,11 +145,9 @@ class KernelPrinter:
         name = self.claim(axis, axis.name, "i")
         self.rank.setdefault(axis, len(self.rank))
         ordered = " ordered" if loop.ordered else ""
-        count = f"({axis.size} ~ {axis.extent})" if axis.symbolic else axis.extent
-        if self.free and indent == INDENT:
-            count = "n"
+        trips = self.trips(axis, indent)
         self.lines.append(
-            Line(f"{indent}for {name} in {count}{format_schedule(axis)}{ordered}{self.guard(loop.guard)}:", loop)
+            Line(f"{indent}for {name} in {trips}{format_schedule(axis)}{ordered}{self.guard(loop.guard)}:", loop)
         )
         inner = indent + INDENT
         for c in loop.carries:
@@ -177,6 +176,18 @@ class KernelPrinter:
             return form(self, var)
         return f"{op}({', '.join([names[a] for a in var.args])})"
 
+    def room(self, buffer: Buffer) -> str:
+        """The length of a buffer."""
+        return str(buffer.size)
+
+    def trips(self, axis: Axis, indent: str) -> str:
+        """The length of a loop."""
+        return f"({axis.size} ~ {axis.extent})" if axis.symbolic else str(axis.extent)
+
+    def place(self, buffer: Buffer, index: Index) -> str:
+        """The text of an element of a buffer."""
+        return f"{self.names[buffer]}[{self.index(index)}]"
+
     def index(self, index: Index) -> str:
         """The text of an index: the largest factor first, equal factors in order of definition, then the constant."""
         names, text = self.names, ""
@@ -195,11 +206,42 @@ class KernelPrinter:
         return f"{text} {'-' if const < 0 else '+'} {abs(const)}" if const else text
 
 
+class StridelessPrinter(KernelPrinter):
+    """Writes a kernel without names, lengths of buffers and strides of its plain loops, and with `free` without the
+    length of the outermost loop; `strides` are those left out, each once, in the order of the text."""
+
+    def __init__(self, free: bool) -> None:
+        super().__init__(plain=True)
+        self.free = free
+        self.strides: dict[Stride, int] = {}
+
+    def room(self, buffer: Buffer) -> str:
+        return "n"
+
+    def trips(self, axis: Axis, indent: str) -> str:
+        return "n" if self.free and indent == INDENT else super().trips(axis, indent)
+
+    def place(self, buffer: Buffer, index: Index) -> str:
+        kept, left_out = {}, ""
+        for key, factor in sorted(index.terms.items(), key=lambda term: self.rank.get(term[0], -1)):
+            if not (isinstance(key, Axis) and is_plain_axis(key) and factor > 0):
+                kept[key] = factor
+            elif key.extent > 1:
+                stride = key, factor * buffer.dtype.itemsize
+                left_out += f"s{self.strides.setdefault(stride, len(self.strides))}*{self.names[key]} + "
+        return f"{self.names[buffer]}[{left_out}{self.index(Index(index.const, kept))}]"
+
+
+def is_plain_axis(axis: Axis) -> bool:
+    """True for an axis of known size without a schedule."""
+    return axis.block == 1 and not (axis.thread or axis.ahead or axis.symbolic)
+
+
 FORMS: dict[str, Callable[[KernelPrinter, Var], str]] = {
     "const": lambda p, v: f"{dtypes.short(v.dtype)}({format_number(v.attr, v.dtype)})",
     "size": lambda p, v: f"size({v.attr})",
     "index": lambda p, v: f"index{'' if v.dtype == I64 else '32'}({p.index(v.attr)})",
-    "load": lambda p, v: f"{p.names[v.attr[0]]}[{p.index(v.attr[1])}]{p.guard(v.args[0] if v.args else None)}",
+    "load": lambda p, v: f"{p.place(*v.attr)}{p.guard(v.args[0] if v.args else None)}",
     "convert": lambda p, v: f"{dtypes.short(v.dtype)}({p.names[v.args[0]]})",
     "bits": lambda p, v: f"bits({dtypes.short(v.dtype)}, {p.names[v.args[0]]})",
     "across": lambda p, v: f"across({v.attr[0]}, {p.names[v.args[0]]}, {p.names[v.attr[1]]})",
@@ -249,13 +291,24 @@ def parse_number(said: str, dtype: DType) -> Any:
 
 def format_kernel(kernel: Kernel) -> str:
     """The complete text of a kernel."""
-    return "\n".join([line.text for line in KernelPrinter().kernel(kernel)]) + "\n"
+    return joined_lines(KernelPrinter().kernel(kernel))
 
 
-def canonical_text(kernel: Kernel, free: bool = False) -> str:
-    """The text without any name that was given: the same for kernels that differ in names only; with `free`, in these
-    and in the length of the outermost loop."""
-    return "\n".join([line.text for line in KernelPrinter(plain=True, free=free).kernel(kernel)]) + "\n"
+def canonical_text(kernel: Kernel) -> str:
+    """The text without any name that was given: the same for kernels that differ in names only."""
+    return joined_lines(KernelPrinter(plain=True).kernel(kernel))
+
+
+def strideless_text(kernel: Kernel, free: bool = False) -> tuple[str, tuple[Stride, ...]]:
+    """The canonical text without lengths of buffers and strides of plain loops, and these strides: each an axis with
+    the bytes of its step. With `free`, the length of the outermost loop is left out too."""
+    printer = StridelessPrinter(free)
+    return joined_lines(printer.kernel(kernel)), tuple(printer.strides)
+
+
+def joined_lines(lines: Sequence[Line]) -> str:
+    """Lines as one text."""
+    return "\n".join([line.text for line in lines]) + "\n"
 
 
 PRINTER.append(format_kernel)

@@ -44,15 +44,22 @@ def shared_text(name: str) -> str:
     return f.text("ret void")
 
 
+class KernelFunction(NamedTuple):
+    """The function that runs a kernel, and the strides that it is given, in bytes."""
+
+    name: str
+    strides: tuple[int, ...] = ()
+
+
 class EntryFunction(HostFunction):
-    """Writes the body of the entry function. `names` maps a kernel to its function."""
+    """Writes the body of the entry function. `functions` maps a kernel to its function."""
 
-    spare = 1
-    """Number of pointers passed to a kernel besides its buffers: the table of sizes."""
+    spare = 0
+    """Number of words passed to a kernel besides those that it reads."""
 
-    def __init__(self, plan: LoweredProgram, names: Mapping[Kernel, str], sizes: SizeTable) -> None:
+    def __init__(self, plan: LoweredProgram, functions: Mapping[Kernel, KernelFunction], sizes: SizeTable) -> None:
         super().__init__(plan, sizes)
-        self.names = names
+        self.functions = functions
         self.trips: dict[int, str] = {}
         self.inside = 0
         self.parts: list[str] = []
@@ -116,9 +123,9 @@ class EntryFunction(HostFunction):
     def frame(self, steps: Sequence[Step]) -> None:
         """Emit the argument array of kernels, and the base pointers that the steps need."""
         inside = list(walk_steps(tuple(steps)))
-        width = max([len(step.refs) for step in inside if isinstance(step, Launch)], default=1)
+        width = max([self.words(step) for step in inside if isinstance(step, Launch)], default=1)
         # Eight bytes each, also where a pointer has four.
-        self.lines.append(f"  %args = alloca [{max(width, 1) + self.spare} x i64], align 64")
+        self.lines.append(f"  %args = alloca [{width + self.spare} x i64], align 64")
         for slot in sorted({ref.slot for step in inside for ref in refs_of(step)}):
             at = self.let(f"getelementptr i8, ptr %table, i64 {8 * slot}")
             self.lines.append(f"  %slot{slot} = load ptr, ptr {at}")
@@ -134,6 +141,10 @@ class EntryFunction(HostFunction):
         ]
         return [*table, *self.sizes.lines]
 
+    def words(self, step: Launch) -> int:
+        """Return the number of words that a kernel reads: its buffers, the table of sizes, and its strides."""
+        return len(step.refs) + 1 + len(self.functions[step.kernel].strides)
+
     def launch(self, step: Launch) -> None:
         for i, ref in enumerate(step.refs):
             at = self.let(f"getelementptr i8, ptr %args, i64 {8 * i}")
@@ -143,6 +154,9 @@ class EntryFunction(HostFunction):
             self.sizes.name(next(iter(sizes_of(step.kernel))))
             at = self.let(f"getelementptr i8, ptr %args, i64 {8 * len(step.refs)}")
             self.do(f"store ptr {SIZE_TABLE_POINTER}, ptr {at}")
+        for i, stride in enumerate(self.functions[step.kernel].strides, len(step.refs) + 1):
+            at = self.let(f"getelementptr i8, ptr %args, i64 {8 * i}")
+            self.do(f"store i64 {self.number(stride)}, ptr {at}")
         self.launch_function(self.function(step), count, step.parallel and count != 1)
 
     def launch_function(self, name: str, count: Size, shared: bool) -> None:
@@ -159,7 +173,7 @@ class EntryFunction(HostFunction):
 
     def function(self, step: Launch) -> str:
         """Return the function that runs a kernel."""
-        return self.names[step.kernel]
+        return self.functions[step.kernel].name
 
     def call(self, step: RoutineCall) -> None:
         pointers = [self.pointer(ref) for ref in step.refs]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 
-from wholestep.backends.cpu.entry_function import EntryFunction, parallel_steps
+from wholestep.backends.cpu.entry_function import EntryFunction, KernelFunction, parallel_steps
 from wholestep.backends.cpu.llvm_builder import FunctionBuilder
 from wholestep.backends.cpu.size_table import SizeTable
 from wholestep.kernel.lang import Kernel
@@ -89,7 +89,7 @@ def ended_function() -> str:
 
 
 def share_function(name: str, kernel: str, width: int) -> str:
-    """Return a kernel that records the share of a thread; the record is passed behind the kernel's own pointers."""
+    """Return a kernel that records the share of a thread; the record is passed behind the words that it reads."""
     f = FunctionBuilder("void", name, (("ptr", "args"), ("i64", "low"), ("i64", "high")))
     record, what = f.load("ptr", "%args", str(width)), f.load("i64", "%args", str(width + 1))
     begin = f.let("call i64 @now()")
@@ -109,8 +109,8 @@ class ProfiledEntry(EntryFunction):
 
     spare = 2
 
-    def __init__(self, plan: LoweredProgram, names: Mapping[Kernel, str], sizes: SizeTable) -> None:
-        super().__init__(plan, names, sizes)
+    def __init__(self, plan: LoweredProgram, functions: Mapping[Kernel, KernelFunction], sizes: SizeTable) -> None:
+        super().__init__(plan, functions, sizes)
         self.numbers = {id(step): n for n, step in enumerate(timed_steps(plan))}
         self.slot = 2 + len(plan.slots) + plan.has_loops
         self.symbols |= {CLOCK_SYMBOL, THREAD_SYMBOL}
@@ -131,7 +131,7 @@ class ProfiledEntry(EntryFunction):
 
     def function(self, step: Launch) -> str:
         """Return the function of a kernel; a parallel one is wrapped to record each thread's share."""
-        kernel, width = super().function(step), len(step.refs)
+        kernel, width = super().function(step), self.words(step)
         if not (step.parallel and parallel_steps(step) != 1):
             return kernel
         for place, value in ((width, "ptr %record"), (width + 1, f"i64 {2 * self.numbers[id(step)] + 1}")):

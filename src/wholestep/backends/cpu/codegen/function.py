@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from wholestep.backends.cpu.codegen.loops import LoopWriter
@@ -15,6 +15,7 @@ from wholestep.backends.cpu.cpu_features import CpuTarget
 from wholestep.backends.cpu.size_table import SizeTable
 from wholestep.backends.cpu.target.machine import CpuMachine
 from wholestep.kernel.lang import Kernel, Loop
+from wholestep.kernel.text import Stride
 
 
 class FunctionText(NamedTuple):
@@ -25,21 +26,30 @@ class FunctionText(NamedTuple):
 
 
 def kernel_function(
-    kernel: Kernel, name: str, target: CpuTarget, sizes: SizeTable | None = None, free: bool = False
+    kernel: Kernel,
+    name: str,
+    target: CpuTarget,
+    sizes: SizeTable | None = None,
+    free: bool = False,
+    strides: Sequence[Stride] = (),
 ) -> FunctionText:
     """Emit `void name(ptr args, i64 lo, i64 hi)`.
 
-    `args` points to one pointer for each buffer, and one to the table of sizes where the kernel names any. The function
-    runs steps [lo, hi) of the kernel's outer axis, or everything where it has none. A `free` function has only full
-    steps, so that its text does not depend on their number. Raises UnsupportedError for a kernel of workgroups.
+    `args` points to words of eight bytes: a pointer for each buffer, one to the table of sizes where the kernel names
+    any, and the number of bytes for each of these strides. The function runs steps [lo, hi) of the kernel's outer axis,
+    or everything where it has none. A `free` function has only full steps, so that its text does not depend on their
+    number. Raises UnsupportedError for a kernel of workgroups.
     """
     CpuMachine().check_kernel(kernel)
     found = analyze_uniformity(kernel)
-    w = FunctionWriter(found, target, sizes or SizeTable())
+    given = {stride: f"%stride{n}" for n, stride in enumerate(strides)}
+    w = FunctionWriter(found, target, sizes or SizeTable(), given)
     bases = {buffer: f"%p{n}" for n, buffer in enumerate(kernel.buffers)}
     for n, buffer in enumerate(kernel.buffers):
         where = w.offset_pointer("%args", 8 * n, forward=True)
         w.do(f"{bases[buffer]} = load ptr, ptr {where}, align 8")
+    for n, register in enumerate(given.values(), len(kernel.buffers) + 1):
+        w.do(f"{register} = load i64, ptr {w.offset_pointer('%args', 8 * n, forward=True)}, align 8")
     nest = LoopWriter(w, UnrolledValues(w, bases))
     if kernel.outer is None:
         nest.body(kernel.body)

@@ -287,10 +287,12 @@ class LoopWriter:
         body(at)
         inside, w.lines = w.lines, outside
         latch, w.block = w.block, before
-        moving = [(by, at, start)]
+        moving: list[tuple[int | str, str, str]] = [(by, at, start)]
         for stride, name in motion.offsets.items():
-            first = "0" if start == "0" else w.let(f"mul i64 {start}, {stride * each}")
-            moving.append((stride * each, name, first))
+            # A stride that is an argument belongs to a plain loop, each of whose steps is one element.
+            step = stride if isinstance(stride, str) else stride * each
+            first = "0" if start == "0" else w.let(f"mul i64 {start}, {step}")
+            moving.append((step, name, first))
         w.do(f"br label %{head}")
         w.enter(head)
         for _, name, first in moving:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import product
 
 from wholestep.backends.cpu.codegen.llvm_types import shuffle_mask
@@ -11,6 +11,7 @@ from wholestep.backends.cpu.cpu_features import CpuTarget
 from wholestep.backends.cpu.llvm_builder import InstructionBuilder
 from wholestep.backends.cpu.size_table import SizeOperands, SizeTable
 from wholestep.kernel.lang import Axis
+from wholestep.kernel.text import Stride
 
 
 class UnrolledValue:
@@ -45,8 +46,9 @@ class InductionVariables:
     them."""
 
     def __init__(self) -> None:
-        self.offsets: dict[int, str] = {}
-        self.pointers: dict[tuple[str, int], str] = {}
+        self.offsets: dict[int | str, str] = {}
+        """The induction variable of each stride: a number, or the register of an argument."""
+        self.pointers: dict[tuple[str, int | str], str] = {}
         self.lines: list[str] = []
 
 
@@ -78,9 +80,13 @@ class LoopCopy:
 class FunctionWriter(InstructionBuilder):
     """The text of one kernel function under emission."""
 
-    def __init__(self, facts: Uniformity, target: CpuTarget, sizes: SizeTable) -> None:
+    def __init__(
+        self, facts: Uniformity, target: CpuTarget, sizes: SizeTable, strides: Mapping[Stride, str] | None = None
+    ) -> None:
         super().__init__()
         self.uniformity = facts
+        self.strides = strides or {}
+        """The registers of the strides that are arguments."""
         self.target = target
         self.sizes = SizeOperands(sizes, "%sizes")
         self.declared: set[str] = set()
@@ -184,7 +190,7 @@ class FunctionWriter(InstructionBuilder):
 
     # -- induction variables -----------------------------------------------------------------------------------------
 
-    def induction_offset(self, motion: InductionVariables, stride: int) -> str:
+    def induction_offset(self, motion: InductionVariables, stride: int | str) -> str:
         """Return the induction variable of a loop for a stride."""
         found = motion.offsets.get(stride)
         if found is None:
@@ -195,8 +201,9 @@ class FunctionWriter(InstructionBuilder):
         """Return a pointer advanced by the enclosing loops; loop-invariant parts of the sum are hoisted."""
         copies = self.scopes.items()
         for axis, motion in [*[(a, c.induction) for a, c in copies], *[(a, c.rows) for a, c in copies]]:
-            stride = strides.get(axis)
-            if stride and motion is not None:
+            number = strides.get(axis)
+            if number and motion is not None:
+                stride = self.strides.get((axis, number), number)
                 key = (base, stride)
                 found = motion.pointers.get(key)
                 if found is None:
