@@ -614,6 +614,7 @@ OTHER_NAMES = {
     *("layout_constraint", "sharding_constraint", "pvary", "stage", "composite"),
     *("approx_top_k", "lu_pivots_to_permutation", "threefry2x32", "iota_2x32_shape"),
     *("scatter_mul", "scatter_min", "scatter_max", "igamma", "igammac", "regularized_incomplete_beta"),
+    *("polynomial", "log2", "one_minus_square", "mulhi", "Ldexp", "Frexp"),
 }
 """Primitives of JAX's own passes or of other versions, those inside of others, and those with tests of their own."""
 
@@ -622,6 +623,26 @@ def test_every_primitive_is_met():
     """Every handler is called by a case, but for `OTHER_NAMES`."""
     met = set().union(*[called_by(ws.from_jax(function, *args)) for function, *args in [*CASES.values(), LOOP]])
     assert (set(PRIMITIVES) | set(RULED) | set(DRAWN)) - met <= OTHER_NAMES
+
+
+def test_primitives_since_jax_0_12():
+    x = np.array([[0.5, -2.0], [3.0, 1.25]], np.float32)
+    coefficients = [np.float32(3), np.array([[1.0, 2.0]], np.float32), np.float32(-0.5)]
+    found, slope = ws.value_and_grad(lambda x: np.sum(PRIMITIVES["polynomial"](x, *coefficients)))(x)
+    np.testing.assert_allclose(found, np.sum(3 + coefficients[1] * x - 0.5 * x**2))
+    np.testing.assert_allclose(slope, coefficients[1] - x)
+    assert PRIMITIVES["polynomial"](x, np.float32(2)).tolist() == [[2, 2], [2, 2]]
+    np.testing.assert_allclose(ws.grad(lambda x: np.sum(PRIMITIVES["one_minus_square"](x)))(x), -2 * x)
+    np.testing.assert_allclose(PRIMITIVES["log2"](abs(x)), np.log2(abs(x)), rtol=1e-6)
+    assert PRIMITIVES["Ldexp"](x, np.int32(3))[0].tolist() == (8 * x).tolist()
+    assert [part.tolist() for part in PRIMITIVES["Frexp"](x)] == [part.tolist() for part in np.frexp(x)]
+    for dtype in ("int8", "uint16", "int32", "uint32"):
+        least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+        n = np.array([least, most, most // 3, 5, 1], dtype)
+        wanted = [int(a) * int(b) >> 8 * n.dtype.itemsize for a, b in zip(n, n[::-1], strict=True)]
+        assert PRIMITIVES["mulhi"](n, n[::-1]).tolist() == wanted
+    with pytest.raises(UnsupportedError, match="mulhi of int64"):
+        PRIMITIVES["mulhi"](np.arange(3), np.arange(3))
 
 
 @pytest.mark.parametrize("dtype", ["int32", "uint8"])

@@ -49,11 +49,13 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "cbrt": wnp.cbrt,
     "square": wnp.square,
+    "one_minus_square": lambda x: (1 - x) * (1 + x),
     "exp": wnp.exp,
     "exp2": wnp.exp2,
     "expm1": wnp.expm1,
     "log": wnp.log,
     "log1p": wnp.log1p,
+    "log2": wnp.log2,
     "sin": wnp.sin,
     "cos": wnp.cos,
     "tan": wnp.tan,
@@ -73,6 +75,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "max": wnp.maximum,
     "min": wnp.minimum,
     "nextafter": wnp.nextafter,
+    "Ldexp": lambda x, n: [wnp.ldexp(x, n)],
+    "Frexp": wnp.frexp,
     "eq": wnp.equal,
     "ne": wnp.not_equal,
     "lt": wnp.less,
@@ -209,6 +213,25 @@ def integer_pow(x: Any, *, y: int, **params: Any) -> Any:
         y >>= 1
         square = square * square if y else square
     return wnp.ones_like(x) if made is None else made
+
+
+@entry("polynomial")
+def polynomial(x: Any, *coefficients: Any, **params: Any) -> Any:
+    """Horner's rule; the coefficients begin with the constant."""
+    made, *rest = reversed(coefficients)
+    for c in rest:
+        made = made * x + c
+    return wnp.broadcast_to(made, np.broadcast_shapes(x.shape, made.shape))
+
+
+@entry("mulhi")
+def high_half(x: Any, y: Any, **params: Any) -> Any:
+    """The upper half of the bits of a product of integers."""
+    bits = 8 * x.dtype.itemsize
+    if bits > 32:
+        raise UnsupportedError(f"from_jax: mulhi of {x.dtype} is not covered", hint="of 32 bits or fewer it is")
+    wide = np.dtype(f"{x.dtype.kind}{2 * x.dtype.itemsize}")
+    return ((x.astype(wide) * y.astype(wide)) >> bits).astype(x.dtype)
 
 
 @entry("clamp")

@@ -134,7 +134,7 @@ class JaxprReader:
 
     def equation(self, eqn: Any) -> JaxEquation:
         """An equation with its handler."""
-        name, line = eqn.primitive.name, self.line_of(eqn)
+        name, line = name_of(eqn), self.line_of(eqn)
         for v in filter(is_too_narrow, eqn.outvars):
             self.missing.setdefault(f"{name} with {v.aval.dtype}", line)
         params = {
@@ -146,10 +146,10 @@ class JaxprReader:
             handler, params, several = self.drawn(eqn), {}, True
         elif name in RULED:
             handler, params, several = self.ruled(eqn), {}, True
-        elif name == EXPANDED and not any(map(inexact, eqn.outvars)):  # others have derivatives of their own
+        elif handler is None and eqn.primitive.name == EXPANDED and not any(map(inexact, eqn.outvars)):
+            # Those with results that are not integers have derivatives of their own.
             handler, params = self.parameter(expansion(eqn), line), {}
         elif handler is None:
-            name = type(eqn.params["_prim"]).__name__ if name == EXPANDED else name
             self.missing.setdefault(name, line)
             handler = PRIMITIVES["copy"]
         args = tuple(self.argument(v) for v in eqn.invars)
@@ -215,6 +215,12 @@ class JaxprReader:
         rest.defvjp(*pullback_of(eqn, captured))
         # JAX has no slope for an array that the rule closes over; a constant needs none.
         return lambda *xs: (whole if is_traced(xs[:captured]) else rest)(*xs)
+
+
+def name_of(eqn: Any) -> str:
+    """The name of a primitive; of one that states itself in terms of others, that of its class."""
+    name: str = eqn.primitive.name
+    return type(eqn.params["_prim"]).__name__ if name == EXPANDED else name
 
 
 def expansion(eqn: Any) -> Any:
