@@ -254,12 +254,12 @@ def vectors():
     for method in ("logpmf", "pmf"):
         f = getattr(stats.multinomial, method)
         made[f"multinomial.{method}"] = [
-            Case(lambda p, f=f: f(counts[0], 6, p), shares, rtol=1e-12),
+            Case(lambda p, f=f: f(counts[0], 6, p / np.sum(p)), shares, rtol=1e-12),
             Case(lambda p, f=f: f(counts, np.array([6, 6, 5, 6]), p), shares, grad=False, rtol=1e-12),
             Case(lambda p, f=f: f(counts, 6, p), np.array([1.6, -0.3, 0.5]), grad=False, rtol=1e-12),
         ]
     made["multinomial.cov"] = [
-        Case(lambda p, n=n: stats.multinomial.cov(n, p), shares, rtol=1e-12) for n in (6, [6, 5])
+        Case(lambda p, n=n: stats.multinomial.cov(n, p / np.sum(p)), shares, rtol=1e-12) for n in (6, [6, 5])
     ]
     return {f"scipy.stats.{name}": cases for name, cases in made.items()}
 

@@ -23,7 +23,7 @@ from wholestep.frontend.promotion import inexact_array, lift
 from wholestep.frontend.source.entrance import ordinary
 from wholestep.frontend.tracing import scope
 from wholestep.frontend.transposition import hoisted
-from wholestep.scipy.outside import fallback, np, ratio
+from wholestep.scipy.outside import dtype_outside, fallback, np, ratio
 from wholestep.scipy.quadrature import fixed_quad as fixed_quad, quad as quad
 
 outside: Any = scipy.integrate
@@ -361,23 +361,24 @@ def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Any:
         areas, _ = strips(y, x, dx, axis)
         return np.sum(areas, axis=-1)
     if x is None:
-        widths = lift(np.ones(n - 1, rows.dtype if n % 2 and dtypes.is_inexact(rows.dtype) else np.float64)) * dx
+        widths, given = lift(np.ones(n - 1)) * dx, {}
     else:
         check_places("simpson", x, axis, rows)
-        widths = strips(y, x, dx, axis)[1].astype(np.float64)
+        widths, given = strips(y, x, dx, axis)[1].astype(np.float64), {"x": lift(x).dtype}
+    dtype = dtype_outside(outside.simpson, rows.dtype, length=4 - n % 2, **given)
     last = n if n % 2 else n - 1
     left, middle, right = rows[..., 0 : last - 2 : 2], rows[..., 1 : last - 1 : 2], rows[..., 2:last:2]
     h0, h1 = widths[..., 0 : last - 1 : 2], widths[..., 1 : last - 1 : 2]
     both = h0 + h1
     parabolas = left * (2 - ratio(h1, h0)) + middle * both * ratio(both, h0 * h1) + right * (2 - ratio(h0, h1))
     made = np.sum(both / 6 * parabolas, axis=-1)
-    if n % 2:
-        return made
-    h0, h1 = widths[..., -2], widths[..., -1]
-    after = ratio(2 * h1 * h1 + 3 * h0 * h1, 6 * (h0 + h1))
-    before = ratio(h1 * h1 + 3 * h0 * h1, 6 * h0)
-    far = ratio(h1**3, 6 * h0 * (h0 + h1))
-    return made + after * rows[..., -1] + before * rows[..., -2] - far * rows[..., -3]
+    if n % 2 == 0:
+        h0, h1 = widths[..., -2], widths[..., -1]
+        after = ratio(2 * h1 * h1 + 3 * h0 * h1, 6 * (h0 + h1))
+        before = ratio(h1 * h1 + 3 * h0 * h1, 6 * h0)
+        far = ratio(h1**3, 6 * h0 * (h0 + h1))
+        made = made + after * rows[..., -1] + before * rows[..., -2] - far * rows[..., -3]
+    return made.astype(dtype if isinstance(dx, int | float) else np.result_type(dtype, lift(dx).dtype), copy=False)
 
 
 def check_places(name: str, x: Any, axis: int, rows: Any) -> None:

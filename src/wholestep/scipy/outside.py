@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy
@@ -52,6 +53,23 @@ def alike(*xs: Any) -> tuple[Any, ...]:
 def doubles(x: Any) -> Any:
     """A traced operand in float64, as scipy.stats computes; a plain one as it is, in float64 too."""
     return lift(x).astype(np.float64, copy=False) if is_traced(x) else np.asarray(x, np.float64)[()]
+
+
+@lru_cache(maxsize=256)
+def dtype_outside(f: Callable[..., Any], *operands: Any, length: int = 3, **options: Any) -> Any:
+    """The dtype of a function's result, in which versions of SciPy differ; dtypes stand for vectors of this length.
+
+    SciPy does not take bfloat16, for which float32 stands.
+    """
+
+    def example(x: Any) -> Any:
+        if not isinstance(x, numpy.dtype):
+            return x
+        return numpy.arange(1, length + 1).astype("f4" if dtypes.short(x) == "bf16" else x)
+
+    with numpy.errstate(all="ignore"):
+        made = f(*map(example, operands), **{name: example(x) for name, x in options.items()})
+    return numpy.asarray(made).dtype
 
 
 def ratio(a: Any, b: Any) -> Any:

@@ -17,7 +17,7 @@ from wholestep.frontend.dispatch import binds
 from wholestep.frontend.marks import stop_gradient
 from wholestep.frontend.promotion import inexact_array, lift
 from wholestep.frontend.source.entrance import ordinary
-from wholestep.scipy.outside import doubles, fallback, np
+from wholestep.scipy.outside import doubles, dtype_outside, fallback, np
 
 outside: Any = scipy.spatial.distance
 
@@ -133,18 +133,24 @@ METRICS: dict[str, Callable[..., Any]] = {
 """The name of a distance -> the distance of vectors along the last axis."""
 
 
-IN_DOUBLES = {"braycurtis": (2,), "euclidean": (2,), "minkowski": (1, 2), "seuclidean": (2,)}
-"""The distances of two vectors that SciPy gives in float64 for every dtype, and the p for which it does."""
+OWN_DTYPES = ("braycurtis", "euclidean", "minkowski", "seuclidean")
+"""The distances of two vectors to which SciPy gives dtypes of their own."""
 
 
 def of_vectors(name: str) -> Callable[..., Any]:
     """The distance of two vectors, as SciPy calls it."""
 
-    def implementation(u: Any, v: Any, **given: Any) -> Any:
-        made = METRICS[name](*vectors(name, u, v), **given)
-        return doubles(made) if given.get("p", 2) in IN_DOUBLES.get(name, ()) else made
+    known = getattr(outside, name)
 
-    return binds(getattr(outside, name))(implementation)
+    def implementation(u: Any, v: Any, **given: Any) -> Any:
+        u, v = vectors(name, u, v)
+        made = METRICS[name](u, v, **given)
+        if name not in OWN_DTYPES:
+            return made
+        arrays = {key: x if key == "p" else lift(x).dtype for key, x in given.items() if x is not None}
+        return made.astype(dtype_outside(known, u.dtype, v.dtype, **arrays), copy=False)
+
+    return binds(known)(implementation)
 
 
 braycurtis = of_vectors("braycurtis")

@@ -12,7 +12,7 @@ from wholestep import dtypes
 from wholestep.errors import ParameterError, ShapeError, UnsupportedError
 from wholestep.frontend.dispatch import binds, bound, is_traced
 from wholestep.frontend.promotion import lift
-from wholestep.scipy.outside import np, special
+from wholestep.scipy.outside import dtype_outside, np, special
 
 outside: Any = scipy.stats
 
@@ -107,7 +107,9 @@ def moment(
         raise ShapeError(f"moment: center is of shape {np.shape(center)}, not a number")
     own = samples("moment", a, axis, nan_policy, keepdims)
     made = [own.reduced(central_moment(own.rows, int(k), center)) for k in orders.reshape(-1)]
-    return np.stack(made) if orders.ndim else made[0]
+    if not orders.ndim:
+        return made[0]
+    return np.stack(made).astype(dtype_outside(outside.moment, own.rows.dtype, order=tuple(orders.tolist())))
 
 
 @binds(outside.skew, PROPAGATED)

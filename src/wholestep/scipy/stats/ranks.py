@@ -12,7 +12,7 @@ from wholestep.errors import ParameterError, ShapeError, UnsupportedError
 from wholestep.frontend.dispatch import binds
 from wholestep.frontend.marks import stop_gradient
 from wholestep.frontend.promotion import lift
-from wholestep.scipy.outside import np
+from wholestep.scipy.outside import dtype_outside, np
 from wholestep.scipy.stats.continuous import beta, t
 from wholestep.scipy.stats.descriptive import real_floats
 
@@ -41,8 +41,7 @@ class CorrelationResult(NamedTuple):
 
 @binds(
     outside.rankdata,
-    "without a derivative; a slice with NaN has ranks of NaN by 'average', and of 0 by the other methods, whose ranks "
-    "are integers always",
+    "without a derivative; in the dtype of the installed SciPy, by whose integer ranks a slice with NaN has ranks of 0",
 )
 def rankdata(a: Any, method: Any = "average", axis: Any = None, nan_policy: Any = "propagate") -> Any:
     if method not in RANKS:
@@ -54,10 +53,11 @@ def rankdata(a: Any, method: Any = "average", axis: Any = None, nan_policy: Any 
         raise UnsupportedError(f"rankdata: complex numbers are not covered, and this is {x.type}")
     x = x.reshape(-1) if axis is None else x
     rows = np.moveaxis(x, -1 if axis is None else axis, -1)
-    ranks = ranks_of_rows(rows, method)
+    dtype = dtype_outside(outside.rankdata, rows.dtype, method=method)
+    ranks = ranks_of_rows(rows, method).astype(dtype)
     if dtypes.is_inexact(rows.dtype):
         missing = np.isnan(rows).any(axis=-1, keepdims=True)
-        ranks = np.where(missing, math.nan if method == "average" else 0, ranks).astype(ranks.dtype)
+        ranks = np.where(missing, 0 if dtypes.is_integer(dtype) else math.nan, ranks).astype(dtype)
     return np.moveaxis(ranks, -1, -1 if axis is None else axis)
 
 
@@ -103,15 +103,14 @@ def mode(a: Any, axis: Any = 0, nan_policy: Any = "propagate", keepdims: Any = F
 
 
 def ranks_of_rows(rows: Any, method: str) -> Any:
-    """The ranks along the last axis: float64 by average, else int64."""
+    """The ranks along the last axis."""
     n = rows.shape[-1]
-    dtype = np.float64 if method == "average" else np.int64
     if n == 0:
-        return rows.astype(dtype)
+        return rows
     order = np.argsort(rows, axis=-1, stable=True)
     back = np.argsort(order, axis=-1, stable=True)
     if method == "ordinal":
-        return (back + 1).astype(dtype)
+        return back + 1
     ordered = np.take_along_axis(rows, order, axis=-1)
     other = ordered[..., 1:] != ordered[..., :-1]
     edge = np.ones((*rows.shape[:-1], 1), bool)
@@ -121,7 +120,7 @@ def ranks_of_rows(rows: Any, method: str) -> Any:
     first = np.maximum.accumulate(np.where(begins, places, 0), axis=-1)
     last = np.flip(np.minimum.accumulate(np.flip(np.where(ends, places, n), -1), axis=-1), -1)
     made = {"min": first, "max": last, "average": (first + last) / 2, "dense": np.cumsum(begins, axis=-1)}[method]
-    return np.take_along_axis(made, back, axis=-1).astype(dtype)
+    return np.take_along_axis(made, back, axis=-1)
 
 
 def check_alternative(name: str, alternative: Any) -> None:
