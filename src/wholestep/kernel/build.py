@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -192,6 +192,14 @@ class KernelBuilder:
         body = self.frames.pop().body
         loop = Loop(axis, tuple(body), tuple(made.folds), tuple(made.carries), made.ordered, guard)
         self.frames[-1].body.append(loop)
+
+    @contextmanager
+    def loops(self, axes: Iterable[Axis]) -> Iterator[None]:
+        """Loops in each other, the outermost first, whose innermost body is written inside the `with`."""
+        with ExitStack() as opened:
+            for axis in axes:
+                opened.enter_context(self.loop(axis))
+            yield
 
     def kernel(self) -> Kernel:
         """The finished kernel."""

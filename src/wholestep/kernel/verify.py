@@ -37,6 +37,15 @@ U32 = np.dtype(np.uint32)
 SYMBOL = re.compile(r"[\w.:]+")
 
 
+def is_verified(kernel: Kernel) -> bool:
+    """Test whether a kernel is well formed, and provably free of races."""
+    try:
+        verify_kernel(kernel)
+    except KernelError:
+        return False
+    return True
+
+
 def verify_kernel(kernel: Kernel) -> None:
     """Check a kernel; raises KernelError that shows the statement and its neighbours."""
     checker = KernelVerifier(kernel)

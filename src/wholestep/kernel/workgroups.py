@@ -5,6 +5,7 @@ for g in 4: for i in 8 thread: t[i] = x[8*g + i]; barrier; y[8*g + i] = t[7 - i]
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -19,6 +20,11 @@ class Workgroup(NamedTuple):
     grid: tuple[Axis, ...]
     threads: tuple[Axis, ...]
     body: tuple[Statement, ...]
+
+    @property
+    def points(self) -> int:
+        """The points of the grid."""
+        return math.prod([a.extent for a in self.grid])
 
     def owners(self, space: Space) -> tuple[Axis, ...]:
         """The axes each of whose steps has its own memory in a space."""

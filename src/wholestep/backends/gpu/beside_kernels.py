@@ -83,16 +83,15 @@ class FlatKernel(NamedTuple):
 
 def flat_kernel(kernel: Kernel) -> FlatKernel | None:
     """The flat form of a kernel; None where the kernel is not elementwise."""
-    grid, threads, body = find_workgroup(kernel)
-    inner = [s for s in walk(body) if isinstance(s, Loop)]
-    if threads or kernel.scratch or inner or any(a.symbolic for a in grid):
+    group = find_workgroup(kernel)
+    inner = [s for s in walk(group.body) if isinstance(s, Loop)]
+    if group.threads or kernel.scratch or inner or any(a.symbolic for a in group.grid):
         return None
     indices = {i: None for s in walk(kernel.body) for i in indices_of(s) if i.terms}
-    points = math.prod([a.extent for a in grid])
-    if len(indices) != 1 or not counts_elements(next(iter(indices)), points):
+    if len(indices) != 1 or not counts_elements(next(iter(indices)), group.points):
         return None
-    made = KernelFlattening(kernel, grid).kernel()
-    return FlatKernel(made, points, canonical_text(made))
+    made = KernelFlattening(kernel, group.grid).kernel()
+    return FlatKernel(made, group.points, canonical_text(made))
 
 
 def indices_of(s: Statement) -> tuple[Index, ...]:

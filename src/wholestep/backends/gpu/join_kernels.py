@@ -10,14 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from wholestep.backends.gpu.share_loops import THREADS, PlacedAxes
+from wholestep.backends.gpu.share_loops import THREADS, PlacedAxes, first_of_threads, index_below
 from wholestep.dims import most
-from wholestep.errors import KernelError
 from wholestep.kernel.lang import (
     BOOL,
-    I64,
     Axis,
     Barrier,
     Buffer,
@@ -31,7 +27,7 @@ from wholestep.kernel.lang import (
     Var,
     walk,
 )
-from wholestep.kernel.verify import verify_kernel
+from wholestep.kernel.verify import is_verified
 from wholestep.kernel.workgroups import find_workgroup, item_trips
 from wholestep.lower.cost.roofline import distinct_bytes
 
@@ -92,15 +88,6 @@ def small_kernel(kernel: Kernel) -> SmallKernel | None:
     return None
 
 
-def is_verified(kernel: Kernel) -> bool:
-    """Test whether the verifier shows that the kernel is free of races."""
-    try:
-        verify_kernel(kernel)
-    except KernelError:
-        return False
-    return True
-
-
 class KernelSpreading(PlacedAxes):
     """A deep copy of a kernel for the threads of one workgroup, or of one for each step of `rows`, which replace the
     first axes of its grid; or for one work item where there is no thread."""
@@ -110,9 +97,7 @@ class KernelSpreading(PlacedAxes):
         self.given, self.spread, _ = kernel, *_ = small
         self.group, self.thread = find_workgroup(kernel), thread or Axis("t", 1)
         self.rows = dict(zip(self.group.grid, rows, strict=False))
-        zero = Var("const", (), I64, np.int64(0))
-        me = Var("index", (), I64, Index(0, {self.thread: 1}))
-        self.first = (me, zero, Var("eq", (me, zero), BOOL))
+        self.first = first_of_threads(self.thread)
         self.alone = thread is not None and self.spread is None and not self.group.threads
         axes = [s.axis for s in walk(kernel.body) if isinstance(s, Loop)]
         self.new |= {a: Axis(a.name, a.size, extent=a.extent, lanes=a.lanes, tile=a.tile) for a in axes}
@@ -151,9 +136,8 @@ class KernelSpreading(PlacedAxes):
 
     def where(self, place: Index, end: int, body: Sequence[Statement]) -> list[Statement]:
         """Statements that run where an index is below its end."""
-        at, limit = Var("index", (), I64, place), Var("const", (), I64, np.int64(end))
-        inside = Var("lt", (at, limit), BOOL)
-        return [at, limit, inside, Loop(Axis("one", 1), tuple(body), guard=inside)]
+        test = index_below(place, end)
+        return [*test, Loop(Axis("one", 1), tuple(body), guard=test[-1])]
 
     def body(self, body: Sequence[Statement]) -> tuple[Statement, ...]:
         out: list[Statement] = []

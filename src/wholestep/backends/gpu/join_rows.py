@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from wholestep.backends.gpu.join_kernels import KERNELS, LAUNCH, SmallKernel, is_verified, joined_kernel
+from wholestep.backends.gpu.join_kernels import KERNELS, LAUNCH, SmallKernel, joined_kernel
 from wholestep.backends.gpu.share_loops import THREADS
 from wholestep.kernel.lang import Axis, Buffer, Kernel, Loop, walk
 from wholestep.kernel.schedule import replace_parts
+from wholestep.kernel.verify import is_verified
 from wholestep.kernel.workgroups import find_workgroup, item_trips
 from wholestep.lower.program.steps import MemRef
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from wholestep.backends.gpu.beside_kernels import BesideSection, KernelsBeside, sections_of
+from wholestep.backends.gpu.beside_kernels import BesideSection, KernelsBeside, group_size, sections_of
 from wholestep.backends.gpu.index_width import has_short_indices
 from wholestep.backends.gpu.keep_roundings import keep_roundings
 from wholestep.backends.gpu.language import GROUP, THREAD, KernelFrame, KernelLanguage
@@ -75,7 +74,7 @@ def write_kernel(
     writer = GpuKernelWriter(kernel_as_written(kernel, language), language, aligned)
     if language.vectors:
         writer.run = items_of_run(kernel, writer.aligned)
-    points, items = writer.points(), writer.items()
+    points, items = writer.workgroup.points, writer.items()
     groups = points if writer.workgroup.threads else -(-(points // writer.run) // items)
     writer.items_of_group(GROUP, items)
     frame = KernelFrame(name, kernel.buffers, kernel.scratch, items, has_short_indices(kernel), unless)
@@ -92,7 +91,7 @@ def write_beside(
     places, items = beside.scratch_places(), beside.items
     waiting = any(find_workgroup(kernel).threads for kernel in beside.kernels)
     if not waiting:
-        points = sum([math.prod([a.extent for a in find_workgroup(kernel).grid]) for kernel in beside.kernels])
+        points = sum([find_workgroup(kernel).points for kernel in beside.kernels])
         items = max(group_items(points, language), items)
     for section in sections_of(beside.kernels, language.chosen):
         writer = GpuKernelWriter(
@@ -126,14 +125,9 @@ def kernel_as_written(kernel: Kernel, language: KernelLanguage) -> Kernel:
 class GpuKernelWriter(GpuStatementWriter):
     """The statements of one kernel with its grid: what a work item or a workgroup does, from its number."""
 
-    def points(self) -> int:
-        """The points of the grid."""
-        return math.prod([a.extent for a in self.workgroup.grid])
-
     def items(self) -> int:
         """The work items of a workgroup."""
-        threads = self.workgroup.threads
-        return math.prod([a.extent for a in threads]) if threads else group_items(self.points(), self.language)
+        return group_size(self.kernel) or group_items(self.workgroup.points, self.language)
 
     def items_of_group(self, group: str, items: int) -> None:
         """The statements of the work items of a group."""
@@ -143,7 +137,7 @@ class GpuKernelWriter(GpuStatementWriter):
             self.coordinates(threads, THREAD)
             self.body(self.kernel.body)
         else:
-            self.items_below(f"{group} * {items} + {THREAD}", str(self.points() // self.run))
+            self.items_below(f"{group} * {items} + {THREAD}", str(self.workgroup.points // self.run))
 
     def items_below(self, point: str, points: str) -> None:
         """The statements of a work item, where its point is one of the grid."""
@@ -157,7 +151,7 @@ class GpuKernelWriter(GpuStatementWriter):
         """A kernel of a launch, done by groups of its own; where they end."""
         first, items = groups.first, groups.items
         points = list(section.points) or [
-            self.points() * items if self.workgroup.threads else self.points() // self.run
+            self.workgroup.points * items if self.workgroup.threads else self.workgroup.points // self.run
         ]
         alone = groups.long and not self.workgroup.threads and len(points) == 1
         rounds = max(1, min(ROUNDS, points[0] // (items * BUSY))) if alone else 1

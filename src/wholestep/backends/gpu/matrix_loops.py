@@ -48,14 +48,9 @@ def find_matrix_loop(loop: Loop, threads: Sequence[Axis]) -> MatrixLoop | None:
     axis = loop.axis
     if len(threads) < LANES or any(a.extent != 2 for a in threads[-LANES:]):
         return None
-    if (
-        axis.tile != axis.extent
-        or axis.extent % TERMS
-        or loop.carries
-        or loop.ordered
-        or loop.guard is not None
-        or not loop.folds
-    ):
+    if axis.tile != axis.extent or axis.extent % TERMS or not loop.folds:
+        return None
+    if loop.carries or loop.ordered or loop.guard is not None:
         return None
     if any(f.op != "fma" or not all(map(is_staged, f.values)) for f in loop.folds):
         return None
@@ -66,15 +61,11 @@ def find_matrix_loop(loop: Loop, threads: Sequence[Axis]) -> MatrixLoop | None:
     if first is None or second is None or len(loop.folds) != len(rows) * len(columns):
         return None
     found = {f.values: f for f in loop.folds}
-    folds = tuple(
-        [
-            tuple([found[x, y] for x in rows[2 * i : 2 * i + 2] for y in columns[4 * j : 4 * j + 4]])
-            for i in range(len(first))
-            for j in range(len(second))
-        ]
-    )
-    by_row = tuple([folds[i * len(second) : (i + 1) * len(second)] for i in range(len(first))])
-    return MatrixLoop(axis, first, second, by_row)
+    folds = [
+        [tuple([found[x, y] for x in rows[m : m + 2] for y in columns[n : n + 4]]) for n in range(0, len(columns), 4)]
+        for m in range(0, len(rows), 2)
+    ]
+    return MatrixLoop(axis, first, second, tuple(map(tuple, folds)))
 
 
 def is_staged(v: Var) -> bool:

@@ -46,9 +46,7 @@ def tile_matrix_product(kernel: Kernel) -> Kernel | None:
     rows, columns, terms = found.row.extent, found.column.extent, math.prod([a.extent for a in found.terms])
     if min(rows, columns, terms) < LEAST:
         return None
-    products = 1
-    for axis in find_workgroup(found.kernel).grid:
-        products *= 1 if axis in (found.row, found.column) else axis.extent
+    products = find_workgroup(found.kernel).points // (rows * columns)
     whole = [s for s in MATRIX_SHAPES if len(found.terms) == 1 or found.terms[-1].extent % s.terms == 0]
     fitting = [s for s in whole if s.sums <= MANY_SUMS or len(found.after) <= FEW_STATEMENTS]
     if not fitting:

@@ -30,11 +30,8 @@ def share_columns(kernel: Kernel, enough: int, rows: int) -> Kernel | None:
     if group.threads or kernel.scratch or len(loops) != 1 or not group.grid or not is_sharable(loops[0]):
         return None
     (loop,), column = loops, group.grid[-1]
-    points = 1
-    for axis in group.grid:
-        points *= axis.extent
     whole = column.extent % COLUMNS == 0 and loop.axis.extent % rows == 0 and not column.symbolic
-    if points >= enough or not whole or loop.axis.extent < LEAST or loop.carries:
+    if group.points >= enough or not whole or loop.axis.extent < LEAST or loop.carries:
         return None
     inner = list(walk(loop.body))
     if any(not isinstance(s, Var) for s in inner) or not goes_down(inner, loop.axis, column):
@@ -64,19 +61,10 @@ class ColumnSharing:
 
     def kernel(self) -> Kernel:
         """The kernel of workgroups."""
-        b = self.b
-        with b:
-            self.within([*self.group.grid[:-1], self.block, self.down, self.across])
-        made = b.kernel()
-        return Kernel(self.given.name, self.given.buffers, made.body, made.scratch)
-
-    def within(self, axes: Sequence[Axis]) -> None:
-        """Write the loops over axes, and in the innermost the statements of a thread."""
-        if axes:
-            with self.b.loop(axes[0]):
-                self.within(axes[1:])
-        else:
+        with self.b, self.b.loops([*self.group.grid[:-1], self.block, self.down, self.across]):
             self.of_thread()
+        made = self.b.kernel()
+        return Kernel(self.given.name, self.given.buffers, made.body, made.scratch)
 
     def of_thread(self) -> None:
         """Write a thread's partial folds, their combination, and the epilogue, which the first row of threads runs."""

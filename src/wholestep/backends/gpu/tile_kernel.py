@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cached_property
 
 from wholestep.backends.gpu.find_products import Product
@@ -31,9 +31,7 @@ class TileKernel:
     def workgroups(self, threads: Sequence[Axis]) -> Iterator[None]:
         """Open the loops over workgroups and threads, inside which the statements of a thread are written."""
         others = [a for a in self.given.grid if a not in (self.product.row, self.product.column)]
-        with self.b, ExitStack() as loops:
-            for axis in (*others, self.tile_row, self.tile_column, *threads):
-                loops.enter_context(self.b.loop(axis))
+        with self.b, self.b.loops((*others, self.tile_row, self.tile_column, *threads)):
             yield
 
     def made(self) -> Kernel:

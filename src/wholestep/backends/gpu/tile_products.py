@@ -43,7 +43,7 @@ def choose_shape(product: Product, tiles: CardTiles) -> TileShape | None:
     rows, columns, terms = product.row.extent, product.column.extent, math.prod([a.extent for a in product.terms])
     if min(rows, columns, terms) < LEAST:
         return None
-    results = math.prod([a.extent for a in find_workgroup(product.kernel).grid])
+    results = find_workgroup(product.kernel).points
     if (results < tiles.least and terms < tiles.chain) or results * terms < tiles.work:
         return None
     fitting = [s for s in tiles.shapes if s.nbytes(product.result.dtype.itemsize) <= tiles.shared]

@@ -17,23 +17,23 @@ MEMORY = """\
 """A kernel uses one of the two names of the heap: that of atomic words if it stores elements below 4 bytes."""
 
 ACCESSES = """\
-fn LOAD_u32(b: u32, i: i32) -> u32 { return WORD(b + u32(i)); }
-fn LOAD_i32(b: u32, i: i32) -> i32 { return bitcast<i32>(WORD(b + u32(i))); }
-fn LOAD_f32(b: u32, i: i32) -> f32 { return bitcast<f32>(WORD(b + u32(i))); }
-fn LOAD_i64(b: u32, i: i32) -> vec2<u32> { let at = b + 2u * u32(i); return vec2<u32>(WORD(at), WORD(at + 1u)); }
-fn LOAD_u64(b: u32, i: i32) -> vec2<u32> { return LOAD_i64(b, i); }
-fn LOAD_u8(b: u32, i: i32) -> u32 { let at = b + u32(i); return (WORD(at >> 2u) >> (8u * (at & 3u))) & 0xffu; }
-fn LOAD_u16(b: u32, i: i32) -> u32 { let at = b + 2u * u32(i); return (WORD(at >> 2u) >> (8u * (at & 3u))) & 0xffffu; }
-fn LOAD_i8(b: u32, i: i32) -> i32 { return bitcast<i32>(LOAD_u8(b, i) << 24u) >> 24u; }
-fn LOAD_i16(b: u32, i: i32) -> i32 { return bitcast<i32>(LOAD_u16(b, i) << 16u) >> 16u; }
-fn LOAD_bool(b: u32, i: i32) -> bool { return LOAD_u8(b, i) != 0u; }
-fn LOAD_f16(b: u32, i: i32) -> u32 { return LOAD_u16(b, i); }
-fn LOAD_bf16(b: u32, i: i32) -> u32 { return LOAD_u16(b, i); }
-fn STORE_u32(b: u32, i: i32, x: u32) { SET(b + u32(i), x) }
-fn STORE_i32(b: u32, i: i32, x: i32) { SET(b + u32(i), bitcast<u32>(x)) }
-fn STORE_f32(b: u32, i: i32, x: f32) { SET(b + u32(i), bitcast<u32>(x)) }
-fn STORE_i64(b: u32, i: i32, x: vec2<u32>) { let at = b + 2u * u32(i); SET(at, x.x) SET(at + 1u, x.y) }
-fn STORE_u64(b: u32, i: i32, x: vec2<u32>) { STORE_i64(b, i, x); }
+fn load_u32(b: u32, i: i32) -> u32 { return heap[b + u32(i)]; }
+fn load_i32(b: u32, i: i32) -> i32 { return bitcast<i32>(heap[b + u32(i)]); }
+fn load_f32(b: u32, i: i32) -> f32 { return bitcast<f32>(heap[b + u32(i)]); }
+fn load_i64(b: u32, i: i32) -> vec2<u32> { let at = b + 2u * u32(i); return vec2<u32>(heap[at], heap[at + 1u]); }
+fn load_u64(b: u32, i: i32) -> vec2<u32> { return load_i64(b, i); }
+fn load_u8(b: u32, i: i32) -> u32 { let at = b + u32(i); return (heap[at >> 2u] >> (8u * (at & 3u))) & 0xffu; }
+fn load_u16(b: u32, i: i32) -> u32 { let at = b + 2u * u32(i); return (heap[at >> 2u] >> (8u * (at & 3u))) & 0xffffu; }
+fn load_i8(b: u32, i: i32) -> i32 { return bitcast<i32>(load_u8(b, i) << 24u) >> 24u; }
+fn load_i16(b: u32, i: i32) -> i32 { return bitcast<i32>(load_u16(b, i) << 16u) >> 16u; }
+fn load_bool(b: u32, i: i32) -> bool { return load_u8(b, i) != 0u; }
+fn load_f16(b: u32, i: i32) -> u32 { return load_u16(b, i); }
+fn load_bf16(b: u32, i: i32) -> u32 { return load_u16(b, i); }
+fn store_u32(b: u32, i: i32, x: u32) { heap[b + u32(i)] = x; }
+fn store_i32(b: u32, i: i32, x: i32) { heap[b + u32(i)] = bitcast<u32>(x); }
+fn store_f32(b: u32, i: i32, x: f32) { heap[b + u32(i)] = bitcast<u32>(x); }
+fn store_i64(b: u32, i: i32, x: vec2<u32>) { let at = b + 2u * u32(i); heap[at] = x.x; heap[at + 1u] = x.y; }
+fn store_u64(b: u32, i: i32, x: vec2<u32>) { store_i64(b, i, x); }
 """
 
 PARTS = """\
@@ -185,28 +185,13 @@ fn ws_to_f16(x: f32) -> u32 {
 """
 
 
-def access_functions(loading: str, storing: str, word: str, setting: str) -> str:
-    """The functions that load and store elements, by one of the two names of the heap."""
-    text = ACCESSES.replace("LOAD", loading).replace("STORE", storing)
-    for head, form in (("WORD(", word), ("SET(", setting)):
-        while head in text:
-            begin = text.index(head)
-            at = end = begin + len(head)
-            depth = 1
-            while depth:
-                depth += {"(": 1, ")": -1}.get(text[end], 0)
-                end += 1
-            text = text[:begin] + form.format(*text[at : end - 1].split(", ", 1)) + text[end:]
-    return text
+def atomic_accesses() -> str:
+    """The functions that load and store elements, by the atomic words of the heap."""
+    text = re.sub(r"heap\[(.*?)\] = (.*?);", r"atomicStore(&atoms[\1], \2);", ACCESSES)
+    return re.sub(r"\b(load|store)_", r"atomic_\1_", re.sub(r"heap\[(.*?)\]", r"atomicLoad(&atoms[\1])", text))
 
 
-FUNCTIONS = (
-    access_functions("load", "store", "heap[{0}]", "heap[{0}] = {1};")
-    + access_functions("atomic_load", "atomic_store", "atomicLoad(&atoms[{0}])", "atomicStore(&atoms[{0}], {1});")
-    + PARTS
-    + INTEGERS
-    + FLOATS
-)
+FUNCTIONS = ACCESSES + atomic_accesses() + PARTS + INTEGERS + FLOATS
 
 
 def called_functions(kernels: Sequence[str], functions: str) -> list[str]:
