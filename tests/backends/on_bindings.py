@@ -37,7 +37,7 @@ class LibraryCompiler:
     def compile(self, text: str, architecture: int) -> MachineCode:
         path = self.folder / f"module{next(self.numbers)}.so"
         write_library(text, path)
-        return MachineCode(f"{path}\0".encode(), ())
+        return MachineCode(f"{path}\0".encode(), "")
 
 
 def found(workload: str) -> dict[str, Any]:

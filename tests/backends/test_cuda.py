@@ -33,10 +33,11 @@ from wholestep.runtime.gpu.card_program import CardModule
 from wholestep.runtime.gpu.cuda import CudaDriver
 from wholestep.runtime.gpu.driver import KernelShape, MemoryPlace
 from wholestep.runtime.gpu.memory import CardMemory
-from wholestep.runtime.gpu.nvrtc import NVRTC, KernelUse, MachineCode, kernels_used
+from wholestep.runtime.gpu.nvrtc import NVRTC, MachineCode
 from wholestep.runtime.gpu.transfers import BatchTransfers
 from wholestep_tools.audit.campaign import Seen
 from wholestep_tools.audit.correctness import cuda_kernels
+from wholestep_tools.audit.correctness.kernel_use import KernelUse, compiled_kernels, kernels_used
 from wholestep_tools.drawn import cuda_cpp
 from wholestep_tools.drawn.cuda_card import CardCalls, TextCompiler, card_without_one, offered
 
@@ -386,8 +387,8 @@ def test_each_part_of_a_module_compiles_as_it_does_in_the_whole(compiler: NVRTC,
     text = CardModule(plan_graph(step._engine.main.program.unit, CUDA), Cuda(), True).text
     parts = modules.split_module(text, 2)
     assert len(parts) == 2
-    found = [use for part in parts for use in compiler.compile(part, 90).kernels]
-    assert sorted(found) == sorted(compiler.compile(text, 90).kernels)
+    found = [use for part in parts for use in compiled_kernels(compiler, part, 90)]
+    assert sorted(found) == sorted(compiled_kernels(compiler, text, 90))
 
 
 @NEEDS_GXX

@@ -263,7 +263,7 @@ class TextCompiler:
 
     def compile(self, text: str, architecture: int) -> MachineCode:
         assert architecture == 90
-        return MachineCode(text.encode(), ())
+        return MachineCode(text.encode(), "")
 
 
 class CheckedDriver(CudaDriver):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -12,30 +11,13 @@ from wholestep.errors import DeviceError, MissingExtraError
 OPTIONS = ("--fmad=false", "--ftz=true", "--prec-div=true", "--prec-sqrt=true", "--ptxas-options=-v")
 """The compiler options: products and sums are fused only where a kernel does so; subnormal float32 numbers are flushed
 to zero, as on the CPU; divisions and roots are rounded correctly; the log has the resources of each kernel."""
-USED = re.compile(
-    r"entry function '(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
-    r".*?Used (\d+) registers",
-    re.DOTALL,
-)
-"""The entry of a kernel in the log of NVRTC."""
-
-
-class KernelUse(NamedTuple):
-    """The machine's resources that a kernel takes: registers of a thread, and bytes of its local memory."""
-
-    name: str
-    registers: int
-    stack: int
-    """The bytes of its stack frame: arrays that are not in registers, and spilled registers."""
-    spilled: int
-    """The bytes of spill stores and spill loads, which are needed where registers do not suffice."""
 
 
 class MachineCode(NamedTuple):
-    """A module as a cubin, and the resources of its kernels, in the order of the text."""
+    """A module as a cubin, and the log of its compilation."""
 
     cubin: bytes
-    kernels: tuple[KernelUse, ...]
+    log: str
 
 
 class NVRTC:
@@ -74,13 +56,15 @@ class NVRTC:
             try:
                 self.answer("nvrtcCompileProgram", program, len(options), options)
             except RuntimeError as error:
-                log = self.text_of(program, "ProgramLog").decode(errors="replace").rstrip("\0\n ")
+                log = self.log_of(program).rstrip("\n ")
                 raise DeviceError(f"compile: NVRTC does not take the kernels: {error}\n{log}") from None
-            log = self.text_of(program, "ProgramLog").decode(errors="replace")
-            used = sorted(kernels_used(log), key=lambda kernel: text.index(f"\n{kernel.name}("))
-            return MachineCode(self.text_of(program, "CUBIN"), tuple(used))
+            return MachineCode(self.text_of(program, "CUBIN"), self.log_of(program))
         finally:
             self.answer("nvrtcDestroyProgram", program)
+
+    def log_of(self, program: Any) -> str:
+        """The log of a program's compilation."""
+        return self.text_of(program, "ProgramLog").decode(errors="replace").rstrip("\0")
 
     def text_of(self, program: Any, what: str) -> bytes:
         """The log or the machine code of a program."""
@@ -93,21 +77,6 @@ class NVRTC:
     def version_name(self) -> str:
         """The version as text."""
         return ".".join(map(str, self.version))
-
-
-def kernels_used(log: str) -> list[KernelUse]:
-    """The resources of each kernel, as the log of the assembler has them.
-
-    >>> kernels_used('''ptxas info    : Compiling entry function 'k0' for 'sm_90'
-    ... ptxas info    : Function properties for k0
-    ... ptxas         .     8 bytes stack frame, 4 bytes spill stores, 4 bytes spill loads
-    ... ptxas info    : Used 13 registers, used 1 barriers''')
-    [KernelUse(name='k0', registers=13, stack=8, spilled=8)]
-    """
-    return [
-        KernelUse(name, int(registers), int(stack), int(stored) + int(loaded))
-        for name, stack, stored, loaded, registers in USED.findall(log)
-    ]
 
 
 def missing_extra(error: Exception) -> MissingExtraError:

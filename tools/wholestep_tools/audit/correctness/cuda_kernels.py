@@ -22,12 +22,13 @@ from wholestep.lower.program.program import LoweredProgram
 from wholestep.primitives.family import REGISTRY, Primitive
 from wholestep.runtime.gpu.backend import SPECIAL_FUNCTIONS
 from wholestep.runtime.gpu.card_program import CardModule
-from wholestep.runtime.gpu.nvrtc import NVRTC, KernelUse, cuda_compiler
+from wholestep.runtime.gpu.nvrtc import NVRTC, cuda_compiler
 from wholestep.testing.laws import derived
 from wholestep.testing.primitives import graph_of, samples_of
 from wholestep.train.step.native_export import step_plan
 from wholestep.transforms.vmap import Batching
 from wholestep_tools.audit.campaign import Audit, Seen
+from wholestep_tools.audit.correctness.kernel_use import KernelUse, compiled_kernels
 from wholestep_tools.audit.record import record
 from wholestep_tools.bench.peers.wholestep import FUNCTIONS, trained
 from wholestep_tools.bench.spec import SMALL, WORKLOADS
@@ -48,7 +49,7 @@ def compiled(compiler: NVRTC, text: str, seen: Seen) -> dict[int, tuple[KernelUs
     found: dict[int, tuple[KernelUse, ...]] = {}
     for architecture in architectures(compiler):
         try:
-            found[architecture] = compiler.compile(text, architecture).kernels
+            found[architecture] = compiled_kernels(compiler, text, architecture)
         except DeviceError as error:
             seen.failures.append(f"sm_{architecture}: {error}\n{text}"[:2000])
     return found
