@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import itertools
 import os
 import re
-import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,12 +14,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from wholestep import config, forks
+from wholestep import config
 from wholestep.errors import DeviceError
 from wholestep.ir.graph import NDArray
-from wholestep.runtime.gpu.driver import KernelShape, MemoryPlace, copied_through
+from wholestep.runtime.gpu.driver import KernelShape, LockedDriver, MemoryPlace, copied_through
 from wholestep.runtime.gpu.modules import CompiledPart, kernel_names, pack_parts, split_module, unpack_parts
 from wholestep.runtime.gpu.nvrtc import OPTIONS, MachineCode, cuda_compiler, missing_extra
+from wholestep.runtime.gpu.transfers import SideBySide
 
 FULL = "CUDA_ERROR_OUT_OF_MEMORY"
 NON_BLOCKING = 1
@@ -55,15 +54,16 @@ class CardHandle:
         self.handle = handle
 
 
-class CudaDriver:
+class CudaDriver(LockedDriver):
     """A card, reached by the calls of the CUDA driver; each returns a tuple whose first element is its status."""
 
+    api, cards = "CUDA", "cards"
     has_doubles = True
 
     def __init__(self, calls: Any, compiler: Compiler, number: int) -> None:
+        super().__init__()
         self.calls, self.compiler, self.number = calls, compiler, number
         self.name = f"the card {number}"
-        self.lock: Any = threading.RLock()
         self.process = os.getpid()
         self.unfreed: list[tuple[str, Any]] | None = None
         """The deferred calls that release unreferenced handles, while launches are captured; None at other times."""
@@ -87,14 +87,6 @@ class CudaDriver:
             (self.stream,) = self.ask("cuStreamCreate", NON_BLOCKING)
         self.page = PinnedMemory(self, PAGE)
         """Pinned memory for small reads: a copy to any other memory goes through the driver's own."""
-        forks.heir(self)
-
-    def _forked(self) -> None:
-        """In a forked child: the card is the parent's."""
-        self.lock = forks.Torn(
-            "call: this process was forked from one that uses CUDA, whose cards stay with the parent",
-            hint="start processes by spawn, or use CUDA in the child alone",
-        )
 
     def ask(self, call: str, *args: Any) -> Sequence[Any]:
         """The results of a call without its status; raises DeviceError where that is an error."""
@@ -167,8 +159,9 @@ class CudaDriver:
 
     def gather(self, places: Sequence[MemoryPlace], arrays: Sequence[NDArray]) -> None:
         with self.entered():
-            small = sum([data.size for data in arrays]) <= PAGE
-            targets = self.page.parts([data.size for data in arrays]) if small else arrays
+            layout = SideBySide.of([data.size for data in arrays])
+            small = layout.nbytes <= PAGE
+            targets = layout.parts(self.page.room) if small else arrays
             for place, data in zip(places, targets, strict=True):
                 if data.size:
                     self.ask("cuMemcpyDtoHAsync", data.ctypes.data, address_of(place), data.size, self.stream)
@@ -270,11 +263,6 @@ class PinnedMemory:
         with driver.entered():
             self.held = driver.owned(int(driver.ask("cuMemHostAlloc", nbytes, 0)[0]), "cuMemFreeHost")
         self.room: NDArray = np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(self.held.handle))
-
-    def parts(self, sizes: Sequence[int]) -> list[NDArray]:
-        """Consecutive parts of the memory, of these sizes."""
-        ends = list(itertools.accumulate(sizes, initial=0))
-        return [self.room[begin:end] for begin, end in itertools.pairwise(ends)]
 
     def send(self, place: MemoryPlace, begin: int, end: int) -> None:
         to, source = address_of(place) + begin, self.held.handle + begin

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
+from wholestep import forks
 from wholestep.ir.graph import NDArray
 
 
@@ -98,6 +100,39 @@ class Driver(Protocol):
 
     def clock(self) -> DeviceClock:
         """A clock of the card; raises UnsupportedError where it has none."""
+
+
+class LockedDriver:
+    """A driver whose calls from several threads wait for each other, and raise ForkedError in a forked child.
+
+    Unless a driver overrides it, the card's own compiler compiles the text of a module, launches are not recorded, and
+    there is no staging memory.
+    """
+
+    api: ClassVar[str]
+    """The name of the interface by which the cards are reached."""
+    cards: ClassVar[str] = "devices"
+    """The word of that interface for them."""
+
+    def __init__(self) -> None:
+        self.lock: Any = threading.RLock()
+        forks.heir(self)
+
+    def _forked(self) -> None:
+        """In a forked child: the card is the parent's."""
+        self.lock = forks.Torn(
+            f"call: this process was forked from one that uses {self.api}, whose {self.cards} stay with the parent",
+            hint=f"start processes by spawn, or use {self.api} in the child alone",
+        )
+
+    def compile(self, text: str) -> bytes:
+        return text.encode()
+
+    def repeat(self, kept: dict[Any, Any], key: Any, places: Sequence[MemoryPlace], work: Callable[[], None]) -> None:
+        work()
+
+    def staging(self, nbytes: int) -> HostStaging | None:
+        return None
 
 
 def copied_through(driver: Driver, target: MemoryPlace, source: MemoryPlace, nbytes: int) -> bool:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from wholestep import forks
 from wholestep.errors import DeviceError, MissingExtraError
 from wholestep.ir.graph import NDArray
-from wholestep.runtime.gpu.driver import KernelShape, MemoryPlace, copied_through
+from wholestep.runtime.gpu.driver import KernelShape, LockedDriver, MemoryPlace, copied_through
 
 OPTIONS = ("-cl-std=CL1.2", "-cl-fp32-correctly-rounded-divide-sqrt", "-w")
 CHOICE = "PYOPENCL_CTX"
@@ -23,24 +21,18 @@ TRIAL = "__kernel void trial(__global int *x, long offset) { x[offset] = 0; }"
 """A trial kernel, which compiles if the compiler supports the processor: PoCL's may be older than the processor."""
 
 
-class OpenCLDriver:
+class OpenCLDriver(LockedDriver):
     """A device and its queue."""
+
+    api = "OpenCL"
 
     def __init__(self, device: Any) -> None:
         import pyopencl
 
+        super().__init__()
         self.cl, self.device = pyopencl, device
         self.context = pyopencl.Context([device])
         self.queue = pyopencl.CommandQueue(self.context)
-        self.lock: Any = threading.RLock()
-        forks.heir(self)
-
-    def _forked(self) -> None:
-        """In a forked child: the device is the parent's."""
-        self.lock = forks.Torn(
-            "call: this process was forked from one that uses OpenCL, whose devices stay with the parent",
-            hint="start processes by spawn, or use OpenCL in the child alone",
-        )
 
     def identity(self) -> Mapping[str, Any]:
         device = self.device
@@ -76,9 +68,6 @@ class OpenCLDriver:
             (to, at), (source_handle, start) = target, source
             self.cl.enqueue_copy(self.queue, to, source_handle, byte_count=nbytes, src_offset=start, dst_offset=at)
 
-    def compile(self, text: str) -> bytes:
-        return text.encode()
-
     def build(self, code: bytes, kernels: Sequence[KernelShape]) -> Sequence[Any]:
         with self.lock:
             try:
@@ -94,12 +83,6 @@ class OpenCLDriver:
                 kernel.set_scalar_arg_dtypes([None, np.int64] * count)
                 made.append((kernel, (shape.groups * shape.threads,), (shape.threads,)))
             return made
-
-    def repeat(self, kept: dict[Any, Any], key: Any, places: Sequence[MemoryPlace], work: Callable[[], None]) -> None:
-        work()
-
-    def staging(self, nbytes: int) -> None:
-        return None
 
     def clock(self) -> OpenCLClock:
         return OpenCLClock(self)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from bisect import insort
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from wholestep import forks
 from wholestep.errors import DeviceError, MissingExtraError, UnsupportedError
 from wholestep.ir.graph import NDArray
-from wholestep.runtime.gpu.driver import DeviceClock, KernelShape, MemoryPlace
+from wholestep.runtime.gpu.driver import DeviceClock, KernelShape, LockedDriver, MemoryPlace
+from wholestep.runtime.gpu.transfers import SideBySide
 
 ALIGNMENT = 256
 """Allocations begin at multiples of this many bytes."""
@@ -66,18 +65,19 @@ class FreeList:
         self.stretches = joined
 
 
-class WebGPUDriver:
+class WebGPUDriver(LockedDriver):
     """A device, its heap, and the launches that are pending."""
 
+    api = "WebGPU"
     has_doubles = False
 
     def __init__(self, adapter: Any) -> None:
         import wgpu
 
+        super().__init__()
         self.wgpu, self.adapter = wgpu, adapter
         self.device = adapter.request_device_sync(required_limits={name: adapter.limits[name] for name in LIMITS})
         self.limit = min(adapter.limits["max-storage-buffer-binding-size"], adapter.limits["max-buffer-size"])
-        self.lock: Any = threading.RLock()
         compute, kinds = wgpu.ShaderStage.COMPUTE, wgpu.BufferBindingType
         row = {"type": kinds.uniform, "has_dynamic_offset": True, "min_binding_size": ROW}
         self.layout = self.device.create_bind_group_layout(
@@ -93,14 +93,6 @@ class WebGPUDriver:
         self.free, self.size = FreeList(), 0
         self.heap: Any = None
         self.grow(FIRST_HEAP)
-        forks.heir(self)
-
-    def _forked(self) -> None:
-        """In a forked child: the device is the parent's."""
-        self.lock = forks.Torn(
-            "call: this process was forked from one that uses WebGPU, whose devices stay with the parent",
-            hint="start processes by spawn, or use WebGPU in the child alone",
-        )
 
     @contextmanager
     def answered(self, what: str, fate: str = "what it holds is kept") -> Iterator[None]:
@@ -172,8 +164,7 @@ class WebGPUDriver:
             return
         with self.lock:
             self.submit()
-            at = place.handle.begin + place.offset
-            low, high = at & ~3, -(-(at + data.size) // 4) * 4
+            at, low, high = words_around(place, data.size)
             if (low, high) != (at, at + data.size):
                 whole = self.words(low, high)
                 whole[at - low : at - low + data.size] = data
@@ -185,29 +176,27 @@ class WebGPUDriver:
         if not data.size:
             return
         with self.lock:
-            at = place.handle.begin + place.offset
-            low, high = at & ~3, -(-(at + data.size) // 4) * 4
+            at, low, high = words_around(place, data.size)
             data[:] = self.words(low, high)[at - low : at - low + data.size]
 
     def gather(self, places: Sequence[MemoryPlace], arrays: Sequence[NDArray]) -> None:
         with self.lock, self.answered("what is read at once"):
             self.submit()
-            begins = [place.handle.begin + place.offset for place in places]
-            lows = [begin & ~3 for begin in begins]
-            counts = [-(-(begin + a.size - low) // 4) * 4 for begin, low, a in zip(begins, lows, arrays, strict=True)]
-            usage = self.wgpu.BufferUsage
-            between = self.device.create_buffer(size=max(sum(counts), 4), usage=usage.COPY_SRC | usage.COPY_DST)
+            ranges = [words_around(place, data.size) for place, data in zip(places, arrays, strict=True)]
+            layout = SideBySide.of([high - low for _, low, high in ranges])
+            between = self.temporary(layout.nbytes)
             encoder = self.device.create_command_encoder()
-            at = 0
-            for low, count in zip(lows, counts, strict=True):
-                encoder.copy_buffer_to_buffer(self.heap, low, between, at, count)
-                at += count
+            for (_, low, high), begin in zip(ranges, layout.begins, strict=True):
+                encoder.copy_buffer_to_buffer(self.heap, low, between, begin, high - low)
             self.device.queue.submit([encoder.finish()])
-            found = self.fetched(between, 0, at)
-            at = 0
-            for begin, low, count, data in zip(begins, lows, counts, arrays, strict=True):
-                data[:] = found[at + begin - low : at + begin - low + data.size]
-                at += count
+            parts = layout.parts(self.fetched(between, 0, layout.nbytes))
+            for (at, low, _), part, data in zip(ranges, parts, arrays, strict=True):
+                data[:] = part[at - low : at - low + data.size]
+
+    def temporary(self, nbytes: int) -> Any:
+        """A buffer for copies."""
+        usage = self.wgpu.BufferUsage
+        return self.device.create_buffer(size=max(nbytes, 4), usage=usage.COPY_SRC | usage.COPY_DST)
 
     def words(self, low: int, high: int) -> NDArray:
         """The bytes of the heap between two multiples of 4, after all earlier commands."""
@@ -220,7 +209,7 @@ class WebGPUDriver:
             return np.frombuffer(self.device.queue.read_buffer(buffer, low, high - low), np.uint8).copy()
 
     def copy(self, target: MemoryPlace, source: MemoryPlace, nbytes: int) -> None:
-        to, at = (place.handle.begin + place.offset for place in (target, source))
+        to, at = heap_offset(target), heap_offset(source)
         if not nbytes or to == at:
             return
         with self.lock:
@@ -231,17 +220,13 @@ class WebGPUDriver:
                 self.write(target, held)
                 return
             with self.answered(f"{nbytes:,} bytes that are copied"):
-                usage = self.wgpu.BufferUsage
-                between = self.device.create_buffer(size=nbytes, usage=usage.COPY_SRC | usage.COPY_DST)
+                between = self.temporary(nbytes)
                 encoder = self.device.create_command_encoder()
                 encoder.copy_buffer_to_buffer(self.heap, at, between, 0, nbytes)
                 encoder.copy_buffer_to_buffer(between, 0, self.heap, to, nbytes)
                 self.device.queue.submit([encoder.finish()])
 
     # -- kernels -----------------------------------------------------------------------------------------------------
-
-    def compile(self, text: str) -> bytes:
-        return text.encode()
 
     def build(self, code: bytes, kernels: Sequence[KernelShape]) -> Sequence[Any]:
         with self.lock:
@@ -260,12 +245,6 @@ class WebGPUDriver:
                 name = self.adapter.info["device"]
                 raise DeviceError(f"compile: {name} does not take the kernels: {error}") from error
 
-    def repeat(self, kept: dict[Any, Any], key: Any, places: Sequence[MemoryPlace], work: Callable[[], None]) -> None:
-        work()
-
-    def staging(self, nbytes: int) -> None:
-        return None
-
     def clock(self) -> DeviceClock:
         raise UnsupportedError(
             "profile: device 'webgpu' has no clock: wgpu-py gives time stamps without the length of a tick",
@@ -278,7 +257,7 @@ class WebGPUDriver:
             return
         row = np.zeros(ROW // 4, np.uint32)
         row[0] = groups
-        row[2 : 2 + len(places)] = [place.handle.begin + place.offset for place in places]
+        row[2 : 2 + len(places)] = list(map(heap_offset, places))
         wide = min(groups, GROUPS)
         with self.lock:
             self.waiting.append((pipeline, (wide, -(-groups // wide)), row))
@@ -300,6 +279,17 @@ class WebGPUDriver:
                 work.dispatch_workgroups(x, y, 1)
             work.end()
             self.device.queue.submit([encoder.finish()])
+
+
+def heap_offset(place: MemoryPlace) -> int:
+    """The offset of a place in the heap."""
+    return int(place.handle.begin) + place.offset
+
+
+def words_around(place: MemoryPlace, nbytes: int) -> tuple[int, int, int]:
+    """The offset of some bytes in the heap, and the range of the words that hold them."""
+    at = heap_offset(place)
+    return at, at & ~3, -(-(at + nbytes) // 4) * 4
 
 
 def lost_device(adapter: Any, error: Exception) -> DeviceError:
