@@ -27,9 +27,11 @@ from wholestep.compiler import backends
 from wholestep.compiler.devices import compile_for_device
 from wholestep.compiler.driver import plan_graph
 from wholestep.errors import DeviceError, DtypeError, ForkedError, MissingExtraError, ParameterError
+from wholestep.lower.program.steps import ForLoop, Switch
 from wholestep.runtime.cache import code_cache
 from wholestep.runtime.gpu import modules, transfers
 from wholestep.runtime.gpu.card_program import CardModule
+from wholestep.runtime.gpu.card_steps import NumberedLaunch
 from wholestep.runtime.gpu.cuda import CudaDriver
 from wholestep.runtime.gpu.driver import KernelShape, MemoryPlace
 from wholestep.runtime.gpu.memory import CardMemory
@@ -143,15 +145,15 @@ def step_on_the_card() -> Any:
 
 
 def launches(module: CardModule, steps: Sequence[Any]) -> Iterator[str]:
-    """The names of the kernels of packed steps, in the order in which they run."""
-    for kind, *rest in steps:
-        if kind == "launch":
-            yield module.codes[rest[0]].name
-        elif kind == "repeat":
-            for _ in range(rest[1]):
-                yield from launches(module, rest[2])
-        elif kind == "switch":  # the guard's case for finite gradients
-            yield from launches(module, rest[1][1])
+    """The names of the kernels of steps, in the order in which they run."""
+    for step in steps:
+        if isinstance(step, NumberedLaunch):
+            yield module.codes[step.kernel].name
+        elif isinstance(step, ForLoop):
+            for _ in range(int(step.trips)):
+                yield from launches(module, step.body)
+        elif isinstance(step, Switch):  # the guard's case for finite gradients
+            yield from launches(module, step.cases[1])
 
 
 @NEEDS_GXX

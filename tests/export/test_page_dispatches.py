@@ -13,7 +13,9 @@ import pytest
 from wholestep.backends.gpu.wgsl import WGSL
 from wholestep.compiler.backends import page_target
 from wholestep.export.page.files import page_text
+from wholestep.lower.program.steps import ForLoop, Switch
 from wholestep.runtime.gpu.card_program import CardModule
+from wholestep.runtime.gpu.card_steps import NumberedLaunch
 from wholestep.train.step.native_export import step_plan
 from wholestep.train.step.page_export import page_program
 
@@ -23,13 +25,13 @@ PAGES = Path(__file__).parents[2] / "examples" / "pages"
 def launches(steps: Sequence[Any]) -> int:
     """The number of launches of a device's steps, with all trips of loops and the longest case of each branch."""
     count = 0
-    for kind, *rest in steps:
-        if kind == "launch":
+    for step in steps:
+        if isinstance(step, NumberedLaunch):
             count += 1
-        elif kind == "repeat":
-            count += rest[1] * launches(rest[2])
-        elif kind == "switch":
-            count += max(map(launches, rest[1]))
+        elif isinstance(step, ForLoop):
+            count += int(step.trips) * launches(step.body)
+        elif isinstance(step, Switch):
+            count += max(map(launches, step.cases))
     return count
 
 

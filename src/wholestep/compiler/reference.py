@@ -52,11 +52,9 @@ class InterpretedInstance(BoundExecutable):
         self.resident = program.resident
         owned = {i: array for (i, _), array in zip(program.resident, self.state, strict=True)}
         self.owned = [owned.get(i) for i in range(len(program.graph.inputs))]
-        written = {o for _, o in program.resident}
-        self.returned = [o for o in range(len(program.graph.outputs)) if o not in written]
+        self.returned = program.fresh_outputs()
         self.graph = program.lean
-        self.loop = InterruptibleLoop.of(program.lean, written)
-        self.done = 0
+        self.loop = InterruptibleLoop.of(program.lean, {o for _, o in program.resident})
 
     def __call__(self, arrays: Sequence[NDArray], strict: bool = False) -> Sequence[NDArray]:
         if strict:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,19 @@ class Executable(ABC):
     graph: Graph
     resident: tuple[tuple[int, int], ...]
 
+    def input_name(self, i: int) -> str:
+        """The name of an input in errors."""
+        names = self.graph.input_names
+        return names[i] if i < len(names) else f"argument {i}"
+
+    def fresh_inputs(self) -> list[int]:
+        """The numbers of the inputs that are not resident."""
+        return numbers_without(len(self.graph.inputs), {i for i, _ in self.resident})
+
+    def fresh_outputs(self) -> list[int]:
+        """The numbers of the outputs that are not resident."""
+        return numbers_without(len(self.graph.outputs), {o for _, o in self.resident})
+
     @abstractmethod
     def __call__(self, arrays: Sequence[Any]) -> list[NDArray]:
         """The outputs for these inputs, buffers of the device or host arrays, in fresh arrays; no input is written."""
@@ -46,6 +59,17 @@ class Executable(ABC):
 
 class UnfitArguments(Exception):
     """Arrays that must be checked, and perhaps copied, before a program reads them."""
+
+
+def numbers_without(count: int, left_out: Set[int]) -> list[int]:
+    """The numbers from 0 to before `count` without these."""
+    return [i for i in range(count) if i not in left_out]
+
+
+def check_count(arrays: Sequence[Any], count: int) -> None:
+    """Raise ShapeError unless a program that takes `count` arrays is given as many."""
+    if len(arrays) != count:
+        raise ShapeError(f"call: the program takes {count} arrays, not {len(arrays)}")
 
 
 def fitting_array(array: Any, wanted: Type, name: str, own: type[Any]) -> Any:

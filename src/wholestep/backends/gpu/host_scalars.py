@@ -19,6 +19,7 @@ from wholestep.kernel.lang import Buffer, DType, Index, Kernel, Loop, Statement,
 from wholestep.kernel.ops import OPS
 from wholestep.kernel.schedule import PartReplacement
 from wholestep.kernel.summation import live_variables
+from wholestep.lower.program.steps import MemRef
 
 F64 = np.dtype(np.float64)
 
@@ -30,15 +31,35 @@ class Element(NamedTuple):
     place: int
 
 
-class HostScalars(NamedTuple):
-    """Scalar code: the elements that it loads, its operations, and the numbers of the values that it stores.
+Operations = tuple[tuple[str, str, tuple[int, ...], int], ...]
+"""Scalar code: (op, dtype, numbers of operands, the word of a constant or the number of a load) of each operation."""
 
-    An operation is [op, dtype, numbers of operands, the word of a constant or the number of a load].
-    """
+
+class HostStep(NamedTuple):
+    """Scalar code of the host: the places that it loads, with their dtypes, its operations, and the places that it
+    stores, each with the number of its value."""
+
+    loads: tuple[tuple[MemRef, str], ...]
+    code: Operations
+    stores: tuple[tuple[MemRef, int], ...]
+
+
+class HostScalars(NamedTuple):
+    """Scalar code of a kernel: the elements that it loads, its operations, and the elements that it stores, each with
+    the number of its value."""
 
     loads: tuple[Element, ...]
-    code: tuple[tuple[str, str, tuple[int, ...], int], ...]
+    code: Operations
     stores: tuple[tuple[Element, int], ...]
+
+    def at(self, refs: Sequence[MemRef], types: Sequence[DType]) -> HostStep:
+        """The code for buffers at these places and of these dtypes."""
+
+        def place(x: Element) -> MemRef:
+            return refs[x.buffer].shifted(x.place * types[x.buffer].itemsize)
+
+        loads = [(place(x), dtypes.short(types[x.buffer])) for x in self.loads]
+        return HostStep(tuple(loads), self.code, tuple([(place(x), number) for x, number in self.stores]))
 
 
 class SplitKernel(NamedTuple):
@@ -192,7 +213,7 @@ def word_of_number(value: Any, dtype: DType) -> int:
     return int(np.asarray(value, dtype).reshape(1).view(f"u{dtype.itemsize}")[0])
 
 
-def compute_scalars(scalars: HostScalars, given: Sequence[NDArray]) -> list[NDArray]:
+def compute_scalars(scalars: HostScalars | HostStep, given: Sequence[NDArray]) -> list[NDArray]:
     """The arrays of one element that scalar code stores, from those that it loads."""
     values: list[NDArray] = []
     with np.errstate(all="ignore"):

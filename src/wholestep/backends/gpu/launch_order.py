@@ -10,15 +10,14 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from wholestep import dtypes
 from wholestep.backends.gpu.access_rows import Columns, columns_are_apart, touched_columns
 from wholestep.backends.gpu.beside_kernels import KernelsBeside, buffers_of, flat_kernel, group_size, kernels_of
-from wholestep.backends.gpu.host_scalars import Element, HostScalars
+from wholestep.backends.gpu.host_scalars import HostStep
 from wholestep.backends.gpu.join_kernels import KERNELS, LAUNCH, SmallKernel, joined_kernel, small_kernel
 from wholestep.backends.gpu.join_rows import PlacedKernel, joined_rows
 from wholestep.backends.gpu.language import MOST_SHARED
 from wholestep.backends.gpu.share_loops import THREADS
-from wholestep.kernel.lang import DType, Kernel, walk
+from wholestep.kernel.lang import Kernel, walk
 from wholestep.lower.program.steps import Launch, MemRef, RoutineCall
 
 BESIDE = 8
@@ -27,26 +26,6 @@ WORD = 4
 """The bytes of a word: in WGSL, a launch that writes smaller elements makes all of its accesses atomic."""
 HOST_ELEMENT = 8
 """The bytes of a scalar that the host computes for the card."""
-
-
-class HostPart(NamedTuple):
-    """Scalar code of the host, on elements of buffers at these places and of these dtypes."""
-
-    scalars: HostScalars
-    refs: tuple[MemRef, ...]
-    types: tuple[DType, ...]
-
-    def place(self, at: Element) -> MemRef:
-        """The place of an element."""
-        return self.refs[at.buffer].shifted(at.place * self.types[at.buffer].itemsize)
-
-    def loads(self) -> list[tuple[MemRef, str]]:
-        """The elements that are loaded, and their dtypes."""
-        return [(self.place(at), dtypes.short(self.types[at.buffer])) for at in self.scalars.loads]
-
-    def stores(self) -> list[MemRef]:
-        """The elements that are stored."""
-        return [self.place(at) for at, _ in self.scalars.stores]
 
 
 class CardPart(NamedTuple):
@@ -64,7 +43,7 @@ class CardPart(NamedTuple):
             at += len(kernel.buffers)
 
 
-LaunchPart = HostPart | CardPart
+LaunchPart = HostStep | CardPart
 
 
 def card_part(kernel: Kernel, refs: Sequence[MemRef], steps: tuple[Launch | RoutineCall, ...] = ()) -> CardPart:
@@ -102,8 +81,8 @@ def accesses(part: LaunchPart) -> list[Access]:
         pairs = zip(part.refs, part.kernel.buffers, strict=True)
         columns = touched_columns(part.kernel) if isinstance(part.kernel, Kernel) else {}
         return [Access(ref, b.size * b.dtype.itemsize, b.written, columns.get(b, {})) for ref, b in pairs]
-    loads = [Access(ref, HOST_ELEMENT, False) for ref, _ in part.loads()]
-    return loads + [Access(ref, HOST_ELEMENT, True) for ref in part.stores()]
+    loads = [Access(ref, HOST_ELEMENT, False) for ref, _ in part.loads]
+    return loads + [Access(ref, HOST_ELEMENT, True) for ref, _ in part.stores]
 
 
 def conflict(first: Sequence[Access], second: Sequence[Access], trips: Mapping[int, int]) -> bool:
@@ -162,7 +141,7 @@ class LaunchOrder:
         self.left, self.patient = list(range(len(self.given))), patient
         self.parts, self.small, self.flat = [*self.given], [*self.own_small], [*self.own_flat]
         while self.left:
-            found = self.taken(lambda i: isinstance(self.parts[i], HostPart))
+            found = self.taken(lambda i: isinstance(self.parts[i], HostStep))
             if found:
                 out += [self.parts[i] for i in found]
             elif ready := self.ready() or self.apart():

@@ -21,7 +21,14 @@ from wholestep.runtime.cpu import external_symbols, page_prefetcher, support, th
 from wholestep.runtime.cpu.artifact import Artifact, raised_error
 from wholestep.runtime.cpu.collective_calls import EXCHANGES
 from wholestep.runtime.cpu.ndarray_reader import AddressRanges, ArgumentTypes, array_address, array_extent
-from wholestep.runtime.executable import BoundExecutable, Executable, QuickCall, UnfitArguments
+from wholestep.runtime.executable import (
+    BoundExecutable,
+    Executable,
+    QuickCall,
+    UnfitArguments,
+    check_count,
+    numbers_without,
+)
 from wholestep.runtime.memory.aligned import aligned_empty
 from wholestep.runtime.memory.mapped_arrays import NO_FILE_INPUTS, FileInputs, clone, is_file_backed, zeros_in_file
 from wholestep.runtime.memory.result_pool import result_maker
@@ -175,28 +182,22 @@ class NativeExecutable(Executable):
         self.artefact = artefact.pooled(self.constants)
         self._inputs = artefact.inputs
         self._outputs = artefact.outputs
-        kept = {place for place, _ in self.resident}, {place for _, place in self.resident}
-        self._given = tuple(k for k in range(len(self._inputs)) if k not in kept[0])
-        self._fresh = tuple(k for k in range(len(self._outputs)) if k not in kept[1])
+        self._given = numbers_without(len(self._inputs), {k for k, _ in self.resident})
+        self._fresh = numbers_without(len(self._outputs), {k for _, k in self.resident})
         self._ask = self._expect(range(len(self._outputs)))
         results = [self.artefact.slots[self._outputs[k]] for k in self._fresh]
         self._makers = [result_maker(slot.shape, slot.dtype) for slot in results]
         self._frames: list[CallFrame] = []
 
-    def _name(self, k: int) -> str:
-        names = self.graph.input_names
-        return names[k] if k < len(names) else f"argument {k}"
-
     def _expect(self, outputs: Sequence[int], own: AddressRanges = ()) -> ArgumentTypes:
         """Return the expected types of the inputs that are not resident, followed by these outputs."""
         slots = self.artefact.slots
         places = [self._inputs[k] for k in self._given] + [self._outputs[k] for k in outputs]
-        names = [self._name(k) for k in self._given] + [f"output {k}" for k in outputs]
+        names = [self.input_name(k) for k in self._given] + [f"output {k}" for k in outputs]
         return ArgumentTypes([slots[place].type for place in places], places, names, own)
 
     def __call__(self, arrays: Sequence[NDArray]) -> list[NDArray]:
-        if len(arrays) != len(self._inputs):
-            raise ShapeError(f"call: the program takes {len(self._inputs)} arrays, not {len(arrays)}")
+        check_count(arrays, len(self._inputs))
         results: list[Any] = [None] * len(self._outputs)
         for k, make in zip(self._fresh, self._makers, strict=True):
             results[k] = make()
@@ -264,16 +265,16 @@ class NativeExecutable(Executable):
         wanted = self.artefact.slots[self._inputs[k]].type
         flags = array.flags
         if array.shape != wanted.shape or array.dtype != wanted.dtype:
-            raise ShapeError(f"call: {self._name(k)} must be {wanted}, not {array_type(array.shape, array.dtype)}")
+            raise ShapeError(f"call: {self.input_name(k)} must be {wanted}, not {array_type(array.shape, array.dtype)}")
         if not (flags.c_contiguous and flags.aligned and flags.writeable):
-            raise ShapeError(f"call: {self._name(k)} must be writable, in C order and aligned")
+            raise ShapeError(f"call: {self.input_name(k)} must be writable, in C order and aligned")
         self.check_place(k, array)
         return array
 
     def check_place(self, k: int, array: NDArray) -> None:
         """Raise StorageError for an input that should lie in a file and does not: letting go of it would lose it."""
         if k in self.streams.inputs and array.nbytes and not is_file_backed(array):
-            raise StorageError(f"call: {self._name(k)} must lie in a file, as the program was made for")
+            raise StorageError(f"call: {self.input_name(k)} must lie in a file, as the program was made for")
 
     def bound(
         self, state: Sequence[NDArray], make: AllocateArray | None = None

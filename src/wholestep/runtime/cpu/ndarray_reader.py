@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from wholestep.backends.cpu.support_ir.gather import GATHER_HEAD
-from wholestep.errors import DtypeError, ShapeError
 from wholestep.ir.graph import NDArray
-from wholestep.ir.types import Type, array_type
+from wholestep.ir.types import Type
+from wholestep.runtime.executable import check_count, fitting_array
 
 C_ORDER_AND_ALIGNED = 0x101
 """NumPy's flags for an array that native code reads as it is."""
@@ -99,8 +99,7 @@ class ArgumentTypes:
 
         Raises ShapeError or DtypeError for an array of another shape or dtype than the program expects.
         """
-        if len(arrays) != len(self.types):
-            raise ShapeError(f"call: the program takes {len(self.types)} arrays, not {len(arrays)}")
+        check_count(arrays, len(self.types))
         admitted = tuple(
             self._one(array, type_, name) for array, type_, name in zip(arrays, self.types, self.names, strict=True)
         )
@@ -109,13 +108,8 @@ class ArgumentTypes:
         return admitted
 
     def _one(self, array: Any, wanted: Type, name: str) -> NDArray:
-        if not isinstance(array, np.ndarray | np.generic):
-            raise DtypeError(f"call: {name} must be an array {wanted}, not {type(array).__name__}")
+        array = fitting_array(array, wanted, name, np.ndarray)
         plain = np.require(np.asarray(array), requirements=("C", "A")).reshape(array.shape)
-        if plain.dtype != wanted.dtype:
-            raise DtypeError(f"call: {name} must be {wanted}, not {array_type(plain.shape, plain.dtype)}")
-        if plain.shape != wanted.shape:
-            raise ShapeError(f"call: {name} must be {wanted}, not {array_type(plain.shape, plain.dtype)}")
         start, end = array_extent(plain)
         apart = all(end <= low or high <= start for low, high in self.own)
         return plain if apart else plain.copy()

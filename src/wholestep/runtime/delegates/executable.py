@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wholestep.errors import ShapeError, UnsupportedError
+from wholestep.errors import UnsupportedError
 from wholestep.export.python.run import function_source, python_function
 from wholestep.export.python.vocabulary import PythonTarget
 from wholestep.export.targets import TARGETS, named_object
@@ -17,7 +17,7 @@ from wholestep.runtime.delegates.index_status import with_index_status
 from wholestep.runtime.delegates.libraries import library_named
 from wholestep.runtime.delegates.memory import DelegatedArray
 from wholestep.runtime.error_sites import ErrorSite
-from wholestep.runtime.executable import BoundExecutable, Executable, UnfitArguments, fitting_array
+from wholestep.runtime.executable import BoundExecutable, Executable, UnfitArguments, check_count, fitting_array
 from wholestep.runtime.memory.mapped_arrays import NO_FILE_INPUTS, FileInputs
 
 HOST_CALL = "on_host"
@@ -68,14 +68,8 @@ class DelegatedProgram(Executable):
         """The program as the library is given it."""
         return function_source(self.checked, self.words)[0]
 
-    def name(self, i: int) -> str:
-        """The name of an input."""
-        names = self.graph.input_names
-        return names[i] if i < len(names) else f"argument {i}"
-
     def __call__(self, arrays: Sequence[Any]) -> list[NDArray]:
-        if len(arrays) != len(self.graph.inputs):
-            raise ShapeError(f"call: the program takes {len(self.graph.inputs)} arrays, not {len(arrays)}")
+        check_count(arrays, len(self.graph.inputs))
         kept = {i for i, _ in self.resident}
         with self.library.scope():
             values = [self.given(i, x) for i, x in enumerate(arrays)]
@@ -84,7 +78,7 @@ class DelegatedProgram(Executable):
 
     def given(self, i: int, array: Any) -> Any:
         """An input as the library's array; raises ShapeError or DtypeError for one that does not fit."""
-        found = fitting_array(array, self.graph.in_types[i], self.name(i), DelegatedArray)
+        found = fitting_array(array, self.graph.in_types[i], self.input_name(i), DelegatedArray)
         return found.value if isinstance(found, DelegatedArray) else self.library.upload(np.asarray(found))
 
     def results(self, values: Sequence[Any]) -> Sequence[Any]:
@@ -110,19 +104,17 @@ class DelegatedInstance(BoundExecutable):
         graph = program.graph
         owned = {i: x for (i, _), x in zip(program.resident, self.state, strict=True)}
         self.owned = [
-            fitting_array(owned[i], t, program.name(i), DelegatedArray) if i in owned else None
+            fitting_array(owned[i], t, program.input_name(i), DelegatedArray) if i in owned else None
             for i, t in enumerate(graph.in_types)
         ]
         self.replacing = [o for _, o in program.resident]
-        self.returned = [o for o in range(len(graph.outputs)) if o not in set(self.replacing)]
-        self.done = 0
+        self.returned = program.fresh_outputs()
 
     def __call__(self, arrays: Sequence[Any], strict: bool = False) -> Sequence[NDArray]:
         program, library = self.program, self.program.library
         if strict:
             raise UnfitArguments
-        if len(arrays) != self.owned.count(None):
-            raise ShapeError(f"call: the program takes {self.owned.count(None)} arrays, not {len(arrays)}")
+        check_count(arrays, self.owned.count(None))
         fresh = iter(arrays)
         with library.scope():
             values = [program.given(i, next(fresh)) if own is None else own.value for i, own in enumerate(self.owned)]

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from wholestep import dtypes
 from wholestep.backends.gpu.beside_kernels import KernelsBeside, launch_text
-from wholestep.backends.gpu.host_scalars import Element, HostScalars, SplitKernel, split_kernel
+from wholestep.backends.gpu.host_scalars import HostStep, SplitKernel, split_kernel
 from wholestep.backends.gpu.kernel_writer import KernelCode, write_kernel
 from wholestep.backends.gpu.language import KernelLanguage
-from wholestep.backends.gpu.launch_order import HOST_ELEMENT, HostPart, LaunchPart, card_part, order_launches
+from wholestep.backends.gpu.launch_order import HOST_ELEMENT, LaunchPart, card_part, order_launches
 from wholestep.backends.gpu.vector_items import VECTOR_BYTES
 from wholestep.ir.graph import NDArray
 from wholestep.ir.types import Type, array_type
@@ -29,58 +29,24 @@ from wholestep.lower.program.steps import (
     StatusCheck,
     Step,
     Switch,
-    WhileLoop,
+    map_nested,
     walk_steps,
 )
 from wholestep.runtime.cache.private_folder import CacheEntry
 from wholestep.runtime.error_sites import ErrorSite, pack_largest, pack_sites, unpack_sites
+from wholestep.runtime.gpu.card_steps import CardStep, NumberedLaunch, grouped, packed, unpacked
 from wholestep.runtime.gpu.conditions import (
     NUMBER,
     STOP_WORDS,
     Condition,
     case_conditions,
     conditional_copy,
-    copies_may_overlap,
     failure_note,
     is_left_alone,
     runs_without_host,
-    steps_of_cases,
 )
 from wholestep.runtime.gpu.driver import Driver, KernelShape
 from wholestep.runtime.gpu.memory import raw_bytes
-
-
-@dataclass(frozen=True)
-class NumberedLaunch:
-    """The launch of the kernel of this number on the buffers at these places."""
-
-    kernel: int
-    refs: tuple[MemRef, ...]
-
-
-@dataclass(frozen=True)
-class HostStep:
-    """Scalar code of the host on elements at these places, each of one of these dtypes."""
-
-    scalars: HostScalars
-    loads: tuple[tuple[MemRef, str], ...]
-    stores: tuple[MemRef, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class DeviceSteps:
-    """Consecutive launches, copies and loops of them, which the card runs without the host.
-
-    The commands are the same whenever these `loops` around them are in the same trips, and these `slots` at the same
-    addresses.
-    """
-
-    steps: tuple[Any, ...]
-    loops: tuple[int, ...]
-    slots: tuple[int, ...]
-
-
-CardStep = NumberedLaunch | HostStep | RoutineCall | StatusCheck | ForLoop | WhileLoop | Switch | DeviceSteps
 
 
 @dataclass(frozen=True)
@@ -108,9 +74,17 @@ class CardProgram:
     stop: MemRef | None
     """The place where the card notes a failed check; None where the host tests each check."""
 
+    def slot_type(self, slot: int) -> Type:
+        """The type of the array in a slot."""
+        return self.types[slot - FIRST_INPUT]
+
+    def input_type(self, i: int) -> Type:
+        """The type of an input."""
+        return self.slot_type(self.inputs[i])
+
 
 class CardModule:
-    """The module of a program: its steps as JSON values, its text, its distinct kernels, and the bytes of its arena,
+    """The module of a program: its steps, its text, its distinct kernels, and the bytes of its arena,
     followed by the scalars that the host computes."""
 
     def __init__(self, plan: LoweredProgram, language: KernelLanguage, doubles: bool) -> None:
@@ -126,13 +100,13 @@ class CardModule:
         self.stop = self.reserved(STOP_WORDS * NUMBER) if checked else None
         self.conditions = () if self.stop is None else (Condition(self.stop, "!= 0"),)
         """The conditions under which the current kernels return at once."""
-        self.steps = self.packed(plan.steps)
+        self.steps = self.numbered(plan.steps)
         self.codes = list(self.written.values())
         self.text = language.module([code.text for code in self.codes])
 
-    def packed(self, body: Sequence[Step]) -> list[Any]:
-        """Steps as JSON values, with consecutive launches reordered and joined."""
-        out: list[Any] = []
+    def numbered(self, body: Sequence[Step]) -> tuple[CardStep, ...]:
+        """Steps with numbers for their kernels, and consecutive launches reordered and joined."""
+        out: list[CardStep] = []
         parts: list[LaunchPart] = []
         for step in body:
             if isinstance(step, Launch):
@@ -148,8 +122,8 @@ class CardModule:
                 continue
             out += self.ordered(parts)
             parts = []
-            out += self.without_host(step) if self.alone else [self.control(step)]
-        return [*out, *self.ordered(parts)]
+            out += self.branched(step) if self.alone and isinstance(step, Switch) else [self.control(step)]
+        return (*out, *self.ordered(parts))
 
     def reserved(self, nbytes: int) -> MemRef:
         """Allocate a place after the arena."""
@@ -157,36 +131,32 @@ class CardModule:
         self.arena = int(found.offset) + nbytes
         return found
 
-    def without_host(self, step: Step) -> list[list[Any]]:
-        """A step other than a launch, as launches with conditions."""
-        return self.branched(step) if isinstance(step, Switch) else [self.control(step)]
-
-    def branched(self, step: Switch) -> list[list[Any]]:
+    def branched(self, step: Switch) -> list[CardStep]:
         """The launches of all cases of a switch, each under the condition of its case."""
-        out, ref, around = list[list[Any]](), step.ref, self.conditions
-        if not is_left_alone(ref, steps_of_cases(step)):
+        out, ref, around = list[CardStep](), step.ref, self.conditions
+        if not is_left_alone(ref, walk_steps((step,))):
             ref = self.reserved(NUMBER)
             copy = RoutineCall("copy", (ref, step.ref), (NUMBER,))
             out.append(self.launched(*conditional_copy(copy), (copy,)))
         for case, own in zip(step.cases, case_conditions(ref, len(step.cases)), strict=True):
             self.conditions = (*around, *own)
-            out += self.packed(case)
+            out += self.numbered(case)
         self.conditions = around
         return out
 
     def launched(
         self, kernel: Kernel | KernelsBeside, refs: Sequence[MemRef], steps: tuple[Launch | RoutineCall, ...]
-    ) -> list[Any]:
-        """The launch that runs these steps, as JSON values: its arguments are its conditions' numbers, then `refs`."""
+    ) -> NumberedLaunch:
+        """The launch that runs these steps: its arguments are its conditions' numbers, then `refs`."""
         self.done_by.append(steps)
         places = [condition.ref for condition in self.conditions]
-        return ["launch", self.number(kernel, refs), list(map(pack_ref, [*places, *refs]))]
+        return NumberedLaunch(self.number(kernel, refs), (*places, *refs))
 
-    def ordered(self, parts: Sequence[LaunchPart]) -> list[list[Any]]:
-        """Consecutive launches in their final order, as JSON values."""
+    def ordered(self, parts: Sequence[LaunchPart]) -> list[NumberedLaunch | HostStep]:
+        """Consecutive launches in their final order."""
         by = self.language
         ordered = order_launches(parts, by.most_buffers, self.trips, by.most_shared, by.narrow_apart, by.joins_rows)
-        return list(map(self.part, ordered))
+        return [part if isinstance(part, HostStep) else self.launched(*part) for part in ordered]
 
     def launch(self, step: Launch) -> list[LaunchPart]:
         """The parts of a launch: one of the host and one of the card, or one of them."""
@@ -196,15 +166,8 @@ class CardModule:
             refs.append(MemRef(0, self.arena))
             types.append(dtype)
             self.arena += HOST_ELEMENT
-        host = [] if split.host is None else [HostPart(split.host, tuple(refs), tuple(types))]
+        host = [] if split.host is None else [split.host.at(refs, types)]
         return [*host, *([] if split.card is None else [card_part(split.card, refs, (step,))])]
-
-    def part(self, part: LaunchPart) -> list[Any]:
-        """A part of a launch as JSON values."""
-        if isinstance(part, HostPart):
-            loads = [[pack_ref(ref), short] for ref, short in part.loads()]
-            return ["host", part.scalars, loads, list(map(pack_ref, part.stores()))]
-        return self.launched(part.kernel, part.refs, part.steps)
 
     def number(self, kernel: Kernel | KernelsBeside, refs: Sequence[MemRef]) -> int:
         """The number of a kernel's text for buffers at these places, which is written once."""
@@ -214,22 +177,15 @@ class CardModule:
             self.written[key] = write_kernel(kernel, f"k{len(self.written)}", self.language, key[1], aligned)
         return list(self.written).index(key)
 
-    def control(self, step: Step) -> list[Any]:
-        """A step other than a launch, as JSON values."""
-        match step:
-            case RoutineCall():
-                self.done_by.append((step,))
-                return ["copy", list(map(pack_ref, step.refs)), int(step.params[0])]
-            case StatusCheck():
-                return ["check", step.site, pack_ref(step.ref), step.fine]
-            case ForLoop():
-                self.trips[step.loop] = trips = int(step.trips)
-                return ["repeat", step.loop, trips, self.packed(step.body), step.reverse, step.outermost]
-            case WhileLoop():
-                return ["while", self.packed(step.test), pack_ref(step.ref), self.packed(step.body)]
-            case Switch():
-                return ["switch", pack_ref(step.ref), list(map(self.packed, step.cases))]
-        raise AssertionError(step)
+    def control(self, step: Any) -> CardStep:
+        """A step other than a launch."""
+        if isinstance(step, RoutineCall):
+            self.done_by.append((step,))
+            return RoutineCall("copy", step.refs, (int(step.params[0]),))
+        if isinstance(step, ForLoop):
+            self.trips[step.loop] = int(step.trips)
+        made: CardStep = map_nested(step, self.numbered)
+        return made
 
 
 def is_aligned(ref: MemRef) -> bool:
@@ -249,12 +205,12 @@ def pack_program(unit: CompilationUnit, plan: LoweredProgram, language: KernelLa
         "types": [[dtypes.short(s.type.dtype), list(map(int, s.type.shape))] for s in plan.slots],
         "inputs": list(plan.inputs),
         "outputs": list(plan.outputs),
-        "steps": module.steps,
+        "steps": packed(module.steps),
         "arena": module.arena,
         "largest": pack_largest(unit.graph, plan),
         "sites": pack_sites(unit.graph, plan),
         "undone": fails_late(plan.steps, {plan.inputs[i] for i, _ in unit.resident}),
-        "stop": None if module.stop is None else pack_ref(module.stop),
+        "stop": packed(module.stop),
     }
     return CacheEntry((driver.compile(module.text), blob.data), facts)
 
@@ -272,122 +228,9 @@ def unpack_program(unit: CompilationUnit, entry: CacheEntry) -> CardProgram:
         arena=facts["arena"],
         largest=facts["largest"] and (str(facts["largest"][0]), int(facts["largest"][1])),
         constants=np.frombuffer(constants, np.uint8),
-        steps=unpack_steps(facts["steps"]),
+        steps=grouped(unpacked(facts["steps"])),
         sites=unpack_sites(unit.graph, facts["sites"]),
         numbers=tuple([tuple(map(int, said)) if kind == "index" else () for kind, said, _ in facts["sites"]]),
         undone=facts["undone"],
-        stop=None if facts["stop"] is None else unpack_ref(facts["stop"]),
+        stop=unpacked(facts["stop"]),
     )
-
-
-def slot_type(program: CardProgram, slot: int) -> Type:
-    """The type of the array in a slot."""
-    return program.types[slot - FIRST_INPUT]
-
-
-# Steps as lists.
-
-
-def pack_ref(ref: MemRef) -> list[Any]:
-    """A place as JSON values."""
-    return [ref.slot, int(ref.offset), [[loop, int(stride)] for loop, stride in ref.moves]]
-
-
-def unpack_ref(packed: Sequence[Any]) -> MemRef:
-    """The place that JSON values hold."""
-    slot, offset, moves = packed
-    return MemRef(slot, offset, tuple([(loop, stride) for loop, stride in moves]))
-
-
-def unpack_steps(packed: Sequence[Any]) -> tuple[Any, ...]:
-    """The steps that JSON values hold, with consecutive ones that need no host grouped as `DeviceSteps`."""
-    out: list[Any] = []
-    together: list[Any] = []
-    for step in [*map(unpack_step, packed), None]:
-        if step is not None and needs_no_host(step):
-            together.append(flat_loop(step) if isinstance(step, ForLoop) else step)
-            continue
-        if together:
-            refs = list(touched(together))
-            loops = {loop for ref in refs for loop, _ in ref.moves} - set(inner_loops(together))
-            slots = {ref.slot for ref in refs}
-            out.append(DeviceSteps(tuple(together), tuple(sorted(loops)), tuple(sorted(slots))))
-            together = []
-        if step is not None:
-            out.append(step)
-    return tuple(out)
-
-
-def needs_no_host(step: CardStep) -> bool:
-    """Test whether a card runs a step without the host; copies within one array may need temporary memory."""
-    if isinstance(step, RoutineCall):
-        return not copies_may_overlap(step)
-    if isinstance(step, ForLoop):
-        return not step.outermost and all(isinstance(inside, DeviceSteps) for inside in step.body)
-    return isinstance(step, NumberedLaunch)
-
-
-def flat_loop(loop: ForLoop) -> ForLoop:
-    """A loop that needs no host, with the steps inside its body's `DeviceSteps` as its body."""
-    return replace(loop, body=tuple([step for together in loop.body for step in together.steps]))  # type: ignore[union-attr]
-
-
-def launches_and_copies(steps: Iterable[Any]) -> Iterator[NumberedLaunch | RoutineCall]:
-    """The launches and copies of a program, in its order."""
-    for step in steps:
-        match step:
-            case NumberedLaunch() | RoutineCall():
-                yield step
-            case DeviceSteps():
-                yield from launches_and_copies(step.steps)
-            case ForLoop():
-                yield from launches_and_copies(step.body)
-            case WhileLoop():
-                yield from launches_and_copies((*step.test, *step.body))
-            case Switch():
-                for case in step.cases:
-                    yield from launches_and_copies(case)
-
-
-def touched(steps: Iterable[Any]) -> Iterator[MemRef]:
-    """The places of steps that need no host."""
-    for step in steps:
-        if isinstance(step, ForLoop):
-            yield from touched(step.body)
-        else:
-            yield from step.refs
-
-
-def inner_loops(steps: Iterable[Any]) -> Iterator[int]:
-    """The numbers of the loops of steps that need no host."""
-    for step in steps:
-        if isinstance(step, ForLoop):
-            yield step.loop
-            yield from inner_loops(step.body)
-
-
-def unpack_step(packed: Sequence[Any]) -> CardStep:
-    """A step."""
-
-    match packed:
-        case "launch", kernel, refs:
-            return NumberedLaunch(kernel, tuple(map(unpack_ref, refs)))
-        case "host", (loaded, code, stored), loads, stores:
-            scalars = HostScalars(
-                tuple([Element(*at) for at in loaded]),
-                tuple([(op, dtype, tuple(args), extra) for op, dtype, args, extra in code]),
-                tuple([(Element(*at), number) for at, number in stored]),
-            )
-            places = tuple([(unpack_ref(ref), dtype) for ref, dtype in loads])
-            return HostStep(scalars, places, tuple(map(unpack_ref, stores)))
-        case "copy", refs, nbytes:
-            return RoutineCall("copy", tuple(map(unpack_ref, refs)), (nbytes,))
-        case "check", site, ref, fine:
-            return StatusCheck(site, unpack_ref(ref), fine)
-        case "repeat", loop, trips, body, reverse, outermost:
-            return ForLoop(loop, trips, unpack_steps(body), reverse, outermost)
-        case "while", test, ref, body:
-            return WhileLoop(unpack_steps(test), unpack_ref(ref), unpack_steps(body))
-        case _:
-            _, ref, cases = packed
-            return Switch(unpack_ref(ref), tuple(map(unpack_steps, cases)))

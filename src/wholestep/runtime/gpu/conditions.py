@@ -6,7 +6,7 @@ check k; switch at: (a), (b)    -->    note k where it fails; a unless stopped o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from wholestep.backends.gpu.byte_copies import WORD, byte_copy
@@ -18,7 +18,6 @@ from wholestep.lower.program.steps import (
     RoutineCall,
     StatusCheck,
     Step,
-    Switch,
     WhileLoop,
     touched_ranges,
     walk_steps,
@@ -95,8 +94,3 @@ def conditional_copy(copy: RoutineCall) -> tuple[Kernel, tuple[MemRef, ...]]:
     nbytes = int(copy.params[0])
     numbers = [nbytes, *[int(ref.offset) for ref in copy.refs], *[int(n) for ref in copy.refs for _, n in ref.moves]]
     return byte_copy(nbytes, not any(n % WORD for n in numbers)), (source, target)
-
-
-def steps_of_cases(step: Switch) -> Sequence[Step]:
-    """All steps of the cases of a switch."""
-    return [s for case in step.cases for s in walk_steps(case)]

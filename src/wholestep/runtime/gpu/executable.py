@@ -10,24 +10,17 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes, forks
-from wholestep.backends.gpu.host_scalars import compute_scalars
-from wholestep.errors import ShapeError, UnsupportedError
+from wholestep.backends.gpu.host_scalars import HostStep, compute_scalars
+from wholestep.errors import UnsupportedError
 from wholestep.ir.graph import NDArray
 from wholestep.ir.types import Type, array_type
 from wholestep.lower.compilation_unit import CompilationUnit
 from wholestep.lower.program.steps import ForLoop, MemRef, RoutineCall, StatusCheck, Switch, WhileLoop
 from wholestep.runtime.backend import AllocateBytes, LoadedCode
 from wholestep.runtime.error_sites import largest_text
-from wholestep.runtime.executable import BoundExecutable, Executable, UnfitArguments, fitting_array
-from wholestep.runtime.gpu.card_program import (
-    CardProgram,
-    CardStep,
-    DeviceSteps,
-    HostStep,
-    NumberedLaunch,
-    flat_loop,
-    slot_type,
-)
+from wholestep.runtime.executable import BoundExecutable, Executable, UnfitArguments, check_count, fitting_array
+from wholestep.runtime.gpu.card_program import CardProgram
+from wholestep.runtime.gpu.card_steps import CardStep, DeviceSteps, NumberedLaunch, flat_loop
 from wholestep.runtime.gpu.conditions import NUMBER, STOP_WORDS
 from wholestep.runtime.gpu.driver import Driver, MemoryPlace
 from wholestep.runtime.gpu.memory import CardArray, CardMemory, raw_bytes
@@ -72,17 +65,15 @@ class CardExecutable(Executable):
 
     def __call__(self, arrays: Sequence[Any]) -> list[NDArray]:
         program = self.code.program
-        if len(arrays) != len(program.inputs):
-            raise ShapeError(f"call: the program takes {len(program.inputs)} arrays, not {len(arrays)}")
+        check_count(arrays, len(program.inputs))
         state = []
         for i, _ in self.resident:
-            wanted = slot_type(program, program.inputs[i])
+            wanted = program.input_type(i)
             held = self.memory.allocate(wanted.shape, wanted.dtype)
-            self.memory.copy(held, fitting_array(arrays[i], wanted, self.name(i), CardArray))
+            self.memory.copy(held, fitting_array(arrays[i], wanted, self.input_name(i), CardArray))
             state.append(held)
         bound = CardInstance(self, state)
-        given = {i for i, _ in self.resident}
-        fresh = iter(bound([x for i, x in enumerate(arrays) if i not in given]))
+        fresh = iter(bound([arrays[i] for i in bound.given]))
         replaced = {o: held for (_, o), held in zip(self.resident, state, strict=True)}
         return [
             self.memory.download(replaced[o]) if o in replaced else next(fresh) for o in range(len(program.outputs))
@@ -90,11 +81,6 @@ class CardExecutable(Executable):
 
     def instance(self, state: Sequence[Any]) -> CardInstance:
         return CardInstance(self, state)
-
-    def name(self, i: int) -> str:
-        """The name of an input."""
-        names = self.graph.input_names
-        return names[i] if i < len(names) else f"argument {i}"
 
 
 class CardInstance(BoundExecutable):
@@ -104,16 +90,14 @@ class CardInstance(BoundExecutable):
         self.program, self.code, self.memory = program, program.code, program.memory
         plan = self.code.program
         self.state = tuple(state)
-        kept = {i for i, _ in program.resident}, {o for _, o in program.resident}
-        self.given = [i for i in range(len(plan.inputs)) if i not in kept[0]]
-        self.fresh = [o for o in range(len(plan.outputs)) if o not in kept[1]]
+        self.given, self.fresh = program.fresh_inputs(), program.fresh_outputs()
         arena = self.allocated(0, array_type((plan.arena,), np.dtype(np.uint8)))
         self.places: list[MemoryPlace] = [arena.place, self.code.constants]
         held: dict[int, CardArray] = {}
         for (i, _), array in zip(program.resident, self.state, strict=True):
-            held[plan.inputs[i]] = fitting_array(array, slot_type(plan, plan.inputs[i]), program.name(i), CardArray)
+            held[plan.inputs[i]] = fitting_array(array, plan.input_type(i), program.input_name(i), CardArray)
         self.moving = {plan.inputs[i] for i in self.given}
-        self.kinds = [slot_type(plan, plan.inputs[i]) for i in self.given]
+        self.kinds = [plan.input_type(i) for i in self.given]
         self.place_results(held)
         for slot, kind in enumerate(plan.types, len(self.places)):
             if slot not in held and slot not in self.moving:
@@ -138,7 +122,7 @@ class CardInstance(BoundExecutable):
         """Allocate memory for results, in one block if they are small together, so that one copy reads them."""
         plan = self.code.program
         slots = [plan.outputs[o] for o in self.fresh]
-        kinds = [slot_type(plan, slot) for slot in slots]
+        kinds = [plan.slot_type(slot) for slot in slots]
         layout = SideBySide.of([kind.nbytes for kind in kinds])
         shared = len({*slots}) < len(slots) or not {*slots}.isdisjoint({*held, *self.moving})
         if shared or layout.nbytes > SMALL:
@@ -162,8 +146,7 @@ class CardInstance(BoundExecutable):
         plan = self.code.program
         if strict and not self.fits(arrays):
             raise UnfitArguments
-        if len(arrays) != len(self.given):
-            raise ShapeError(f"call: the program takes {len(self.given)} arrays, not {len(arrays)}")
+        check_count(arrays, len(self.given))
         with self.lock:
             self.take(arrays)
             self.counts, self.made, self.stopping = {}, 0, False
@@ -214,7 +197,7 @@ class CardInstance(BoundExecutable):
         plan, host = self.code.program, dict[int, NDArray]()
         for i, x in zip(self.given, arrays, strict=True):
             slot = plan.inputs[i]
-            array = fitting_array(x, slot_type(plan, slot), self.program.name(i), CardArray)
+            array = fitting_array(x, plan.slot_type(slot), self.program.input_name(i), CardArray)
             if isinstance(array, CardArray):
                 self.places[slot] = array.place
             else:
@@ -228,7 +211,7 @@ class CardInstance(BoundExecutable):
         sizes = tuple([data.size for data in host.values()])
         if sizes != transfers.layout.sizes:
             largest = max([i for i in self.given if plan.inputs[i] in host], key=lambda i: host[plan.inputs[i]].size)
-            with memory_for(self.program.name(largest), slot_type(plan, plan.inputs[largest])):
+            with memory_for(self.program.input_name(largest), plan.input_type(largest)):
                 transfers.lay_out(sizes)
         for slot, place in zip(host, transfers.places, strict=True):
             self.places[slot] = place
@@ -238,7 +221,7 @@ class CardInstance(BoundExecutable):
         """Memory for a slot, 0 for the arena; an error names the input or result, or the largest value of the arena."""
         inputs, outputs = self.code.program.inputs, self.code.program.outputs
         what = f"result {outputs.index(slot)}" if slot in outputs else "intermediate values"
-        what = self.program.name(inputs.index(slot)) if slot in inputs else what
+        what = self.program.input_name(inputs.index(slot)) if slot in inputs else what
         if slot == 0 and self.code.program.largest:
             what += f" (the largest is {largest_text(self.program.graph, self.code.program.largest)})"
         with memory_for(what, kind):
@@ -308,7 +291,7 @@ class CardInstance(BoundExecutable):
         driver = self.code.driver
         given = [np.empty(1, dtypes.from_short(short)) for _, short in step.loads]
         driver.gather([self.place(ref) for ref, _ in step.loads], [raw_bytes(x) for x in given])
-        for ref, made in zip(step.stores, compute_scalars(step.scalars, given), strict=True):
+        for (ref, _), made in zip(step.stores, compute_scalars(step, given), strict=True):
             driver.write(self.place(ref), raw_bytes(made))
 
     def repeat(self, step: ForLoop) -> None:

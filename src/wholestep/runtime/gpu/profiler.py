@@ -9,7 +9,7 @@ from typing import Any
 from wholestep.ir.graph import NDArray
 from wholestep.lower.program.steps import ForLoop, Launch, RoutineCall
 from wholestep.runtime.backend import ProfileRecord, TimedEvent
-from wholestep.runtime.gpu.card_program import DeviceSteps, NumberedLaunch, launches_and_copies
+from wholestep.runtime.gpu.card_steps import DeviceSteps, NumberedLaunch, launches_and_copies
 from wholestep.runtime.gpu.driver import DeviceClock
 from wholestep.runtime.gpu.executable import CardExecutable, CardInstance
 
