@@ -5,30 +5,27 @@ from __future__ import annotations
 import builtins
 import contextlib
 import functools
-import inspect
 import itertools
 import weakref
 from collections.abc import Callable
 from dataclasses import is_dataclass
 from types import BuiltinFunctionType, CellType, FunctionType, GeneratorType, MethodType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import (
-    FUNCTIONS,
-    HOOKS,
     INSTANCES,
     JOINERS,
     REPLACED,
     is_traced,
-    with_documented_errors,
 )
 from wholestep.frontend.foreign_calls import ROOTS, named_in_foreign_failures
 from wholestep.frontend.source import answers
 from wholestep.frontend.source.class_patterns import pattern_class
 from wholestep.frontend.source.constructors import completed, constructed, is_completed
+from wholestep.frontend.source.direct_answers import DISPATCHING, are_simple, direct_answer
 from wholestep.frontend.source.fresh import FreshArray, FreshMethod, live
 from wholestep.frontend.source.members import MARKED, Operand, Owner, function_of, member_of, names_in
 from wholestep.frontend.source.python_calls import PYTHON, is_instance
@@ -218,49 +215,7 @@ def numpy_answer(f: Any) -> Answer:
     return answered
 
 
-class DirectAnswer(NamedTuple):
-    """An answer to calls of a NumPy function with so many traced arrays and numbers, without NumPy's detour."""
-
-    operands: int
-    answer: Callable[[Any, tuple[Any, ...]], Any]
-
-
-def direct_answer(f: Any) -> DirectAnswer | None:
-    """The direct answer of a ufunc with all its operands, and of a function that needs one argument, with that one."""
-    if isinstance(f, np.ufunc):
-        return DirectAnswer(f.nin, ufunc_answer)
-    implementation = FUNCTIONS.get(f)
-    if implementation is None:
-        return None
-    answer = functools.partial(with_documented_errors, implementation)
-    return DirectAnswer(1, lambda f, args: answer(f, args, {})) if needs_one_argument(f) else None
-
-
-def needs_one_argument(f: Any) -> bool:
-    """Test whether a function written in Python has one parameter without a default, and takes no `*args`."""
-    written = inspect.unwrap(f)
-    code = getattr(written, "__code__", None)  # read in a twentieth of the time that a signature takes
-    if code is None or code.co_flags & inspect.CO_VARARGS:
-        return False
-    return bool(code.co_argcount - code.co_posonlyargcount - len(written.__defaults__ or ()) == 1)
-
-
-def ufunc_answer(f: Any, args: tuple[Any, ...]) -> Any:
-    """The call of a ufunc, as the protocol of traced arrays makes it."""
-    return HOOKS.ufunc(f, *args, method="__call__")
-
-
 MANY = 64
-DISPATCHING = (np.ufunc, type(np.sum))
-SIMPLE = frozenset((Array, int, float, bool))
-
-
-def are_simple(args: tuple[Any, ...]) -> bool:
-    """Test whether arguments are traced arrays and numbers alone, a traced array first."""
-    for x in args:
-        if type(x) not in SIMPLE:
-            return False
-    return bool(args) and type(args[0]) is Array
 
 
 def on_live_arrays(f: Any, /, *args: Any, **kwargs: Any) -> Any:
