@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wholestep.backends.gpu.known_scalars import KnownOperation
+from wholestep.backends.gpu.host_scalars import ScalarOperation
 from wholestep.export.page import files
 from wholestep.export.page.files import TRAINING, source_text
 from wholestep.random.keys import BITS, FOLD, SPLIT
@@ -47,7 +47,7 @@ SUMMANDS = [(1e200, 1e200, -np.inf), (-1e200, 1e200, np.inf), (1e200, 1e200, np.
 @pytest.mark.parametrize(("a", "b", "c"), SUMMANDS)
 def test_an_infinite_summand_stays_so(a: float, b: float, c: float) -> None:
     """The product in `fma` is exact, and so it is finite where a product rounded to float64 is infinite."""
-    code = [KnownOperation("given", "f64", (), i) for i in range(3)] + [KnownOperation("fma", "f64", (0, 1, 2))]
+    code = [ScalarOperation("given", "f64", (), i) for i in range(3)] + [ScalarOperation("fma", "f64", (0, 1, 2))]
     made = HostProgram(tuple(code), tuple([np.full(host_numbers.LANES, x) for x in (a, b, c)]), (), ())
     (found,) = host_numbers.by_javascript([made])
     wanted = c if np.isfinite(a) else np.nan

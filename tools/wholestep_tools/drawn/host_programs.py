@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from wholestep import dtypes
-from wholestep.backends.gpu.host_scalars import Element, HostScalars, compute_scalars, word_of_number
-from wholestep.backends.gpu.known_scalars import CASE, GIVEN, KnownOperation
+from wholestep.backends.gpu.host_scalars import Element, HostScalars, ScalarOperation, compute_scalars, word_of_number
+from wholestep.backends.gpu.known_scalars import CASE, GIVEN
 from wholestep.ir.graph import NDArray
 from wholestep.kernel.lang import DType
 from wholestep.kernel.ops import OPS
@@ -49,7 +49,7 @@ class HostProgram(NamedTuple):
     `following` are the given scalars that a run leaves to the next one, and the numbers of their values.
     """
 
-    code: tuple[KnownOperation, ...]
+    code: tuple[ScalarOperation, ...]
     given: tuple[NDArray, ...]
     cases: tuple[NDArray, ...]
     following: tuple[tuple[int, int], ...]
@@ -132,12 +132,12 @@ class Drawing:
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.rng = rng
-        self.code: list[KnownOperation] = []
+        self.code: list[ScalarOperation] = []
         self.of: dict[str, list[int]] = {short: [] for short in EVERY}
 
     def put(self, op: str, short: str, args: Sequence[int] = (), extra: int = 0) -> int:
         """The number of a new value."""
-        self.code.append(KnownOperation(op, short, tuple(args), extra))
+        self.code.append(ScalarOperation(op, short, tuple(args), extra))
         self.of[short].append(len(self.code) - 1)
         return len(self.code) - 1
 

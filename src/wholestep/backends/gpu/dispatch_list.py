@@ -15,8 +15,9 @@ import numpy as np
 from wholestep import dtypes
 from wholestep.backends.gpu.beside_kernels import KernelsBeside, launch_text
 from wholestep.backends.gpu.byte_copies import WORD, byte_copy
+from wholestep.backends.gpu.host_scalars import ScalarOperation
 from wholestep.backends.gpu.kernel_writer import KernelCode, write_kernel
-from wholestep.backends.gpu.known_scalars import CASE, GIVEN, KnownCode, KnownKernel, KnownOperation, Place
+from wholestep.backends.gpu.known_scalars import CASE, GIVEN, KnownCode, KnownKernel, Place
 from wholestep.backends.gpu.launch_order import CardPart, card_part, order_launches
 from wholestep.backends.gpu.limits import DOUBLE_HINT, check_program, device_refusal, launch_refusal
 from wholestep.backends.gpu.target import WEBGPU
@@ -65,7 +66,7 @@ class RecordedProgram(NamedTuple):
 
     name: str
     entries: tuple[tuple[Any, ...], ...]
-    code: tuple[KnownOperation, ...]
+    code: tuple[ScalarOperation, ...]
     values: tuple[tuple[int, int], ...]
     """(address, number) of each scalar that kernels are given."""
     following: tuple[tuple[int, int], ...]

@@ -31,8 +31,14 @@ class Element(NamedTuple):
     place: int
 
 
-Operations = tuple[tuple[str, str, tuple[int, ...], int], ...]
-"""Scalar code: (op, dtype, numbers of operands, the word of a constant or the number of a load) of each operation."""
+class ScalarOperation(NamedTuple):
+    """An operation on the values of these numbers; `extra` is the word of a constant, or the number of a load or of a
+    given."""
+
+    op: str
+    dtype: str
+    args: tuple[int, ...] = ()
+    extra: int = 0
 
 
 class HostStep(NamedTuple):
@@ -40,7 +46,7 @@ class HostStep(NamedTuple):
     stores, each with the number of its value."""
 
     loads: tuple[tuple[MemRef, str], ...]
-    code: Operations
+    code: tuple[ScalarOperation, ...]
     stores: tuple[tuple[MemRef, int], ...]
 
 
@@ -49,7 +55,7 @@ class HostScalars(NamedTuple):
     the number of its value."""
 
     loads: tuple[Element, ...]
-    code: Operations
+    code: tuple[ScalarOperation, ...]
     stores: tuple[tuple[Element, int], ...]
 
     def at(self, refs: Sequence[MemRef], types: Sequence[DType]) -> HostStep:
@@ -90,7 +96,7 @@ class KernelSplitting:
         self.kernel = kernel
         self.numbers: dict[Var, int] = {}
         self.loads: list[Element] = []
-        self.code: list[tuple[str, str, tuple[int, ...], int]] = []
+        self.code: list[ScalarOperation] = []
         self.stores: list[tuple[Element, int]] = []
         loops = [s for s in walk(kernel.body) if isinstance(s, Loop)]
         self.once = [s for s in loops if s.axis.extent == 1 and s.carries and not s.folds]
@@ -204,7 +210,7 @@ class KernelSplitting:
     def put(self, op: str, dtype: DType, args: Sequence[Var], extra: int = 0) -> int:
         """Write one operation; returns its number."""
         numbers = tuple([self.number(x) for x in args])
-        self.code.append((op, dtypes.short(dtype), numbers, extra))
+        self.code.append(ScalarOperation(op, dtypes.short(dtype), numbers, extra))
         return len(self.code) - 1
 
 

@@ -10,10 +10,10 @@ the card:                            k25(..., x0):  w[i] = w[i] - x0[0] * g[i]
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from wholestep import dtypes
-from wholestep.backends.gpu.host_scalars import KernelSplitting, is_wide
+from wholestep.backends.gpu.host_scalars import KernelSplitting, ScalarOperation, is_wide
 from wholestep.errors import KernelError
 from wholestep.kernel.lang import DType, Kernel, Loop, Statement, Store, Var, walk
 
@@ -21,31 +21,22 @@ GIVEN, CASE = "given", "case"
 """The operations that read a scalar's value at the beginning of a step, and the number of a switch's case."""
 
 
-class KnownOperation(NamedTuple):
-    """An operation on the values of these numbers; `extra` is the word of a constant, or the number of a given."""
-
-    op: str
-    dtype: str
-    args: tuple[int, ...] = ()
-    extra: int = 0
-
-
 class KnownCode:
     """Scalar operations in their order, equal ones once."""
 
     def __init__(self) -> None:
-        self.numbers: dict[KnownOperation, int] = {}
+        self.numbers: dict[ScalarOperation, int] = {}
 
     def put(self, op: str, dtype: DType, args: Sequence[int] = (), extra: int = 0) -> int:
         """Add an operation unless an equal one is there; returns its number."""
-        return self.numbers.setdefault(KnownOperation(op, dtypes.short(dtype), tuple(args), extra), len(self.numbers))
+        return self.numbers.setdefault(ScalarOperation(op, dtypes.short(dtype), tuple(args), extra), len(self.numbers))
 
     def is_computed_ahead(self, number: int) -> bool:
         """Test whether a value is computed, not given nor a constant, and does not depend on the cases of switches."""
         code, _ = self.used_by([number])
         return len(code) > 1 and all(operation.op != CASE for operation in code)
 
-    def used_by(self, roots: Sequence[int]) -> tuple[list[KnownOperation], dict[int, int]]:
+    def used_by(self, roots: Sequence[int]) -> tuple[list[ScalarOperation], dict[int, int]]:
         """The operations that some values depend on, constants first, and the new numbers of these by the old ones."""
         code, wanted = list(self.numbers), set(roots)
         for number in reversed(range(len(code))):

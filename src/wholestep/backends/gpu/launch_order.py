@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from wholestep.backends.gpu.access_rows import Columns, columns_are_apart, touched_columns
 from wholestep.backends.gpu.beside_kernels import KernelsBeside, buffers_of, flat_kernel, group_size, kernels_of
+from wholestep.backends.gpu.byte_copies import WORD
 from wholestep.backends.gpu.host_scalars import HostStep
 from wholestep.backends.gpu.join_kernels import KERNELS, LAUNCH, SmallKernel, joined_kernel, small_kernel
 from wholestep.backends.gpu.join_rows import PlacedKernel, joined_rows
@@ -22,8 +23,6 @@ from wholestep.lower.program.steps import Launch, MemRef, RoutineCall
 
 BESIDE = 8
 """The most kernels beside each other in one launch, equal ones counted once."""
-WORD = 4
-"""The bytes of a word: in WGSL, a launch that writes smaller elements makes all of its accesses atomic."""
 HOST_ELEMENT = 8
 """The bytes of a scalar that the host computes for the card."""
 
@@ -55,10 +54,10 @@ def card_part(kernel: Kernel, refs: Sequence[MemRef], steps: tuple[Launch | Rout
     return CardPart(replace(kernel, buffers=tuple([b for b, _ in kept])), tuple([ref for _, ref in kept]), steps)
 
 
-def together(kernel: Kernel | KernelsBeside, parts: Sequence[LaunchPart]) -> CardPart:
+def together(kernel: Kernel | KernelsBeside, parts: Sequence[CardPart]) -> CardPart:
     """The launch of a kernel that replaces these parts, with the buffers of all of them."""
-    refs = tuple([ref for p in parts for ref in p.refs])
-    return CardPart(kernel, refs, tuple([step for p in parts if isinstance(p, CardPart) for step in p.steps]))
+    refs, steps = [ref for p in parts for ref in p.refs], [step for p in parts for step in p.steps]
+    return CardPart(kernel, tuple(refs), tuple(steps))
 
 
 class Access(NamedTuple):
@@ -66,7 +65,7 @@ class Access(NamedTuple):
 
     ref: MemRef
     nbytes: int
-    written: bool
+    written: bool = True
     columns: Columns = MappingProxyType({})
 
 
@@ -90,9 +89,9 @@ def conflict(first: Sequence[Access], second: Sequence[Access], trips: Mapping[i
     return any((a.written or b.written) and may_overlap(a, b, trips) for a in first for b in second)
 
 
-def may_overlap(a: Access, b: Access, trips: Mapping[int, int]) -> bool:
+def may_overlap(a: Access, b: Access, trips: Mapping[int, int] = MappingProxyType({})) -> bool:
     """Test whether two accesses may overlap in the same trip of the loops around, or in any two trips where their
-    addresses move differently with the loops."""
+    addresses move differently with the loops, which have these trip counts as far as they are known."""
     if a.ref.slot != b.ref.slot:
         return False
     if a.ref.moves == b.ref.moves:
@@ -221,12 +220,19 @@ class LaunchOrder:
     def kind(self, i: int) -> tuple[bool, int]:
         """The key of parts that may share a launch: whether they write narrow elements, where such parts are apart, and
         the size of their workgroups, 0 for any size."""
-        part = self.parts[i]
-        assert isinstance(part, CardPart) and isinstance(part.kernel, Kernel)
+        part = self.card(i)
+        assert isinstance(part.kernel, Kernel)
         return self.is_narrow(part), group_size(part.kernel)
 
+    def card(self, i: int) -> CardPart:
+        """A part that is a launch of the card."""
+        part = self.parts[i]
+        assert isinstance(part, CardPart)
+        return part
+
     def is_narrow(self, part: CardPart) -> bool:
-        """Test whether a part writes narrow elements, where such parts are kept apart."""
+        """Test whether a part writes narrow elements, where such parts are kept apart: in WGSL, a launch that writes
+        elements smaller than a word makes all of its accesses atomic."""
         return self.narrow_apart and any(b.written and b.dtype.itemsize < WORD for b in part.kernel.buffers)
 
     def is_large(self, i: int) -> bool:
@@ -259,15 +265,15 @@ class LaunchOrder:
 
     def fits(self, pack: Sequence[int]) -> bool:
         """Test whether parts are within the limits of one launch."""
-        parts = [self.parts[i] for i in pack]
-        kernels = tuple([kernel for p in parts if isinstance(p, CardPart) for kernel in kernels_of(p.kernel)])
+        parts = list(map(self.card, pack))
+        kernels = tuple([kernel for p in parts for kernel in kernels_of(p.kernel)])
         texts = len({self.flat[i] or i for i in pack})
         held = shared_bytes(KernelsBeside(kernels))
         return texts <= BESIDE and held <= self.shared and sum([len(p.refs) for p in parts]) <= self.buffers
 
     def launch(self, pack: Sequence[int]) -> LaunchPart:
         """The launch of parts."""
-        parts = [p for i in pack if isinstance(p := self.parts[i], CardPart)]
+        parts = list(map(self.card, pack))
         if len(parts) == 1:
             return parts[0]
         kernels = tuple([kernel for p in parts for kernel in kernels_of(p.kernel)])
@@ -303,15 +309,13 @@ class LaunchOrder:
         """The launch of as many small kernels as fit; the remaining ones come later."""
         chosen: list[int] = []
         for i in found:
-            if chosen and (len(chosen) == KERNELS or sum(len(self.parts[j].refs) for j in (*chosen, i)) > self.buffers):
+            if chosen and (len(chosen) == KERNELS or sum(len(self.card(j).refs) for j in (*chosen, i)) > self.buffers):
                 break
             chosen.append(i)
         self.left = sorted([*self.left, *found[len(chosen) :]])
-        parts = [self.parts[i] for i in chosen]
+        parts = list(map(self.card, chosen))
         if len(parts) == 1:
-            (alone,) = parts
-            assert isinstance(alone, CardPart)
-            return alone
+            return parts[0]
         kernels: list[SmallKernel] = [small for i in chosen if (small := self.small[i]) is not None]
         return together(joined_kernel(kernels), parts)
 

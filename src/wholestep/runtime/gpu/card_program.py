@@ -104,7 +104,7 @@ class CardModule:
         self.codes = list(self.written.values())
         self.text = language.module([code.text for code in self.codes])
 
-    def numbered(self, body: Sequence[Step]) -> tuple[CardStep, ...]:
+    def numbered(self, body: Sequence[Step]) -> tuple[Any, ...]:
         """Steps with numbers for their kernels, and consecutive launches reordered and joined."""
         out: list[CardStep] = []
         parts: list[LaunchPart] = []
@@ -177,15 +177,14 @@ class CardModule:
             self.written[key] = write_kernel(kernel, f"k{len(self.written)}", self.language, key[1], aligned)
         return list(self.written).index(key)
 
-    def control(self, step: Any) -> CardStep:
+    def control(self, step: Any) -> Any:
         """A step other than a launch."""
         if isinstance(step, RoutineCall):
             self.done_by.append((step,))
             return RoutineCall("copy", step.refs, (int(step.params[0]),))
         if isinstance(step, ForLoop):
             self.trips[step.loop] = int(step.trips)
-        made: CardStep = map_nested(step, self.numbered)
-        return made
+        return map_nested(step, self.numbered)
 
 
 def is_aligned(ref: MemRef) -> bool:

@@ -78,7 +78,7 @@ def grouped(steps: Iterable[Any]) -> tuple[Any, ...]:
     out: list[Any] = []
     together: list[Any] = []
     for step in steps:
-        inside = map_nested(step, grouped)
+        inside: Any = map_nested(step, grouped)
         if needs_no_host(inside):
             together.append(step)
             continue
@@ -91,7 +91,7 @@ def grouped(steps: Iterable[Any]) -> tuple[Any, ...]:
 def device_steps(steps: list[Any]) -> Iterator[DeviceSteps]:
     """Steps that need no host as one; nothing for none."""
     if steps:
-        inside = list(walk_steps(tuple(steps)))
+        inside: list[Any] = list(walk_steps(tuple(steps)))
         refs = [ref for step in inside if not isinstance(step, ForLoop) for ref in step.refs]
         loops = {loop for ref in refs for loop, _ in ref.moves} - {s.loop for s in inside if isinstance(s, ForLoop)}
         yield DeviceSteps(tuple(steps), tuple(sorted(loops)), tuple(sorted({ref.slot for ref in refs})))

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from wholestep.backends.gpu.byte_copies import WORD, byte_copy
+from wholestep.backends.gpu.launch_order import Access, may_overlap
 from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.lang import I64, Index, Kernel
 from wholestep.lower.program.steps import (
@@ -58,20 +59,16 @@ def runs_without_host(steps: tuple[Step, ...]) -> bool:
 
 def copies_may_overlap(copy: RoutineCall) -> bool:
     """Test whether the places of a copy may have bytes in common."""
-    target, source = copy.refs
-    apart = abs(int(target.offset) - int(source.offset)) >= int(copy.params[0])
-    return target.slot == source.slot and (target.moves != source.moves or not apart)
+    nbytes = int(copy.params[0])
+    target, source = [Access(ref, nbytes) for ref in copy.refs]
+    return may_overlap(target, source)
 
 
 def is_left_alone(ref: MemRef, steps: Iterable[Step]) -> bool:
     """Test whether provably no step accesses a number."""
+    number = Access(ref, NUMBER)
     touched = [place for s in steps if isinstance(s, Launch | RoutineCall) for place in touched_ranges(s)]
-    return not any(r.slot == ref.slot and (r.moves != ref.moves or meets(r, int(n), ref)) for r, n, _ in touched)
-
-
-def meets(place: MemRef, nbytes: int, number: MemRef) -> bool:
-    """Test whether bytes at a place overlap a number in the same slot."""
-    return int(place.offset) < int(number.offset) + NUMBER and int(number.offset) < int(place.offset) + nbytes
+    return not any(may_overlap(Access(place, int(nbytes)), number) for place, nbytes, _ in touched)
 
 
 def failure_note(step: StatusCheck) -> Kernel:
