@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from wholestep import dtypes
 from wholestep.backends.cpu.target.lapack import InArg, LapackArgument, OutArg, ScratchArg, StatusArg, lapack_call
 from wholestep.backends.cpu.target.register_tiles import LEAST_COLUMNS, LEAST_ROWS
+from wholestep.ir.build import build
 from wholestep.ir.graph import OPS, Value
 from wholestep.ir.types import Type, array_type
+from wholestep.lower.legalize import matrix_functions
+from wholestep.lower.legalize.cofactors import LARGEST
 from wholestep.lower.legalize.internal_ops import packed_factors, pivot_permutation, require, substitution, upper_factor
 from wholestep.lower.legalize.matrix_functions import (
     INT,
     INTEGER,
     Values,
     complex_valued,
+    modulus,
     root_by_schur_form,
     via_double,
     with_real_tops,
@@ -22,15 +28,18 @@ from wholestep.lower.legalize.matrix_functions import (
 from wholestep.lower.target import Expansion
 from wholestep.primitives.family import conj, zeros
 from wholestep.primitives.indexing import take_along
+from wholestep.primitives.linalg import lu, solve
 from wholestep.primitives.matrices import (
     along_columns,
     as_dtype,
     block,
     corner,
+    diagonal,
     eye,
     mh,
     mm,
     mt,
+    scaled_identity,
     triangle,
 )
 
@@ -130,6 +139,23 @@ def expand_lu(a: Value) -> Values:
         return zeros(a.type), zeros(vector_type(a, 0, INT)), rows
     packed, pivots = packed_lu(a)
     return packed, pivots, pivot_permutation(pivots, size=a.shape[-2])
+
+
+REGULAR = float(np.finfo(np.float64).eps) ** 0.5
+"""The least quotient of a matrix's pivots of smallest and largest absolute value with which it counts as regular."""
+
+
+def expand_adjugate(a: Value) -> Values:
+    """det(a) a^-1 where all matrices of a stack are regular; otherwise by singular values, which divide by nothing."""
+    if a.shape[-1] <= LARGEST:
+        return matrix_functions.expand_adjugate(a)
+    size = modulus(diagonal(lu(a)[0]))
+    least, most = (OPS[name](size, axes=(size.ndim - 1,)) for name in ("min", "max"))
+    singular = OPS["any"](OPS["less_equal"](least, most * REGULAR), axes=tuple(range(least.ndim)))
+    ways = (lambda a: (solve(a, scaled_identity(OPS["det"](a), a.type)),), matrix_functions.expand_adjugate)
+    branches = tuple([build(way, [a.type], name="adjugate")[0] for way in ways])
+    found: Any = OPS["cond"](OPS["cast"](singular, dtype=INTEGER), a, branches=branches)
+    return tuple(found)
 
 
 # Orthogonal factors.
@@ -267,6 +293,7 @@ def expand_schur(a: Value) -> Values:
 
 
 LAPACK_EXPANSIONS: dict[str, Expansion] = {
+    "adjugate": via_double(expand_adjugate),
     "cholesky": via_double(expand_cholesky),
     "triangular_solve": expand_triangular_solve,
     "solve": via_double(expand_solve),
