@@ -20,7 +20,7 @@ from wholestep.ir.graph import Value
 from wholestep.numpy.movement import axis_of, normalized_axes
 from wholestep.primitives import fft as primitives
 from wholestep.primitives.arithmetic import conj, imag, make_complex, real
-from wholestep.primitives.movement import pad, slice_
+from wholestep.primitives.movement import concat, flip, pad, slice_
 
 _SWAPPED = {None: "forward", "backward": "forward", "ortho": "ortho", "forward": "backward"}
 
@@ -81,13 +81,44 @@ def scale_value(v: Value, factor: float) -> Value:
     return made
 
 
+def real_fft(v: Value, axes: tuple[int, ...], inverse: bool) -> Value:
+    """The complex transform of real numbers: half of its terms, and the others, which are their conjugates."""
+    *others, last = axes
+    n = v.shape[last]
+    half = primitives.rfft(v, axis=last)
+    if others:
+        half = primitives.fft(half, axes=tuple(others), inverse=False)
+    rest = flip(part_of_axis(half, last, 1, (n + 1) // 2), axes=(last,))
+    for axis in others:
+        first, more = part_of_axis(rest, axis, 0, 1), part_of_axis(rest, axis, 1, rest.shape[axis])
+        rest = concat(first, flip(more, axes=(axis,)), axis=axis)
+    whole: Value = concat(half, conj(rest), axis=last)
+    return conj(whole) if inverse else whole
+
+
+def part_of_axis(v: Value, axis: int, start: Any, stop: Any) -> Value:
+    """A slice along one axis."""
+    begin = tuple([start if i == axis else 0 for i in range(v.ndim)])
+    end = tuple([stop if i == axis else n for i, n in enumerate(v.shape)])
+    return slice_(v, start=begin, stop=end, step=(1,) * v.ndim)
+
+
+def transformed(x: Array, sizes: Sequence[Any], axes: Sequence[int], norm: Any, inverse: bool) -> Array:
+    """The complex transform along axes; that of real numbers has half of the work."""
+    lengths = [checked_length(n, n) for n in sizes]
+    if x.dtype.kind == "c" or len(set(axes)) < len(axes) or not all(isinstance(n, int) for n in (*lengths, *x.shape)):
+        return wrap(fft_over_axes(complex_value(x), sizes, axes, norm, inverse))
+    v = real_value("fft", x)
+    for n, axis in zip(lengths, axes, strict=True):
+        v = resize_axis(v, axis, n)
+    return wrap(normalised(real_fft(v, tuple(axes), inverse), norm, math.prod(lengths), inverse))
+
+
 def along_one_axis(name: str, inverse: bool, a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
     """The complex transform along one axis."""
     x = lift(a)
     place = axis_of(name, axis, x.ndim)
-    n = checked_length(n, x.shape[place])
-    v = primitives.fft(resize_axis(complex_value(x), place, n), axes=(place,), inverse=inverse)
-    return wrap(normalised(v, norm, n, inverse))
+    return transformed(x, [x.shape[place] if n is None else n], [place], norm, inverse)
 
 
 fft = bound(np.fft.fft, "", along_one_axis, "fft", False, casting="exact")
@@ -162,7 +193,7 @@ def along_axes(name: str, inverse: bool, a: Any, s: Any = None, axes: Any = None
     sizes, places = sizes_and_axes(name, x, s, axes)
     if not places:
         return x
-    return wrap(fft_over_axes(complex_value(x), sizes, places, norm, inverse))
+    return transformed(x, sizes, places, norm, inverse)
 
 
 fftn = bound(np.fft.fftn, "", along_axes, "fftn", False, casting="exact")
