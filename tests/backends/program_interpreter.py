@@ -165,7 +165,7 @@ class ProgramInterpreter:
 
     def lapack(self, step: RoutineCall) -> None:
         """Call a LAPACK routine of SciPy for each matrix of a stack, every argument by its address."""
-        count, arguments, site = step.params
+        count, _, arguments, site = step.params
         starts = [self.memory[ref.slot].ctypes.data + self.offset(ref) for ref in step.refs]
         routine = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(arguments))(resolve_symbol(step.routine))
         for i in range(self.size(count)):
@@ -177,8 +177,8 @@ class ProgramInterpreter:
             }
             given = {k: ctypes.addressof(number) for k, number in numbers.items()}
             for k, (kind, which, stride) in enumerate(arguments):
-                if kind == "memory":
-                    given[k] = starts[which] + i * stride
+                if kind in ("memory", "scratch"):
+                    given[k] = starts[which] + (i * stride if kind == "memory" else 0)
                 elif kind == "status":
                     given[k] = ctypes.addressof(status)
             routine(*[given.get(k) for k in range(len(arguments))])

@@ -63,13 +63,13 @@ def call_row_sort(caller: HostFunction, sort: RowSort, pointers: Sequence[str]) 
 
 def call_lapack(caller: HostFunction, step: RoutineCall, pointers: Sequence[str]) -> None:
     """Run a LAPACK routine on a stack of matrices; a site makes a nonzero status an error."""
-    count, arguments, site = step.params
+    count, parts, arguments, site = step.params
     symbol, width, checked = step.routine, len(pointers), bool(site)
     key = f"{symbol} {arguments} {checked}"
     name = caller.routine(key, lambda name: lapack_text(name, symbol, width, arguments, checked))
     caller.declared.add(f'declare void @"{symbol}"({", ".join(["ptr"] * len(arguments))})')
     caller.symbols.add(symbol)
-    passed = ", ".join([*[f"ptr {p}" for p in pointers], f"i64 {count}"])
+    passed = ", ".join(["ptr %context", *[f"ptr {p}" for p in pointers], f"i64 {count}", f"i64 {parts}"])
     status = caller.let(f"call i32 @{name}({passed})")
     if site:
         bad = caller.let(f"icmp ne i32 {status}, 0")

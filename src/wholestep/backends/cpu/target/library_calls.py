@@ -11,6 +11,7 @@ from wholestep.backends.cpu.target.tiled_factors import (
     matrices_in_rows,
     substitution_tasks,
 )
+from wholestep.dims import Size
 from wholestep.ir.graph import Node
 from wholestep.lower.buffers.materialize import Materializer
 from wholestep.lower.buffers.tasks import Assignment, Task, row_major_location
@@ -21,6 +22,9 @@ from wholestep.lower.program.steps import RoutineCall, RoutineEffects, Step
 
 LAUNCHES, PRODUCTS = 16, 8
 """The time of a routine on one matrix: launches of a kernel, and operations for the cube of its size."""
+MOST_PARTS, MOST_SHARED, WORTH_SHARING = 16, 32 * 32, 1 << 11
+"""The most parts of a stack that threads share; the most elements of a matrix of which LAPACK starts no threads of its
+own; and the elements of all matrices below which one thread is as quick as two. Measured."""
 
 
 def demand_operands(low: Materializer, node: Node) -> None:
@@ -48,6 +52,7 @@ def library_tasks(low: Materializer, node: Node) -> list[Task]:
 def library_call_task(low: Materializer, node: Node, homes: list[Location]) -> Task:
     """The call of a routine for each matrix of a stack."""
     count, places = node.params["count"], iter([h.place for h in homes])
+    parts = shared_parts(count, max([x.type.size for x in (*node.inputs, *node.outputs)]))
     refs: list[Allocation] = []
     given: list[tuple[str, int, int]] = []
     reads: list[Allocation] = []
@@ -69,19 +74,27 @@ def library_call_task(low: Materializer, node: Node, homes: list[Location]) -> T
                 place = next(places)
             else:
                 scratched = isinstance(a, ScratchArg)
-                place = Allocation(a.nbytes) if scratched else low.locations[node.inputs[a.input]].place
+                place = Allocation(parts * a.nbytes) if scratched else low.locations[node.inputs[a.input]].place
             {OutArg: writes, InArg: reads, ScratchArg: scratch}[type(a)].append(place)
             if isinstance(a, OutArg) and a.start is not None:
                 reads.append(place)
-            given.append(("memory", len(refs), 0 if isinstance(a, ScratchArg) else place.nbytes // count))
+            apart = ("scratch", a.nbytes) if isinstance(a, ScratchArg) else ("memory", place.nbytes // count)
+            given.append((apart[0], len(refs), apart[1]))
             refs.append(place)
-    params = (count, tuple(given), site)
-    effects = library_effects(refs, reads, writes, count)
+    params = (count, parts, tuple(given), site)
+    effects = library_effects(refs, reads, writes, count)._replace(parallel=parts > 1)
 
     def steps(at: Assignment) -> tuple[Step, ...]:
         return (RoutineCall(node.params["routine"], tuple(map(at.address, refs)), params, node.where, effects),)
 
     return Task(tuple(reads), tuple(writes), steps, scratch=tuple(scratch), check=site != 0)
+
+
+def shared_parts(count: Size, elements: Size) -> int:
+    """The parts of a stack that threads share, 1 where the calling thread computes all matrices."""
+    if not isinstance(count, int) or not isinstance(elements, int) or elements > count * MOST_SHARED:
+        return 1
+    return min(count, MOST_PARTS) if elements >= WORTH_SHARING else 1
 
 
 def library_effects(
