@@ -53,7 +53,9 @@ def test_gradients_are_exact_beside_singular_matrices_and_without_them(n: int, d
         want = OPS["adjugate"].ref(matrices.astype(wide)).mT
         found = derivative(matrices)
         assert found.dtype == dtype
-        np.testing.assert_allclose(found, want, rtol=0, atol=np.abs(want).max() * (1e-5 if dtype == np.float32 else 1e-11))
+        np.testing.assert_allclose(
+            found, want, rtol=0, atol=np.abs(want).max() * (1e-5 if dtype == np.float32 else 1e-11)
+        )
 
 
 def test_gradients_of_large_determinants_are_solved_where_they_are_regular() -> None:

@@ -172,7 +172,9 @@ def in_order_of_powers(x: Value) -> Value:
 
 def plus_first(x: Value, first: Value) -> Value:
     """x plus one number for each row."""
-    return x + OPS["broadcast"](OPS["reshape"](first, shape=first.shape[:-1]), shape=x.shape, axes=tuple(range(x.ndim - 1)))
+    return x + OPS["broadcast"](
+        OPS["reshape"](first, shape=first.shape[:-1]), shape=x.shape, axes=tuple(range(x.ndim - 1))
+    )
 
 
 def rader(x: Value, inverse: bool) -> Value:
@@ -195,7 +197,9 @@ def real_rader(x: Value) -> Value:
     n, axis = x.shape[-1], x.ndim - 1
     first, terms, order = slice_last(x, 1), real_dft(in_order_of_powers(x)), powers_of_root(n)[1][: n // 2]
     re, im = (
-        take_last(inverse_real_dft(scale_along(terms, constant_like(kernel[: n // 2 + 1], terms), (axis,)), n - 1), order)
+        take_last(
+            inverse_real_dft(scale_along(terms, constant_like(kernel[: n // 2 + 1], terms), (axis,)), n - 1), order
+        )
         for kernel in rader_kernels(n, False)
     )
     rest = OPS["make_complex"](plus_first(re, first), im)

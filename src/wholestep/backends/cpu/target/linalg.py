@@ -62,6 +62,12 @@ def workspace(a: Value, count: int, *, real: bool = False) -> ScratchArg:
     return ScratchArg(max(count, 1) * (dtypes.real_of(a.dtype) if real else a.dtype).itemsize)
 
 
+def nan_where(unknown: Value, x: Value) -> Value:
+    """x, all NaN for the members of a stack for which that holds."""
+    along = OPS["broadcast"](unknown, shape=x.shape, axes=tuple(range(unknown.ndim)))
+    return OPS["select"](along, OPS["full"](value=np.nan, shape=x.shape, dtype=x.dtype), x)
+
+
 # Elimination.
 
 
@@ -178,7 +184,8 @@ def expand_qr(a: Value, *, mode: str) -> Values:
 
 
 def svd_call(a: Value, job: str) -> tuple[Value, ...]:
-    """u, s and vh of a stack; s alone for the job "N"."""
+    """u, s and vh of a stack; s alone for the job "N". A NaN is an error to LAPACK, an infinity might never end."""
+    a = nan_where(~OPS["all"](OPS["isfinite"](a), axes=(a.ndim - 2, a.ndim - 1)), a)
     m, n = a.shape[-2:]
     k = min(m, n)
     columns, rows = (m, n) if job == "A" else (k, k)
@@ -220,7 +227,8 @@ def expand_eigh(a: Value, *, lower: bool) -> Values:
     work = workspace(a, lwork), lwork, *extra, ScratchArg(4 * liwork), liwork, StatusArg("Eigenvalues did not converge")
     name = "{}heevd" if complex_valued(a) else "{}syevd"
     v, values = lapack_call(name, "V", "UL"[lower], n, OutArg(a.type, 0), max(n, 1), w, *work, of=[mt(a)])
-    return values, mt(v)
+    unknown = OPS["any"](OPS["isnan"](triangle(a, lower)), axes=(a.ndim - 2, a.ndim - 1))
+    return nan_where(unknown, values), mt(v)  # LAPACK finds numbers for some matrices with NaN
 
 
 def expand_eig(a: Value) -> Values:
