@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.special
 
 import wholestep as ws
 from wholestep import errors
@@ -73,6 +74,22 @@ def test_a_program_that_fails_names_one_line():
         with pytest.raises(np.linalg.LinAlgError, match="Singular matrix") as caught:
             transform(lambda x: np.sum(np.linalg.inv(np.broadcast_to(x, (2, 2)))))(np.zeros((2, 2)))
         assert str(caught.value).count("  at ") == 1
+
+
+def test_derivatives_that_are_not_known_name_the_line_of_the_value():
+    def order(x):
+        return sum(scipy.special.kv(x[0, 0], x[1]))  # the line of the value
+
+    def columns(x):
+        return np.sum(np.linalg.qr(x, mode="complete")[0])  # the line of the value
+
+    def vectors(x):
+        return np.sum(np.linalg.svd(x)[0])  # the line of the value
+
+    for f in (order, columns, vectors):
+        for transform in (ws.grad, ws.jacfwd, lambda f: ws.jit(ws.grad(f))):
+            with pytest.raises(errors.DerivativeError, match="# the line of the value"):
+                transform(f)(np.arange(1.0, 7.0).reshape(3, 2))
 
 
 def test_a_function_of_torch_on_a_traced_array_names_ours():

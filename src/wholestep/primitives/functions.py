@@ -28,9 +28,10 @@ _POSITIVE, _UNIT = (0.2, 3.0), (-0.9, 0.9)
 def unknown_derivative(name: str, operand: str) -> Callable[..., Value]:
     """A partial derivative that is refused."""
 
-    def partial(*values: Value) -> Value:
+    def partial(y: Value, *operands: Value) -> Value:
         raise DerivativeError(
             f"{name}: its derivative with respect to {operand} is not known",
+            where=y.node.where if y.node is not None else None,
             hint=f"keep {operand} out of what is differentiated (ws.stop_gradient), or use ws.custom_jvp",
         )
 

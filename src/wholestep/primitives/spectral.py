@@ -109,6 +109,7 @@ class QR(Several, MatrixFunction):
         if node.params["mode"] == "complete" and m > n:
             raise DerivativeError(
                 f"qr: mode='complete' has no derivative for {a.type}: the extra columns of q are not determined",
+                where=node.where,
                 hint="use mode='reduced', which is 'economic' in SciPy, or mode='r'",
             )
         if empty(a):
@@ -258,6 +259,7 @@ class SVD(Several, MatrixFunction):
         if node.params["full_matrices"] and m != n:
             raise DerivativeError(
                 f"svd: full_matrices=True has no derivative for {a.type}: the extra vectors are not determined",
+                where=node.where,
                 hint="use full_matrices=False",
             )
         if empty(a):
