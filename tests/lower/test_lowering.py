@@ -270,3 +270,15 @@ def test_short_rows_that_a_scatter_adds_to_have_no_masked_stores(columns, lanes)
     plan = planned(f, np.ones((4, columns)), np.ones((20, columns)))
     (kernel,) = [k for k in plan.kernels() if k.name == "scatter_add"]
     assert max(axis.lanes for axis in axes_of(kernel)) == lanes
+
+
+@pytest.mark.parametrize("join", [np.concatenate, lambda rows: np.stack(rows)[:, 0]])
+def test_elements_of_a_joined_array_are_computed_once(join):
+    def f(x):
+        rows = [x[:1]]
+        for _ in range(40):
+            rows.append(rows[-1] * x[1] + x[2])
+        return join(rows)
+
+    texts = [format_kernel(kernel) for kernel in planned(f, np.arange(3.0)).kernels()]
+    assert sum(text.count(" * ") for text in texts) <= 100

@@ -91,6 +91,14 @@ def rows_before_layers(x: Any) -> Any:
     return np.sum(h)
 
 
+def collected(x: Any) -> Any:
+    """The results of all steps as one array, each an element of a chain through the ones before it."""
+    rows = [x[:1]]
+    for k in range(LENGTH // 4):
+        rows.append(x[k % 4, None] - 0.5 * x[1] - x[2] * rows[-1])
+    return np.sum(np.concatenate(rows) ** 2)
+
+
 CHAINS: dict[str, Callable[[Any], Any]] = {
     "sums": chain(lambda h, x, k: h * x + 1 if k % 2 else h - x),
     "numbers": chain(lambda h, x, k: h + 1.0),
@@ -100,6 +108,7 @@ CHAINS: dict[str, Callable[[Any], Any]] = {
     "assigned": chain(lambda h, x, k: np.where(h > x, h * 0.5, x)),
     "reduced": chain(lambda h, x, k: h - np.mean(h) if k % 50 == 0 else h * x),
     "behind a product": behind_a_product,
+    "collected": collected,
     "index": index,
     "long rows": long_rows,
     "rows before layers": rows_before_layers,

@@ -20,7 +20,11 @@ from wholestep.lower.ops import opaque
 from wholestep.lower.ops.bounds_checks import bounds_check_tasks, unchecked_indices
 from wholestep.lower.program.allocation import Allocation
 from wholestep.lower.program.memory_layout import MemoryLayoutBuilder
+from wholestep.primitives.family import RECOMPUTE_LIMIT
 from wholestep.primitives.recompute_cost import cheap_closure
+
+CHAIN_LIMIT = 8 * RECOMPUTE_LIMIT
+"""What a chain of cheap recomputations may cost, each of which is cheap because of the next one."""
 
 
 class GraphLowering(Materializer):
@@ -88,20 +92,27 @@ class GraphLowering(Materializer):
     def visit_operands(self, v: Value, group: FusionGroup) -> None:
         """Walk through the operands of a materialized value; materialize those that its kernel does not compute."""
         seen: set[Value] = set()
-        stack = [(v, False)]
+        stack = [(v, False, 0)]
         while stack:
-            x, operand = stack.pop()
+            x, operand, spent = stack.pop()
             node = x.node
             if x in seen or node is None or (x in self.locations and x is not v):
                 continue
             seen.add(x)
-            if x is not v and not self.computed_in_kernel(x, group, operand):
+            member = self.member_of(x, group)
+            spent = 0 if member else spent + self.recompute_price(x)
+            if x is not v and not self.computed_in_kernel(x, member, operand, spent):
                 self.materialize(x)
                 continue
             operand = node.op.kind == "contraction" or (operand and is_virtual(node))
-            stack.extend((y, operand) for y in node.inputs)
+            stack.extend((y, operand, spent) for y in node.inputs)
 
-    def computed_in_kernel(self, x: Value, group: FusionGroup, operand: bool) -> bool:
+    def member_of(self, x: Value, group: FusionGroup) -> bool:
+        """True if the kernel of a group computes a value in any case."""
+        found = self.fusion.placed.get(x)
+        return x in self.fusion.floating or (found is not None and found[0] is group)
+
+    def computed_in_kernel(self, x: Value, member: bool, operand: bool, spent: int) -> bool:
         """True if a kernel computes a value itself: a member, a movement, or a cheap recomputation."""
         assert x.node is not None
         if x in self.kept:
@@ -110,23 +121,23 @@ class GraphLowering(Materializer):
             return True
         if operand:
             return False
-        found = self.fusion.placed.get(x)
-        if x in self.fusion.floating or (found is not None and found[0] is group):
-            return True
+        if member or spent > CHAIN_LIMIT:
+            return member
         base = self.recompute_base(x)
         return sum(v.type.nbytes for v in base) <= x.type.nbytes and x not in base
+
+    def recompute_price(self, v: Value) -> int:
+        """The price of computing a value from its operands once more."""
+        return 0 if v.node is None or is_virtual(v.node) else v.node.op.price
 
     def recompute_base(self, x: Value) -> set[Value]:
         """The additional values to materialize so that a few cheap operations recompute a value from materialized
         ones."""
 
-        def cost(v: Value) -> int:
-            return 0 if v.node is None or is_virtual(v.node) else v.node.op.price
-
         def operands(v: Value) -> Sequence[Value]:
             return () if v.node is None else v.node.inputs
 
-        return cheap_closure(x, cost, operands, lambda v: v in self.locations or v.node is None)
+        return cheap_closure(x, self.recompute_price, operands, lambda v: v in self.locations or v.node is None)
 
     def record_pins(self) -> None:
         """Record the allocations of values that the user pinned, if they are materialized at all."""

@@ -190,7 +190,11 @@ class ElementReader:
         return found
 
     def read_guarded(self, v: Value, at: Coordinates, condition: Var | None, otherwise: ScalarValue) -> ScalarValue:
-        """The element if a condition holds; otherwise nothing is loaded."""
+        """The element if a condition holds; otherwise nothing is loaded.
+
+        An axis of one element is read at 0, so that all that read an element find it once it was computed.
+        """
+        at = tuple([Index() if n == 1 else i for i, n in zip(at, v.shape, strict=True)])
         if condition is None:
             return self.read(v, at)
         with self.guarded(self.conjunction(self.guard, condition)):
