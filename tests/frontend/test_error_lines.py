@@ -110,6 +110,13 @@ def test_products_with_tables_name_the_way_out():
         ws.jit(lambda x: np.sum(x[0] * table["a"] - 1))(np.ones(1))
 
 
+def test_masked_arrays_as_operands_name_the_way_out():
+    part = np.ma.masked_array(np.ones(3), [0, 1, 0])
+    for f in (lambda x: np.sum(part * x), lambda x: np.sum(part + 2 * x)):
+        with pytest.raises(errors.ConversionError, match=r"hint: masked arrays .*np\.where\(mask, x, 0\)"):
+            ws.grad(f)(np.ones(3))
+
+
 def test_a_dictionary_of_columns_as_an_operand_is_told_how_to_become_an_array():
     for columns in ({"a": np.ones(2)}, {"b": 1.0}):
         with pytest.raises(errors.DtypeError, match=r"^array: dict is not an array\n.*\n.*np\.stack\(list\(x\.values"):

@@ -46,7 +46,7 @@ DENSE = (
 TABLES = "a table of pandas or polars takes no traced arrays: convert it before, x = x.to_numpy()"
 COMPOSED = "compose it from calls that are covered, which docs/coverage.md lists"
 CREATORS = "array asarray asanyarray ascontiguousarray asfortranarray".split()
-MASKS = "a mask is an array of booleans: np.where(mask, x, 0), np.sum(x, where=mask), x[mask].mean()"
+MASKS = "masked arrays are not supported: a mask is an array of booleans: np.where(mask, x, 0), np.sum(x, where=mask), x[mask].mean()"
 PLAIN = {"float": "np.float64", "int": "np.int64", "complex": "np.complex128", "bool": "bool"}
 
 
@@ -73,6 +73,8 @@ def replacement(frame: FrameType, node: ast.expr | None) -> str:
         return DENSE
     if isinstance(node, ast.BinOp) and any(hasattr(looked_up(frame, x), "to_numpy") for x in ast.walk(node)):
         return TABLES
+    if isinstance(node, ast.BinOp) and any(isinstance(looked_up(frame, x), np.ma.MaskedArray) for x in ast.walk(node)):
+        return MASKS
     return instead_of(frame, node) if isinstance(node, ast.Call) else KEEP
 
 
@@ -89,7 +91,7 @@ def instead_of(frame: FrameType, call: ast.Call) -> str:
         instead = WAYS_OUT.get(function) or (f"{ours} is covered" if ours else COMPOSED)
         return f"{spelled} takes plain values alone: {instead}"
     if str(getattr(function, "__module__", "")).startswith("numpy.ma"):
-        return f"masked arrays are not supported: {MASKS}"
+        return MASKS
     if module in ("math", "cmath"):
         ours = {"pow": "power", "fsum": "sum", "dist": "linalg.norm"}.get(name, name)
         found = hasattr(np, ours.partition(".")[0])
