@@ -24,7 +24,7 @@ from wholestep.primitives.family import RECOMPUTE_LIMIT
 from wholestep.primitives.recompute_cost import cheap_closure
 
 CHAIN_LIMIT = 8 * RECOMPUTE_LIMIT
-"""What a chain of cheap recomputations may cost, each of which is cheap because of the next one."""
+"""The highest price of a chain of recomputations, each of which is cheap since the next value is recomputed too."""
 
 
 class GraphLowering(Materializer):
