@@ -46,7 +46,10 @@ DENSE = (
 TABLES = "a table of pandas or polars takes no traced arrays: convert it before, x = x.to_numpy()"
 COMPOSED = "compose it from calls that are covered, which docs/coverage.md lists"
 CREATORS = "array asarray asanyarray ascontiguousarray asfortranarray".split()
-MASKS = "masked arrays are not supported: a mask is an array of booleans: np.where(mask, x, 0), np.sum(x, where=mask), x[mask].mean()"
+MASKS = (
+    "masked arrays are not supported: a mask is an array of booleans: np.where(mask, x, 0), np.sum(x, where=mask), "
+    "x[mask].mean()"
+)
 PLAIN = {"float": "np.float64", "int": "np.int64", "complex": "np.complex128", "bool": "bool"}
 
 
