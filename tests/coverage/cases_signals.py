@@ -63,6 +63,17 @@ CASES: dict[str, list[Case]] = {
         Case(lambda x: signal.hilbert(x), WHOLE, rtol=1e-11, grad=False),
     ],
     "scipy.signal.lfilter_zi": [Case(lambda b, a: signal.lfilter_zi(b, a), B, A, rtol=1e-11)],
+    "scipy.signal.freqz": [
+        *[
+            Case(lambda b, a, o=options: signal.freqz(b, a, **o)[1], B, A, rtol=1e-10)
+            for options in ({"worN": 9}, {"worN": [0.1, 2.0], "fs": 5.0}, {"worN": 8, "include_nyquist": True})
+        ],
+        Case(lambda b: signal.freqz(b, worN=8, whole=True), B, rtol=1e-11),
+        Case(lambda b, a: signal.freqz(b, a, 8), B.astype("f4"), A.astype("f4"), rtol=1e-5, grad=False),
+    ],
+    "scipy.signal.freqz_sos": [
+        Case(lambda b: signal.freqz_sos(np.concatenate([b, SOS[:, 3:]], 1), 9)[1], SOS[:, :3], rtol=1e-10)
+    ],
     "scipy.signal.sosfilt": [
         Case(lambda x: signal.sosfilt(SOS, x), WAVE, rtol=1e-11),
         Case(lambda x, z: signal.sosfilt(SOS, x, 0, z), APART, rng.normal(size=(2, 2, 5)), rtol=1e-11),

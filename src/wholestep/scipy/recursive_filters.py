@@ -1,4 +1,4 @@
-"""scipy.signal's recursive filters along one axis: each is a scan, or several of them one after the other."""
+"""scipy.signal's recursive filters along one axis, each a scan or several of them in turn, and their response."""
 
 from __future__ import annotations
 
@@ -54,6 +54,37 @@ def lfilter_zi(b: Any, a: Any) -> Any:
     unit = np.eye(n - 1, dtype=bottom.dtype)
     moved = np.concatenate([-bottom[1:, None], unit[:, : n - 2]], axis=1) if n > 1 else unit
     return np.linalg.solve(unit - moved, top[1:] - bottom[1:] * top[0])
+
+
+@covers(outside.freqz)
+def freqz(
+    b: Any,
+    a: Any = 1,
+    worN: Any = 512,
+    whole: bool = False,
+    plot: Any = None,
+    fs: Any = 2 * np.pi,
+    include_nyquist: bool = False,
+) -> Any:
+    """scipy.signal.freqz: coefficients are vectors, and frequencies plain numbers."""
+    top, bottom = [wrap(v) for v in promoted(inexact_array(np.atleast_1d(b)), inexact_array(np.atleast_1d(a)))]
+    if top.ndim != 1 or bottom.ndim != 1:
+        raise ShapeError(f"freqz: coefficients are vectors: {top.type} and {bottom.type}")
+    unit = np.ones(1, top.dtype)
+    w, _ = outside.freqz(unit, unit, worN, whole, None, fs, include_nyquist)
+    turns = np.exp(-2j * np.pi / fs * np.outer(w, np.arange(max(top.shape[0], bottom.shape[0]), dtype=w.dtype)))
+    h = (turns[:, : top.shape[0]] @ top) / (turns[:, : bottom.shape[0]] @ bottom)
+    if plot is not None:
+        plot(w, h)
+    return w, h
+
+
+@covers(outside.freqz_sos)
+def freqz_sos(sos: Any, worN: Any = 512, whole: bool = False, fs: Any = 2 * np.pi) -> Any:
+    """scipy.signal.freqz_sos: the product of the sections' responses, at plain frequencies."""
+    sections = sections_of("freqz_sos", sos)
+    found = [freqz(section[:3], section[3:], worN, whole, fs=fs) for section in sections]
+    return found[0][0], np.prod(np.stack([h for _, h in found]), axis=0)
 
 
 @covers(outside.sosfilt)

@@ -20,6 +20,8 @@ from wholestep.scipy.outside import fallback, np
 from wholestep.scipy.rank_filters import medfilt as medfilt, medfilt2d as medfilt2d
 from wholestep.scipy.recursive_filters import (
     filtfilt as filtfilt,
+    freqz as freqz,
+    freqz_sos as freqz_sos,
     lfilter as lfilter,
     lfilter_zi as lfilter_zi,
     sosfilt as sosfilt,
