@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import doctest
 import io
+import pickle
 from typing import Any
 
 import numpy as np
@@ -77,6 +79,46 @@ def test_a_module_refuses_other_dtypes_and_batch_sizes() -> None:
     assert rows(torch.tensor(x[:3])).shape == (3, 2)
 
 
+def test_a_module_is_copied_and_pickled_with_its_arrays() -> None:
+    torch = torch_or_skip()
+    x = X.astype(np.float32)
+    net = ws.to_torch(Reader(), np.ones((2, 1, 8, 8), np.float32), module=True).eval()
+    given = torch.tensor(np.random.default_rng(0).normal(size=(2, 1, 8, 8)).astype(np.float32))
+    twin, file = copy.deepcopy(net), io.BytesIO()
+    with torch.no_grad():
+        next(iter(net.parameters())).add_(1.0)
+    torch.save(net, file)
+    file.seek(0)
+    for other in (pickle.loads(pickle.dumps(net)), torch.load(file, weights_only=False)):
+        assert torch.equal(other(given), net(given)) and not other.training
+    assert not torch.equal(twin(given), net(given))
+    energetic = ws.to_torch(energy, PARAMS, x.astype(float), module=True)
+    assert torch.equal(pickle.loads(pickle.dumps(energetic))(torch.tensor(X)), energetic(torch.tensor(X)))
+
+
+def test_torch_says_which_arguments_a_program_takes() -> None:
+    torch = torch_or_skip()
+    net = ws.to_torch(energy, PARAMS, X, module=True)
+    with pytest.raises(ArgumentError, match=r"to_torch: x given by name(?s:.*)test_handover.py"):
+        net(x=torch.tensor(X))
+    for given, count in (((), "0"), ((torch.tensor(X), 3), "2")):
+        with pytest.raises(TreeError, match=rf"to_torch: arguments: 1 items are asked for, and {count} given"):
+            net(*given)
+
+
+def test_torch_takes_python_numbers_where_an_input_holds_them() -> None:
+    torch = torch_or_skip()
+
+    def scaled(x: Any, s: Any) -> Any:
+        return np.sum(x) * s
+
+    assert float(ws.to_torch(scaled, X, 2.0)(torch.tensor(X), 3)) == pytest.approx(3 * X.sum())
+    narrow = ws.to_torch(scaled, X, np.float32(2))
+    assert narrow(torch.tensor(X), 3.0).dtype == torch.float64
+    with pytest.raises(ArgumentError, match=r"to_torch: s has the dtype torch\.complex64, .* for torch\.float32"):
+        narrow(torch.tensor(X), 1j)
+
+
 def test_jax_trains_with_a_step_and_hands_its_state_back(jax: Any) -> None:
     step, batch = rows()
     f, state = jax.jit(ws.to_jax(step)), step.state
@@ -107,6 +149,22 @@ def test_jax_takes_python_numbers_where_an_input_holds_them(jax: Any) -> None:
     for number in (3.5, 2**40):
         with pytest.raises(ArgumentError, match=r"s has the dtype .*64, and the program was written for int32"):
             narrow(X, number)
+
+
+def test_python_numbers_have_32_bits_where_jax_has_no_more(jax: Any) -> None:
+    jax.config.update("jax_enable_x64", False)
+    x = X.astype("f2")
+
+    def read(x: Any, s: Any, i: Any) -> Any:
+        return x[i] * s
+
+    f = ws.to_jax(read, x, 0.5, 2)
+    assert f(x, 0.25, 1).dtype == np.float16
+    np.testing.assert_array_equal(f(x, 0.25, 1), read(x, 0.25, 1))
+    model = nn.Linear(3, 2, key=0)
+    np.testing.assert_allclose(ws.to_jax(model, X.astype("f4"))(X.astype("f4")), model(X.astype("f4")), rtol=1e-6)
+    with pytest.raises(UnsupportedError, match=r"numbers of 64 bits(?s:.*)Python numbers alone"):
+        ws.to_jax(lambda x, s: x * np.sin(s), X.astype("f4"), 0.5)
 
 
 def test_a_python_bool_is_no_input(jax: Any) -> None:

@@ -25,8 +25,13 @@ def python_function(graph: Graph, target: PythonTarget) -> Callable[..., tuple[A
 def executed(graph: Graph, target: PythonTarget) -> Callable[..., tuple[Any, ...]]:
     """The function that a printed graph defines; the only user input in it is numbers and quoted strings."""
     source, constants = function_source(graph, target)
+    return defined_function(source, constants, f"{graph.name} for {target.title}")
+
+
+def defined_function(source: str, constants: Sequence[NDArray], title: str) -> Callable[..., tuple[Any, ...]]:
+    """The function that the text of a graph defines; tracebacks name the text by its title."""
     names: dict[str, Any] = {"CONSTANTS": constants}
-    exec(compile(source, f"<{graph.name} for {target.title}>", "exec"), names)
+    exec(compile(source, f"<{title}>", "exec"), names)
     found: Callable[..., tuple[Any, ...]] = names[PROGRAM]
     return found
 

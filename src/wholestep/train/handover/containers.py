@@ -10,6 +10,7 @@ from typing import Any
 
 from wholestep import tree
 from wholestep.errors import TreeError
+from wholestep.words import type_in_words
 
 Flatten = Callable[[Any], list[Any]]
 Unflatten = Callable[[Sequence[Any]], Any]
@@ -38,7 +39,8 @@ def flatten_like(example: Any, path: str) -> Flatten:
 
         def of_sequence(given: Any) -> list[Any]:
             if not isinstance(given, list | tuple) or len(given) != len(parts):
-                raise TreeError(f"{path}: {len(parts)} items are asked for")
+                count = len(given) if isinstance(given, list | tuple) else type_in_words(given)
+                raise TreeError(f"{path}: {len(parts)} items are asked for, and {count} given")
             return [leaf for x, part in zip(given, parts, strict=True) for leaf in part(x)]
 
         return of_sequence

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from wholestep.export.program import ExportedProgram
 from wholestep.export.python.run import python_function
 from wholestep.export.python.support.arguments import arrays_of
 from wholestep.export.python.vocabulary import PythonTarget
+from wholestep.frontend.array import Array
 from wholestep.frontend.exporting import export_function
 from wholestep.ir.build import build, inline
 from wholestep.ir.graph import Value
@@ -23,11 +25,14 @@ from wholestep.primitives.creation import full
 from wholestep.primitives.random import RandomBits
 from wholestep.train.checkpoint.matching import root_of
 from wholestep.train.checkpoint.steps import HYPER
-from wholestep.train.handover.containers import Flatten, Unflatten, flatten_like, unflatten_like
+from wholestep.train.handover.containers import Flatten, flatten_like, unflatten_like
 from wholestep.train.state.model_state import ModelStructure, split_model
 from wholestep.train.step.export import step_program
 from wholestep.train.step.step import Step
 
+InputTypes = Mapping[str, tuple[np.dtype[Any], tuple[int | str | None, ...]]]
+NARROW = {int: np.dtype(np.int32), float: np.dtype(np.float32), complex: np.dtype(np.complex64)}
+"""The dtypes of Python's numbers where a library has none of 64 bits."""
 WIDE = frozenset("float64 int64 uint64 complex128".split())
 """Dtypes of 64 bits a number."""
 
@@ -37,6 +42,8 @@ class Check(NamedTuple):
 
     dtype: Callable[[np.dtype[Any]], Any]
     """The function that gives the library's dtype."""
+    array: Callable[[Any, np.dtype[Any]], Any]
+    """The function that makes an argument for an input of a dtype an array of the library, where it may be one."""
     is_off: Callable[[], bool] | None = None
     """True while the library records a program in which sizes are arrays, which have no truth value."""
 
@@ -47,8 +54,8 @@ class HandedProgram(NamedTuple):
     program: ExportedProgram
     flatten: Flatten
     """The function from the tuple of arguments to the program's inputs."""
-    unflatten: Unflatten
-    """The function from the program's outputs to the tree that is returned."""
+    result: Any
+    """The tree that is returned, with the places of outputs for its leaves."""
     call: str
     """The function that hands it over, for messages."""
 
@@ -60,38 +67,51 @@ class HandedProgram(NamedTuple):
 
     def function(self, target: PythonTarget, check: Check) -> Callable[..., Any]:
         """The subject as a function of a library's arrays."""
-        run, flatten, unflatten, what = self.checked(target, check), self.flatten, self.unflatten, self.call
+        run = checked(python_function(self.program.graph, target), self.program.input_types(), check, self.call)
+        flatten, unflatten, what = self.flatten, unflatten_like(self.result), self.call
 
         def call(*args: Any, **named: Any) -> Any:
-            if named:
-                raise ArgumentError(
-                    f"{what}: {', '.join(named)} given by name, and the program takes its arguments by position",
-                    hint="give them in the order of the examples, or make a function of them in that order",
-                )
+            refuse_named(what, named)
             return unflatten(run(flatten(args)))
 
         call.__name__ = self.program.name if self.program.name.isidentifier() else "program"
         return call
 
-    def checked(self, target: PythonTarget, check: Check) -> Callable[[Sequence[Any]], Sequence[Any]]:
-        """The program as a function of a list of a library's arrays, which must have the types of its inputs."""
-        run, what, is_off = python_function(self.program.graph, target), self.call, check.is_off
-        types = {name: (check.dtype(dtype), shape) for name, (dtype, shape) in self.program.input_types().items()}
 
-        def call(leaves: Sequence[Any]) -> Sequence[Any]:
-            if is_off is not None and is_off():
-                return run(*leaves)
-            try:
-                arrays = arrays_of(dict(zip(types, leaves, strict=True)), types)
-            except ValueError as problem:
-                refuse_numpy(what, leaves, types)
-                raise ArgumentError(
-                    f"{what}: {problem}",
-                    hint="give it examples of this type, or a ws.ShapeDtype with a ws.Dim; nothing is cast in silence",
-                ) from None
-            return run(*arrays)
+def refuse_named(what: str, named: Mapping[str, Any]) -> None:
+    """Raise ArgumentError for arguments that are given by name."""
+    if named:
+        raise ArgumentError(
+            f"{what}: {', '.join(named)} given by name, and the program takes its arguments by position",
+            hint="give them in the order of the examples, or make a function of them in that order",
+        )
 
-        return call
+
+def checked(run: Callable[..., Any], types: InputTypes, check: Check, what: str) -> Callable[[Sequence[Any]], Any]:
+    """A program as a function of a list of a library's arrays, which must have the types of its inputs."""
+    is_off, array, dtypes = check.is_off, check.array, [dtype for dtype, _ in types.values()]
+    wanted = {name: (check.dtype(dtype), shape) for name, (dtype, shape) in types.items()}
+
+    def call(leaves: Sequence[Any]) -> Any:
+        leaves = [array(x, dtype) for x, dtype in zip(leaves, dtypes, strict=True)]
+        if is_off is not None and is_off():
+            return run(*leaves)
+        try:
+            arrays = arrays_of(dict(zip(wanted, leaves, strict=True)), wanted)
+        except ValueError as problem:
+            refuse_numpy(what, leaves, wanted)
+            raise ArgumentError(
+                f"{what}: {problem}",
+                hint="give it examples of this type, or a ws.ShapeDtype with a ws.Dim; nothing is cast in silence",
+            ) from None
+        return run(*arrays)
+
+    return call
+
+
+def is_held(x: Any, dtype: np.dtype[Any]) -> bool:
+    """True for a Python number that an input of this dtype holds."""
+    return isinstance(x, int | float | complex) and np.can_cast(np.min_scalar_type(x), dtype)
 
 
 def refuse_numpy(what: str, leaves: Sequence[Any], types: Mapping[str, tuple[Any, Any]]) -> None:
@@ -120,6 +140,22 @@ def check_examples(f: Any, examples: tuple[Any, ...], call: str) -> None:
         ) from None
 
 
+def with_narrow_numbers(f: Any, examples: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """A function whose Python numbers enter with 32 bits and still promote by their kind, and its examples."""
+    leaves, structure = tree.flatten(examples)
+    narrow = [NARROW[type(x)] if type(x) in NARROW and is_held(x, NARROW[type(x)]) else None for x in leaves]
+    if isinstance(f, Step) or not any(narrow):
+        return f, examples
+
+    @functools.wraps(f, updated=())
+    def g(*args: Any) -> Any:
+        given = zip(tree.leaves(args), narrow, strict=True)
+        return f(*tree.unflatten(structure, [Array(x.value, True, True) if kind else x for x, kind in given]))
+
+    held = [x if kind is None else kind.type(x) for x, kind in zip(leaves, narrow, strict=True)]
+    return g, tree.unflatten(structure, held)
+
+
 def function_subject(f: Callable[..., Any], examples: tuple[Any, ...], call: str) -> HandedProgram:
     """A function, for arguments like the examples."""
     fixed = [x for x in tree.leaves(examples) if isinstance(x, bool)]
@@ -129,8 +165,8 @@ def function_subject(f: Callable[..., Any], examples: tuple[Any, ...], call: str
             hint=f"np.bool_({fixed[0]}) is an input; functools.partial(f, name={fixed[0]}) says that it stays",
         )
     program, function = export_function(f, examples)
-    result = unflatten_like(tree.unflatten(function.structure, range(len(function.scalars))))
-    return HandedProgram(program, flatten_like(examples, "arguments"), result, call)
+    result = tree.unflatten(function.structure, range(len(function.scalars)))
+    return HandedProgram(program, flatten_like(examples, f"{call}: arguments"), result, call)
 
 
 def step_subject(step: Step, call: str) -> HandedProgram:
@@ -140,13 +176,9 @@ def step_subject(step: Step, call: str) -> HandedProgram:
         program = with_numbers(step_program(engine), HYPER)
         parts, batch = engine.state.abstract(), engine.signature.abstract()
         count = len(engine.state.paths)
-    state = unflatten_like(tree.unflatten(tree.structure(parts), range(count)))
-    rest = program.outputs[count:]
-
-    def unflatten(leaves: Any) -> Any:
-        return state(leaves), dict(zip(rest, leaves[count:], strict=True))
-
-    return HandedProgram(program, flatten_like((parts, batch), "(state, batch)"), unflatten, call)
+    state = tree.unflatten(tree.structure(parts), range(count))
+    results = {name: i for i, name in enumerate(program.outputs) if i >= count}
+    return HandedProgram(program, flatten_like((parts, batch), f"{call}: (state, batch)"), (state, results), call)
 
 
 def with_numbers(program: ExportedProgram, root: str) -> ExportedProgram:

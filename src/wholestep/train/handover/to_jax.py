@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from wholestep.errors import MissingExtraError, UnsupportedError
 from wholestep.export.python.jax import JAX
-from wholestep.train.handover.subjects import Check, subject_of
+from wholestep.train.handover.subjects import Check, is_held, subject_of, with_narrow_numbers
 
 
 def to_jax(f: Callable[..., Any], *examples: Any) -> Callable[..., Any]:
@@ -33,26 +34,23 @@ def to_jax(f: Callable[..., Any], *examples: Any) -> Callable[..., Any]:
     0.9182
     """
     jax = installed("jax")
+    wide = jax.config.jax_enable_x64
+    if not wide:
+        f, examples = with_narrow_numbers(f, examples)
     subject = subject_of(f, examples, "to_jax")
-    if subject.wide_types() and not jax.config.jax_enable_x64:
+    if subject.wide_types() and not wide:
         raise UnsupportedError(
             f"to_jax: {subject.program.name} has numbers of 64 bits, which JAX has turned off",
-            hint='jax.config.update("jax_enable_x64", True) turns them on; a Python number is one, np.float32(x) not',
+            hint='jax.config.update("jax_enable_x64", True) turns them on; functions of Python numbers alone have 64 bits too',
         )
-    wanted = [dtype for dtype, _ in subject.program.input_types().values()]
-
-    def flatten(args: Any) -> list[Any]:
-        leaves = subject.flatten(args)
-        return [array_of_jax(jax, x, dtype) for x, dtype in zip(leaves, wanted, strict=True)]
-
-    return subject._replace(flatten=flatten).function(JAX, Check(jax.numpy.dtype))
+    return subject.function(JAX, Check(jax.numpy.dtype, partial(array_of_jax, jax)))
 
 
 def array_of_jax(jax: Any, x: Any, dtype: np.dtype[Any]) -> Any:
     """A plain array, or a Python number that an input of this dtype holds, as an array of JAX; others as they are."""
     if isinstance(x, np.ndarray):
         return jax.numpy.asarray(x)
-    if isinstance(x, int | float | complex) and np.can_cast(np.min_scalar_type(x), dtype):
+    if is_held(x, dtype):
         return jax.numpy.asarray(x, dtype)
     return jax.numpy.asarray(x) if isinstance(x, int | float | complex) else x
 

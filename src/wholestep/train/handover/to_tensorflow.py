@@ -27,10 +27,4 @@ def to_tensorflow(f: Callable[..., Any], *examples: Any) -> Callable[..., Any]:
     """
     tensorflow = installed("tensorflow")
     subject = subject_of(f, examples, "to_tensorflow")
-    kinds = [t.dtype for t in subject.program.graph.in_types]
-
-    def flatten(args: Any) -> list[Any]:
-        leaves = subject.flatten(args)
-        return [tensorflow.convert_to_tensor(x, dtype) for x, dtype in zip(leaves, kinds, strict=True)]
-
-    return subject._replace(flatten=flatten).function(TENSORFLOW, Check(tensorflow.as_dtype))
+    return subject.function(TENSORFLOW, Check(tensorflow.as_dtype, tensorflow.convert_to_tensor))

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from wholestep import dtypes, tree
 from wholestep.errors import ArgumentError
+from wholestep.export.python.run import defined_function, function_source
 from wholestep.export.python.torch import TORCH
 from wholestep.ir.graph import NDArray
 from wholestep.nn.module import Module
-from wholestep.train.handover.containers import flatten_like
-from wholestep.train.handover.subjects import Check, applied, check_examples, function_subject, subject_of
+from wholestep.train.handover.containers import flatten_like, unflatten_like
+from wholestep.train.handover.subjects import (
+    Check,
+    InputTypes,
+    applied,
+    check_examples,
+    checked,
+    function_subject,
+    is_held,
+    refuse_named,
+    subject_of,
+)
 from wholestep.train.handover.to_jax import installed
 from wholestep.train.state.model_state import split_model
 
@@ -63,27 +74,52 @@ def module_of(
     arrays = tree.leaves((params, buffers))
     paths = [*dotted(tree.paths(params)), *dotted(tree.paths(buffers))]
     names = tuple([*paths, *tree.paths(examples, "arguments")])
-    subject = subject._replace(program=replace(subject.program, inputs=names))
-    run, unflatten = subject.checked(TORCH, check_of(torch)), subject.unflatten
-    flatten = flatten_like(examples, "arguments")
+    program = replace(subject.program, inputs=names)
+    source, constants = function_source(program.graph, TORCH)
+    inputs = tree.unflatten(tree.structure(examples), range(len(names) - len(paths)))
+    made: Any = module_of_source(source, constants, program.input_types(), (tuple(paths), inputs, subject.result))
+    trained = len(tree.leaves(params))
+    for i, (path, x) in enumerate(zip(paths, arrays, strict=True)):
+        hold(torch, made, path, np.array(x), i < trained)
+    return cast(Callable[..., Any], made)
+
+
+def module_of_source(source: str, constants: Sequence[NDArray], types: InputTypes, trees: tuple[Any, ...]) -> Any:
+    """A module that computes what a text says, without arrays; copies and pickles of a module are made by it.
+
+    `trees` are the paths of the arrays that the module holds, and its inputs and its results, of places.
+    """
+    torch = installed("torch")
+    paths, inputs, results = trees
+    run = checked(defined_function(source, constants, "program for PyTorch"), types, check_of(torch), "to_torch")
+    flatten, unflatten = flatten_like(inputs, "to_torch: arguments"), unflatten_like(results)
 
     class ExportedModule(torch.nn.Module):  # type: ignore[misc]
         """A module of a function and its arrays, as parameters and buffers."""
 
-        def forward(self, *inputs: Any) -> Any:
+        def forward(self, *inputs: Any, **named: Any) -> Any:
             """Call it."""
+            refuse_named("to_torch", named)
             return unflatten(run([*[array_at(self, path) for path in paths], *flatten(inputs)]))
 
-    made: Callable[..., Any] = ExportedModule()
-    trained = len(tree.leaves(params))
-    for i, (path, x) in enumerate(zip(paths, arrays, strict=True)):
-        hold(torch, made, path, np.array(x), i < trained)
-    return made
+        def __reduce__(self) -> tuple[Any, ...]:
+            return module_of_source, (source, constants, types, trees), self.__dict__
+
+    return ExportedModule()
 
 
 def check_of(torch: Any) -> Check:
     """The check of tensors."""
-    return Check(lambda dtype: getattr(torch, dtype.name), torch.jit.is_tracing)
+
+    def dtype_of(dtype: np.dtype[Any]) -> Any:
+        return getattr(torch, dtype.name)
+
+    def array_of(x: Any, dtype: np.dtype[Any]) -> Any:
+        if is_held(x, dtype):
+            return torch.tensor(x, dtype=dtype_of(dtype))
+        return torch.tensor(x) if isinstance(x, int | float | complex) else x
+
+    return Check(dtype_of, array_of, torch.jit.is_tracing)
 
 
 def dotted(paths: Iterable[str]) -> list[str]:
