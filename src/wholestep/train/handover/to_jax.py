@@ -41,7 +41,7 @@ def to_jax(f: Callable[..., Any], *examples: Any) -> Callable[..., Any]:
     if subject.wide_types() and not wide:
         raise UnsupportedError(
             f"to_jax: {subject.program.name} has numbers of 64 bits, which JAX has turned off",
-            hint='jax.config.update("jax_enable_x64", True) turns them on; functions of Python numbers alone have 64 bits too',
+            hint='jax.config.update("jax_enable_x64", True) turns them on; Python numbers alone are computed in them',
         )
     return subject.function(JAX, Check(jax.numpy.dtype, partial(array_of_jax, jax)))
 
