@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy.linalg
 
 RNG = np.random.default_rng(11)
 
@@ -429,3 +430,16 @@ sample("quantize_per_tensor", of(f(9), 0.1, 3, -128, 127, INT8))
 sample("dequantize_per_tensor", of(i(9).astype(np.int8), 0.1, 3, -128, 127, INT8))
 sample("quantize_per_channel", of(f(3, 4), positive(3), np.zeros(3, np.int64), 0, -128, 127, INT8))
 sample("dequantize_per_channel", of(i(3, 4).astype(np.int8), positive(3), np.zeros(3, np.int64), 0, -128, 127, INT8))
+
+FACTORS = scipy.linalg.lu_factor(regular(3) - 3 * np.eye(3, dtype=np.float32))
+PLACES = (FACTORS[1] + 1).astype(np.int32)
+sample("special_modified_bessel_i0 special_modified_bessel_i1", of(f(5)))
+sample("special_bessel_y0 special_bessel_y1 special_modified_bessel_k0 special_modified_bessel_k1", of(positive(5)))
+sample("special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1", of(positive(5)))
+sample("ldexp", of(f(5), f(5)))
+sample("triangular_solve", of(f(3, 2), regular(3)), of(f(3, 2), regular(3), False, True))
+sample("linalg_lu_factor_ex linalg_lu", of(regular(3)), of(f(2, 3, 3)))
+sample("linalg_lu_solve", *[of(FACTORS[0], PLACES, f(3, 2), adjoint=adjoint) for adjoint in (False, True)])
+S["linalg_lu_solve"] += [of(FACTORS[0], PLACES, f(2, 3), left=False)]
+sample("linalg_lstsq", of(f(4, 3), f(4, 2)), of(f(4, 3), f(4, 2), driver="gelsd"), of(regular(3), f(3, 2)))
+sample("linalg_eig _linalg_eigvals", of(spd(3)))

@@ -181,6 +181,68 @@ def cholesky_solve(y: Any, factor: Any, upper: bool = False) -> Any:
     return solve_triangular(higher, solve_triangular(lower, y, upper=False), upper=True)
 
 
+@entry("cholesky_inverse")
+def cholesky_inverse(factor: Any, upper: bool = False) -> Any:
+    return cholesky_solve(np.eye(factor.shape[-1], dtype=factor.dtype), factor, upper)
+
+
+@entry("triangular_solve")
+def old_triangular_solve(
+    y: Any, x: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> tuple[Any, Any]:
+    a = wnp.swapaxes(x, -1, -2) if transpose else x
+    return solve_triangular(a, y, upper=upper != transpose, unitriangular=unitriangular), x
+
+
+@entry("linalg_lu_factor_ex")
+def lu_factor(x: Any, *, pivot: bool = True, check_errors: bool = False) -> tuple[Any, Any, Any]:
+    refuse_unpivoted(pivot)
+    factors, places = scipy_linalg.lu_factor(x)
+    return factors, (places + 1).astype(np.int32), no_faults(x)
+
+
+@entry("linalg_lu")
+def lu(x: Any, *, pivot: bool = True) -> tuple[Any, Any, Any]:
+    refuse_unpivoted(pivot)
+    return tuple(scipy_linalg.lu(x))
+
+
+@entry("linalg_lu_solve")
+def lu_solve(factors: Any, pivots: Any, y: Any, *, left: bool = True, adjoint: bool = False) -> Any:
+    if not left:
+        turned = lu_solve(factors, pivots, wnp.conj(wnp.swapaxes(y, -1, -2)), adjoint=not adjoint)
+        return wnp.conj(wnp.swapaxes(turned, -1, -2))
+    return scipy_linalg.lu_solve((factors, pivots - 1), y, trans=2 if adjoint else 0)
+
+
+def refuse_unpivoted(pivot: bool) -> None:
+    """Raise UnsupportedError for an elimination without exchanges of rows."""
+    if not pivot:
+        raise UnsupportedError(
+            "from_torch_export: an LU factorization without pivots is not covered", hint="pivot=True"
+        )
+
+
+@entry("linalg_lstsq")
+def least_squares(x: Any, y: Any, rcond: Any = None, *, driver: Any = None) -> tuple[Any, Any, None, None]:
+    found = pinv(x, rtol=rcond) @ y
+    squares = wnp.abs(x @ found - y) ** 2
+    told = driver not in (None, "gelsy") and x.shape[-2] > x.shape[-1]
+    return found, wnp.sum(squares, axis=-2) if told else squares[..., :0, 0], None, None
+
+
+@entry("linalg_eig")
+def eig(x: Any) -> tuple[Any, Any]:
+    values, vectors = wnp.linalg.eig(x)
+    kind = dtypes.complex_of(x.dtype)
+    return values.astype(kind), vectors.astype(kind)
+
+
+@entry("_linalg_eigvals")
+def eigvals(x: Any) -> Any:
+    return wnp.linalg.eigvals(x).astype(dtypes.complex_of(x.dtype))
+
+
 @entry("linalg_pinv")
 def pinv(x: Any, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Any:
     if atol is not None or rtol is not None:

@@ -50,7 +50,7 @@ def divided_slope(x: Any, count: Any) -> Any:
     return stop_gradient(x) + (x - stop_gradient(x)) / cast(count, x.dtype)
 
 
-@entry("_embedding_bag")
+@entry("_embedding_bag", "_embedding_bag_forward_only")
 def embedding_bag(
     weight: Any,
     index: Any,

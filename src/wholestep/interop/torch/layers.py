@@ -16,7 +16,15 @@ LAYERS = Handlers()
 entry = LAYERS.entry
 
 
-@entry("_softmax", "softmax", "_safe_softmax")
+@entry("_safe_softmax")
+def safe_softmax(x: Any, axis: int, dtype: Any = None) -> Any:
+    """A softmax in which rows of -inf alone, which see nothing, are 0."""
+    hidden = wnp.all(x == -np.inf, axis=axis, keepdims=True)
+    made = softmax(wnp.where(hidden, wnp.zeros_like(x), x), axis, dtype)
+    return wnp.where(hidden, wnp.zeros_like(made), made)
+
+
+@entry("_softmax", "softmax")
 def softmax(x: Any, axis: int, dtype: Any = None) -> Any:
     a = x if dtype in (None, False, True) else cast(x, dtype)
     return nn.softmax(a, axis=axis) if wnp.ndim(a) else wnp.ones_like(a)

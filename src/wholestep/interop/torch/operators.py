@@ -91,6 +91,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
 }
 KEEP = (
     "scaled_dot_product_attention.default",
+    "_safe_softmax.default",
     "linear.default",
     "matmul.default",
     "einsum.default",
