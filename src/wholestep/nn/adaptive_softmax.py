@@ -9,11 +9,10 @@ import numpy as np
 
 from wholestep import numpy as wnp
 from wholestep.boundary.counts import is_integer
-from wholestep.errors import ParameterError, here, indexed
-from wholestep.ir.build import blame
+from wholestep.errors import ParameterError
 from wholestep.ir.graph import NDArray
 from wholestep.nn.containers import Sequential
-from wholestep.nn.cross_entropies import checked_index, cross_entropy
+from wholestep.nn.cross_entropies import checked_index, cross_entropy, index_called
 from wholestep.nn.exponentials import integer_index, log_softmax
 from wholestep.nn.keys import keys_from
 from wholestep.nn.linears import Linear, sized
@@ -97,11 +96,8 @@ class AdaptiveLogSoftmax(Module):
         head = np.where(cluster == 0, classes, self.bounds[0] + cluster - 1)
         tail = classes - np.array((0, *self.bounds))[cluster]
         at = checked_index(name, integer_index(name, labels), len(classes))
-        before = blame(indexed(here(), f"{name}: label"))
-        try:
+        with index_called(f"{name}: label"):
             return wnp.take(wnp.asarray(head), at), wnp.take(wnp.asarray(tail), at)
-        finally:
-            blame(before)
 
     def log_probs(self, x: Any) -> NDArray:
         """The logarithms of the probabilities of all classes: [..., inputs] -> [..., classes]."""

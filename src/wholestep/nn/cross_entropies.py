@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -238,13 +240,20 @@ def checked_index(name: str, index: Any, size: int, what: str = "label") -> Any:
     return index
 
 
-def at_labels(x: Any, labels: Labels, axis: int) -> Any:
-    """The elements of x at the labels."""
-    before = blame(indexed(here(), f"{labels.name}: label"))
+@contextmanager
+def index_called(what: str) -> Iterator[None]:
+    """Give the index of the reads inside a name, such as "cross_entropy: label", for the error of a running program."""
+    before = blame(indexed(here(), what))
     try:
-        return wnp.squeeze(wnp.take_along_axis(x, wnp.expand_dims(labels.index, axis), axis=axis), axis)
+        yield
     finally:
         blame(before)
+
+
+def at_labels(x: Any, labels: Labels, axis: int) -> Any:
+    """The elements of x at the labels."""
+    with index_called(f"{labels.name}: label"):
+        return wnp.squeeze(wnp.take_along_axis(x, wnp.expand_dims(labels.index, axis), axis=axis), axis)
 
 
 def weighed(name: str, like: Any, losses: Any, labels: Labels, scale: Any, reduction: str, weights: Any) -> Any:

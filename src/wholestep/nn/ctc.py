@@ -11,11 +11,17 @@ from wholestep.errors import DtypeError, ShapeError
 from wholestep.frontend.control import scan
 from wholestep.frontend.tracing import type_of
 from wholestep.ir.graph import NDArray
-from wholestep.nn.cross_entropies import checked_index
+from wholestep.nn.cross_entropies import checked_index, index_called
 from wholestep.nn.exponentials import finite_maximum
 from wholestep.nn.reduction import Reduction, real_floating, reduce_losses
+from wholestep.numpy.conditions import where_holds
 
 INFINITY = float("inf")
+BLANK_LABEL = (
+    "ctc_loss: a target has the label {0} within its length, which is the blank\n"
+    "number the labels without the blank's class, say blank=, or give the lengths without padding"
+)
+"""The message, and a way out, for targets that would count alignments twice."""
 
 
 def ctc_loss(
@@ -37,8 +43,8 @@ def ctc_loss(
 
     Shapes: `log_probs` floats [T, N, C], `targets` integers [N, L], both lengths integers [N]; a scalar, or [N] with
     `reduction="none"`.
-    Raises: BoundsError for a label outside the classes or a length beyond the arrays, ShapeError and DtypeError for
-    operands that do not fit.
+    Raises: BoundsError for a label outside the classes or a length beyond the arrays, ParameterError for a label that
+    is the blank (BoundsError in a compiled program), ShapeError and DtypeError for operands that do not fit.
     Source: Graves, Fernández, Gomez and Schmidhuber, "Connectionist temporal classification", 2006, section 4.1, in
     logarithms.
 
@@ -54,7 +60,8 @@ def ctc_loss(
     inputs, lengths = length_of("input", input_lengths, times), length_of("target", target_lengths, labels.shape[1])
     place = int(checked_index("ctc_loss", np.asarray(blank), classes))
     there = wnp.arange(labels.shape[1]) < lengths[:, None]
-    states = extended(checked_index("ctc_loss", wnp.where(there, labels, place), classes), place)
+    used = checked_index("ctc_loss", wnp.where(there, labels, place), classes)
+    states = extended(where_holds(used, ~wnp.any(there & (labels == place)), BLANK_LABEL.format(place)), place)
     chance = at_end(forward(x, states, inputs, place), lengths)
     losses = wnp.where(chance == -INFINITY, 0 if zero_infinity else INFINITY, -chance)
     if reduction == "mean":
@@ -82,7 +89,8 @@ def check_shapes(x: Any, labels: Any, input_lengths: Any, target_lengths: Any) -
 def length_of(what: str, lengths: Any, most: int) -> Any:
     """Lengths in int64; raises BoundsError for a length beyond the array, in a compiled program by a gather."""
     checked = checked_index("ctc_loss", wnp.asarray(lengths), most + 1, what=f"{what} length")
-    return wnp.take(wnp.arange(most + 1), checked)
+    with index_called(f"ctc_loss: {what} length"):
+        return wnp.take(wnp.arange(most + 1), checked)
 
 
 def extended(labels: Any, blank: int) -> Any:
@@ -100,7 +108,8 @@ def forward(x: Any, states: Any, inputs: Any, blank: int) -> Any:
     """
     times, rows, _ = x.shape
     count = states.shape[1]
-    emitted = wnp.take_along_axis(x, wnp.broadcast_to(states, (times, rows, count)), axis=2)
+    with index_called("ctc_loss: label"):
+        emitted = wnp.take_along_axis(x, wnp.broadcast_to(states, (times, rows, count)), axis=2)
     skips = wnp.concatenate([wnp.zeros((rows, 2), bool), states[:, 2:] != states[:, :-2]], axis=1)[:, :count]
     skips = skips & (states != blank)
     first = wnp.where(wnp.arange(count) == 0, 0, wnp.full((rows, count), -INFINITY, x.dtype))

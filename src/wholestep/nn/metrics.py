@@ -26,7 +26,7 @@ from wholestep import dtypes, numpy as wnp
 from wholestep.errors import ParameterError, ShapeError
 from wholestep.frontend.tracing import type_of
 from wholestep.ir.graph import NDArray
-from wholestep.nn.cross_entropies import checked_index, labels_of, without
+from wholestep.nn.cross_entropies import checked_index, index_called, labels_of, without
 from wholestep.nn.reduction import check_axis, paired_operands, real_floating, reduce_losses
 
 Average = Literal["macro", "micro", "weighted"] | None
@@ -328,7 +328,8 @@ def top_hits(name: str, scores: Any, labels: Any, k: int, axis: int) -> Any:
     x = real_floating(name, scores, "scores")
     check_axis(name, x, axis)
     at = wnp.expand_dims(labels_of(name, labels, x, axis), axis)
-    own = wnp.take_along_axis(x, at, axis=axis)
+    with index_called(f"{name}: label"):
+        own = wnp.take_along_axis(x, at, axis=axis)
     before = wnp.arange(x.shape[axis]).reshape(without(axis, x.ndim, x.shape[axis])) < at
     return wnp.sum((x > own) | (before & (x == own)), axis=axis) < k
 

@@ -7,7 +7,7 @@ from typing import Any
 from wholestep import numpy as wnp
 from wholestep.errors import ParameterError
 from wholestep.ir.graph import NDArray
-from wholestep.nn.cross_entropies import labels_of, without
+from wholestep.nn.cross_entropies import index_called, labels_of, without
 from wholestep.nn.reduction import (
     Reduction,
     check_axis,
@@ -66,7 +66,9 @@ def multiclass_hinge(
         raise ParameterError(f"multiclass_hinge: power is {power!r}; it is 1 or 2")
     check_axis("multiclass_hinge", x, axis)
     at = wnp.expand_dims(labels_of("multiclass_hinge", labels, x, axis), axis)
-    gaps = wnp.maximum(margin - wnp.take_along_axis(x, at, axis=axis) + x, 0)
+    with index_called("multiclass_hinge: label"):
+        own = wnp.take_along_axis(x, at, axis=axis)
+    gaps = wnp.maximum(margin - own + x, 0)
     classes = x.shape[axis]
     others = wnp.arange(classes).reshape(without(axis, x.ndim, classes)) != at
     losses = wnp.sum(wnp.where(others, gaps if power == 1 else gaps * gaps, 0), axis=axis) / classes

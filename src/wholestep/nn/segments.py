@@ -10,12 +10,11 @@ import numpy as np
 from wholestep import dtypes, numpy as wnp
 from wholestep.boundary.counts import is_integer
 from wholestep.dims import Dim
-from wholestep.errors import DtypeError, ParameterError, ShapeError, here, indexed
+from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.frontend.marks import stop_gradient
 from wholestep.frontend.scans import associative_scan
-from wholestep.ir.build import blame
 from wholestep.ir.graph import NDArray
-from wholestep.nn.cross_entropies import checked_index
+from wholestep.nn.cross_entropies import checked_index, index_called
 from wholestep.nn.exponentials import integer_index
 from wholestep.nn.windows import type_text
 
@@ -133,11 +132,8 @@ def rows_and_segments(name: str, x: Any, segments: Any, count: Any) -> tuple[Any
             f"{name}: x is {type_text(rows)} and the segments {type_text(at)}", hint="one number for each row of x"
         )
     at = checked_index(name, at, count, "segment")
-    before = blame(indexed(here(), f"{name}: segment"))
-    try:
+    with index_called(f"{name}: segment"):
         return rows, wnp.take(wnp.arange(count), at)
-    finally:
-        blame(before)
 
 
 def extreme(name: str, x: Any, segments: Any, count: int, better: np.ufunc) -> Any:

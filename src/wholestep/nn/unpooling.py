@@ -7,7 +7,7 @@ from typing import Any
 
 from wholestep import dtypes, numpy as wnp
 from wholestep.errors import DtypeError, ShapeError
-from wholestep.nn.cross_entropies import checked_index
+from wholestep.nn.cross_entropies import checked_index, index_called
 from wholestep.nn.pooling import floats
 from wholestep.nn.spatial import by_rank
 from wholestep.nn.windows import Ints, per_axis, rank_is, type_text
@@ -54,7 +54,8 @@ def max_unpool(
         lengths = list(per_axis(name, "output_size", output_size, n))
     flat = wnp.zeros((*a.shape[:2], math.prod(lengths)), a.dtype)
     at = checked_index(name, at, math.prod(lengths), "index")
-    wnp.put_along_axis(flat, at.reshape(*a.shape[:2], -1), a.reshape(*a.shape[:2], -1), axis=2)
+    with index_called(f"{name}: index"):
+        wnp.put_along_axis(flat, at.reshape(*a.shape[:2], -1), a.reshape(*a.shape[:2], -1), axis=2)
     return flat.reshape(*a.shape[:2], *lengths)
 
 

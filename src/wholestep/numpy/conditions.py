@@ -7,7 +7,6 @@ from typing import Any
 from wholestep.errors import ParameterError
 from wholestep.frontend.array import Array
 from wholestep.frontend.demands import demanded
-from wholestep.frontend.promotion import lift
 from wholestep.numpy.outside import np
 
 
@@ -15,13 +14,13 @@ def where_holds(made: Any, holds: Any, what: str) -> Any:
     """A result that is there only where a condition holds.
 
     Raises ParameterError with this message where the condition is known; in a compiled program a read beyond the end
-    of a table of one element is a BoundsError with it.
+    of a table of one element is a BoundsError with it. A way out may follow in its second line.
     """
-    condition = lift(holds)
-    known = condition.value.data
+    known = holds.value.data if isinstance(holds, Array) else holds
     if known is not None:
         if not known:
-            raise ParameterError(what)
+            said, _, way_out = what.partition("\n")
+            raise ParameterError(said, hint=way_out or None)
         return made
-    read = Array(demanded(condition.value, np.True_, what))
+    read = Array(demanded(holds.value, np.True_, what))
     return np.where(read, made, np.zeros((), made.dtype))[()]
