@@ -186,3 +186,14 @@ def test_simpson_has_the_dtype_of_scipy_and_no_width_of_zero_matters(count):
     for rule in (scipy.integrate.simpson, scipy.integrate.cumulative_trapezoid):
         with pytest.raises(ws.errors.ShapeError, match=f"does not fit {count} numbers along the axis"):
             ws.jit(lambda y, rule=rule: rule(y, x=np.arange(count + 1.0)))(y)
+
+
+def test_odeint_sums_the_gradients_of_single_precision_weights_in_the_precision_of_the_times():
+    weights, times = np.array([[0.1, -0.5], [0.4, 0.2]], np.float32), np.linspace(0, 1, 3)
+
+    def end(w):
+        return np.sum(odeint(lambda y, t: w @ y, np.ones(2, np.float32), times)[-1])
+
+    found = ws.grad(end)(weights)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, ws.grad(end)(weights.astype(np.float64)), rtol=1e-6)

@@ -170,23 +170,24 @@ def solve_adjoint(problem: Problem, residuals: Any, cotangents: State) -> Any:
         return [*[-k for k in outs], *dys, *dps]
 
     chosen = [lift(leaf) for leaf, o in zip(leaves, on, strict=True) if o]
+    # A step of the solver is a product with times, so that sums over steps have at least their precision.
+    nothing = [np.zeros(p.shape, np.result_type(p.dtype, ts.dtype)) for p in chosen]
 
     def segment(carry: Any, x: Any) -> Any:
         gys, gps = carry
         ys, gs, stop, start = x
         gstop = inner_product(gs, problem.slope(ys, stop, args))
         gys = [a + b for a, b in zip(gys, gs, strict=True)]
-        begin = [*ys, *gys, *[np.zeros_like(p) for p in gps]]
+        begin = [*ys, *gys, *nothing]
         inner = Problem(dynamics, tree.structure(begin), problem.rtol, problem.atol, problem.most)
         ends = [made[1] for made in solved(inner, begin, np.stack([-stop, -start]), tuple(chosen))]
         return (ends[n : 2 * n], [a + b for a, b in zip(gps, ends[2 * n :], strict=True)]), gstop
 
-    nothing = [np.zeros_like(g[0]) for g in cotangents]
     rows = ([s[1:] for s in states], [g[1:] for g in cotangents], ts[1:], ts[:-1])
-    (carried, gps), gtimes = scan(segment, (nothing, [np.zeros_like(p) for p in chosen]), rows, reverse=True)
+    (carried, gps), gtimes = scan(segment, ([np.zeros_like(g[0]) for g in cotangents], nothing), rows, reverse=True)
     gys = [a + g[0] for a, g in zip(carried, cotangents, strict=True)]
     gfirst = -inner_product(carried, problem.slope([s[0] for s in states], ts[0], args))
-    found = iter(gps)
+    found = iter([g.astype(p.dtype, copy=False) for g, p in zip(gps, chosen, strict=True)])
     return (
         gys,
         np.concatenate([gfirst[None], gtimes]),
