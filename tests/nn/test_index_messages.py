@@ -32,6 +32,11 @@ def test_a_compiled_program_names_what_is_out_of_bounds(name):
         ws.jit(lambda *xs: f(*xs))(*arguments)
 
 
+def test_labels_that_fit_to_another_axis_name_it():
+    with pytest.raises(errors.ShapeError, match=r"without the axis of the classes; axis=1 is that axis here"):
+        nn.cross_entropy(np.zeros((2, 3, 5, 5)), np.zeros((2, 5, 5), int))
+
+
 def test_a_blank_among_known_labels_is_refused_and_behind_their_length_is_padding():
     with pytest.raises(errors.ParameterError, match=r"which is the blank\n[\s\S]*hint: number the labels"):
         nn.ctc_loss(LOGS, TARGETS - 1, TIMES, LENGTHS)

@@ -63,6 +63,23 @@ def test_a_step_that_knows_no_forward_pass_cannot_predict(params):
         step.predict(BATCH["x"])
 
 
+class Keyed(nn.Module):
+    def __init__(self):
+        self.w = np.ones(3, np.float32)
+
+    def __call__(self, x, scale=1.0, *, key):
+        return scale * x @ self.w
+
+
+def test_a_model_that_needs_more_than_one_argument_names_it_when_it_is_to_predict():
+    def loss(model, batch, *, key):
+        return np.mean(model(batch["x"], key=key))
+
+    step = ws.compile(loss, Keyed(), batch={"x": np.ones((2, 3), np.float32)})
+    with pytest.raises(UnsupportedError, match=r"Keyed needs key too\n.*\n  hint: a default, such as key=None, or step"):
+        step.predict(np.ones((2, 3), np.float32))
+
+
 def test_a_model_that_was_given_to_a_step_says_so_for_as_long_as_there_is_the_step():
     model, other = network(), network()
     shown = repr(model)

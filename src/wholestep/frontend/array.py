@@ -294,7 +294,7 @@ class Array(ArrayMethods):
             raise AttributeError(f"'Array' object has no attribute {name!r}")
         outside = METHODS.get(name)
         if outside is not None:
-            return Method(function(outside), self)
+            return Method(outside, self)
         if hasattr(np.ndarray, name):
             raise unsupported(f"numpy.ndarray.{name}", instead(NAMES["x"][name]) if name in NAMES["x"] else "")
         raise unknown("x", name, f"a traced {self.type}")

@@ -12,7 +12,7 @@ import numpy as np
 from wholestep import dtypes
 from wholestep.boundary.public import boundary
 from wholestep.errors import ShapeError, UnsupportedError
-from wholestep.frontend.dispatch import HOOKS, function
+from wholestep.frontend.dispatch import HOOKS, function, with_documented_errors
 from wholestep.frontend.foreign_calls import ForeignCalls
 from wholestep.ir.graph import Value
 from wholestep.ir.types import Shape, Type
@@ -175,11 +175,11 @@ class ArrayMethods(ForeignCalls):
 class Method:
     """A method that is the NumPy function of its name, its first argument given."""
 
-    implementation: Callable[..., Any]
+    outside: Any
     array: ArrayMethods
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.implementation(self.array, *args, **kwargs)
+        return with_documented_errors(function(self.outside), self.outside, (self.array, *args), kwargs)
 
 
 METHODS: dict[str, Any] = {

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
 
-from wholestep.boundary.answers import located
+from wholestep.boundary.answers import keyword, located
 from wholestep.dims import Dim, SymbolicError
 from wholestep.errors import (
     ArgumentError,
@@ -160,8 +160,17 @@ def with_documented_errors(implementation: Callable[..., Any], function: Any, ar
             raise
         given = ", ".join([*map(argument_text, args), *[f"{name}={argument_text(x)}" for name, x in kwargs.items()]])
         raise kind(
-            f"{public_name(function)}: {error}: ({given})", hint="its arguments are those of NumPy's function"
+            f"{public_name(function)}: {error}: ({given})",
+            hint=f"its arguments are those of NumPy's function{meant_instead(implementation, kwargs)}",
         ) from error
+
+
+def meant_instead(implementation: Callable[..., Any], kwargs: Mapping[str, Any]) -> str:
+    """NumPy's names for the arguments of a call that are named as in another library, as the end of a hint."""
+    names = [*inspect.signature(implementation).parameters]
+    pairs = [(keyword(foreign, names), foreign) for foreign in kwargs if foreign not in names]
+    said = ", ".join([f"{ours}= instead of {foreign}=" for ours, foreign in pairs if ours])
+    return said and f": {said}"
 
 
 def raised_inside(error: BaseException) -> bool:

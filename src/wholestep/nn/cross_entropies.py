@@ -216,9 +216,16 @@ def labels_of(name: str, labels: Any, x: Any, axis: int) -> Any:
     if index.shape != x.shape[:place] + x.shape[place + 1 :]:
         raise ShapeError(
             f"{name}: labels are {type_of(index)}, and the scores {type_of(x)} with classes along axis {axis}",
-            hint="labels have the scores' shape without the axis of the classes",
+            hint=axis_hint(index.shape, x.shape),
         )
     return checked_index(name, index, x.shape[place])
+
+
+def axis_hint(labels: Any, scores: Any) -> str:
+    """The way out where labels do not fit to the axis of the classes: another axis, where they fit to one alone."""
+    fitting = [i for i in range(len(scores)) if labels == scores[:i] + scores[i + 1 :]]
+    other = f"; axis={fitting[0]} is that axis here" if len(fitting) == 1 else ""
+    return f"labels have the scores' shape without the axis of the classes{other}"
 
 
 def checked_index(name: str, index: Any, size: int, what: str = "label") -> Any:

@@ -67,6 +67,22 @@ class Divided(Fields):
         return tree.unflatten(tree.structure(params), [divided[part][name] for part, name in places])
 
 
+class NoOthers(Fields):
+    """The default of `groups` where every parameter is to match a pattern: the optimizer of no parameters."""
+
+    def init(self, params: Any) -> Any:
+        """No state; raises ParameterError for a parameter."""
+        for path in params:
+            raise ParameterError(
+                f"groups: no pattern matches {path}, and there is no default",
+                hint="the second argument is for the others: an optimizer, or None, which leaves them as they are",
+            )
+
+    def update(self, grads: Any, state: Any, params: Any) -> tuple[Any, Any]:
+        """No parameters, and no state."""
+        return params, self.init(params)
+
+
 class Groups(Divided):
     """The optimizer that `optim.groups` makes: parameters whose path matches a pattern have an optimizer of their own.
 
@@ -94,21 +110,24 @@ class Groups(Divided):
         return [next((p for p, _ in self.groups if tree.matches(p, path)), "default") for path in paths]
 
     def __repr__(self) -> str:
-        return f"groups({dict(self.groups)!r}, {self.default!r})"
+        others = "" if isinstance(self.default, NoOthers) else f", {self.default!r}"
+        return f"groups({dict(self.groups)!r}{others})"
 
 
-def groups(patterns: Mapping[str, Any], default: Optimizer | None) -> Groups:
+def groups(patterns: Mapping[str, Any], default: Optimizer | None = NoOthers()) -> Groups:  # noqa: B008  it is frozen
     """Other optimizers for the parameters whose path matches a pattern; the first that matches counts.
 
     `*` matches any characters, and the path of a tree matches all its leaves: `layers[0]`, `*.bias`. A value of
     `patterns` is an optimizer; a dictionary of hyper-parameters that differ from the default's; or None for parameters
     that are never updated and have no state. Their gradients are still computed, since the guard tests them;
-    `nn.frozen` saves that. `default`, an optimizer or None, is for the parameters that no pattern matches.
+    `nn.frozen` saves that. `default`, an optimizer or None, is for the parameters that no pattern matches;
+    without it there may be none.
     Hyper-parameters are spelled `groups['*.bias'].lr` and `default.lr` where a shorter name is ambiguous.
 
     Shapes: trees of floating or complex arrays; states are those of the optimizers.
     Raises: ParameterError for hyper-parameters that the default does not have, or whose numbers are wrong, and, in
-    `init` and `update`, for a pattern that matches nothing; DtypeError for an invalid optimizer or pattern.
+    `init` and `update`, for a pattern that matches nothing, and without a default for a parameter that matches none;
+    DtypeError for an invalid optimizer or pattern.
 
     >>> import numpy as np, wholestep as ws
     >>> optimizer = ws.optim.groups({"head": {"lr": 1.0}, "body.b": None}, ws.optim.sgd(0.1))
@@ -125,6 +144,11 @@ def groups(patterns: Mapping[str, Any], default: Optimizer | None) -> Groups:
             raise DtypeError(f"groups: {pattern!r} is no pattern of paths")
         if pattern == "default":
             raise ParameterError("groups: default is the name of what matches no pattern", hint="write default*")
+        if isinstance(given, Mapping) and isinstance(default, NoOthers):
+            raise ParameterError(
+                f"groups: {pattern} has other hyper-parameters than the default, and there is no default",
+                hint=f"groups({{{pattern!r}: {dict(given)!r}}}, ws.optim.adam(1e-3))",
+            )
         members.append((pattern, override_fields(default, given, "groups") if isinstance(given, Mapping) else given))
     for name, optimizer in [*members, ("default", default)]:
         check_optimizer(f"groups: {name}", optimizer, optional=True)

@@ -221,6 +221,7 @@ WAYS_OUT.update(
         **dict.fromkeys((outside.fmin, outside.fmin_bfgs, outside.fmin_cg, outside.fmin_l_bfgs_b), BY_MINIMUM),
         outside.minimize_scalar: "scipy.optimize.minimize(lambda x: f(x[0]), [x0]).x[0] is a minimum near x0",
         outside.leastsq: "scipy.optimize.least_squares(f, x0).x is the same solution",
+        outside.linear_sum_assignment: "match the costs that step.attach(f) gives, and put the pairs into the batch",
         outside.lsq_linear: "np.linalg.lstsq(A, b)[0] is the same solution where no bound is reached",
         **dict.fromkeys((outside.approx_fprime, outside.check_grad), "ws.grad(f)(x), and ws.gradcheck(f, x)"),
     }

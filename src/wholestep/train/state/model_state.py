@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -104,6 +105,14 @@ def check_predicts(model: ModelStructure | None) -> None:
         raise UnsupportedError(
             f"step.predict: the step was compiled of {of}, and knows how to compute the loss alone",
             hint="predict = step.attach(f) with f(params, batch), or f(model, batch), is called with a batch",
+        )
+    cls = model.structure.cls
+    parameters = inspect.signature(cls.__call__).parameters.values()
+    needed = [p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    if len(needed) > 2:
+        raise UnsupportedError(
+            f"step.predict: it calls the model with one argument, and {cls.__name__} needs {', '.join(needed[2:])} too",
+            hint="a default, such as key=None, or step.attach(f) with an f(model, batch) that calls the model",
         )
 
 
