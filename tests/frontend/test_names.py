@@ -177,3 +177,73 @@ def test_the_last_return_is_the_one_of_the_disassembler():
     for f in (dense, assign, test_names_of_arrays_numbers_containers_and_functions):
         wanted = [i.offset for i in dis.get_instructions(f.__code__) if i.opname in ("RETURN_VALUE", "RETURN_CONST")]
         assert returns(f) == (f.__code__, wanted[-1])
+
+
+class Settings:
+    shared = 1.0
+
+    def __init__(self, beta):
+        self.beta = beta
+
+    @property
+    def computed(self):
+        raise AssertionError("code of the user's runs where the function runs, and nowhere else")
+
+
+class Slotted:
+    __slots__ = ("beta",)
+
+
+class Trainer:
+    def __init__(self, settings):
+        self.settings, self.calls = settings, 0
+
+    def scaled(self, x):
+        self.calls = self.calls + 1
+        return x * self.settings.beta * max(self.calls, 1) ** 0
+
+
+def test_attributes_and_items_of_names_are_read_again():
+    settings, slotted, table = Settings(2.0), Slotted(), {"beta": 3.0, "other": 0.0}
+    slotted.beta = 5.0
+    f = ws.jit(lambda x: x * settings.beta * settings.shared * slotted.beta * table["beta"])
+    assert f(1.0) == f(1.0) == 30.0 and f.traces == 1
+    settings.beta = 4.0
+    assert f(1.0) == 60.0 and f.reasons[1] == "settings.beta is bound to something else since it was traced"
+    slotted.beta, settings.shared = 1.0, 2.0
+    assert f(1.0) == 24.0
+    del settings.shared
+    assert f(1.0) == 12.0 and f.traces == 4
+
+
+def test_a_method_reads_the_fields_of_its_object_and_may_assign_some():
+    trainer = Trainer(Settings(2.0))
+    f = ws.jit(trainer.scaled)
+    assert f(1.0) == f(1.0) == 2.0 and f.traces == 1
+    trainer.settings.beta = 3.0
+    assert f(1.0) == 3.0 and f.traces == 2
+
+
+def test_what_code_of_the_users_computes_is_no_field():
+    settings = Settings(2.0)
+    assert [r.name for r in readings(lambda x: settings.computed + settings.beta + np.pi)] == [
+        "settings",
+        "settings.beta",
+    ]
+
+
+def test_a_compiled_step_names_a_field_or_an_item_that_has_changed():
+    settings, table = Settings(2.0), {"beta": 3.0, "steps": 0}
+
+    def loss(w, x):
+        return settings.beta * table["beta"] * np.sum(w * x)
+
+    step = ws.compile(loss, np.ones(3), optimizer=ws.optim.sgd(0.1), batch=np.ones(3))
+    table["steps"] += 1
+    step(np.ones(3))
+    settings.beta = 0.5
+    with pytest.raises(MutationError, match=r"settings\.beta was 2\.0 when .* 0\.5 now\n.*\n.*batch\['beta'\]"):
+        step(np.ones(3))
+    settings.beta, table["beta"] = 2.0, 4.0
+    with pytest.raises(MutationError, match=r"table\['beta'\] was 3\.0 when .* 4\.0 now\n.*\n.*batch\['beta'\]"):
+        step(np.ones(3))

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from wholestep import containers, tree
 from wholestep.errors import EscapedError, Where, is_internal
 from wholestep.frontend.argument_kinds import static_key
+from wholestep.frontend.attribute_reads import NOTHING, chains, followed, instruction_name, instruction_words
 from wholestep.frontend.dispatch import is_traced
 from wholestep.frontend.plain_trees import Reader, reader
 from wholestep.frontend.source.reading import nested_codes
@@ -71,7 +72,24 @@ def readings(f: Any) -> list[Reading]:
     functions = list(family(f))
     own = {name for g in functions for name in argument_of(g.__code__, *ASSIGNING)}
     found += [reading(name, look) for g in functions for name, look in looks(g) if name not in own]
-    return [r for r in found if not isinstance(r.then, ModuleType | type)]
+    found = [r for r in found if not isinstance(r.then, ModuleType | type)]
+    return found + [r for g in functions for r in parts_read(g, f, own)]
+
+
+def parts_read(g: FunctionType, f: Any, own: set[str]) -> list[Reading]:
+    """The numbers and words that a function of the family of f reads as attributes and items of what it names.
+
+    The first parameter of a method f is a name, too.
+    """
+    at = dict(looks(g))
+    if isinstance(f, MethodType) and unwrapped(f) is g:
+        at[g.__code__.co_varnames[0]] = lambda: f.__self__
+    parts = {
+        str(chain): functools.partial(followed, at[chain.name], chain.links)
+        for chain in chains(g.__code__)
+        if chain.name in at and chain.name not in own
+    }
+    return [Reading(name, look, then, None, None) for name, look in parts.items() if is_plain(then := look())]
 
 
 def reads_traced(f: Any) -> bool:
@@ -93,13 +111,14 @@ def reading(name: str, look: Callable[[], Any]) -> Reading:
     return Reading(name, look, then, held, read)
 
 
+def is_plain(x: Any) -> bool:
+    """Test whether an object is a number or a word."""
+    return isinstance(x, int | float | complex | str)
+
+
 def equal_plain(a: Any, b: Any) -> bool:
     """Test whether two objects are one number or one word."""
-    return isinstance(a, int | float | complex | str) and bool(static_key(a) == static_key(b))
-
-
-NOTHING: Any = object()
-"""The binding of a name without a value."""
+    return is_plain(a) and bool(static_key(a) == static_key(b))
 
 
 def looks(f: FunctionType) -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -184,24 +203,6 @@ def argument_of(code: CodeType, *operations: str) -> tuple[str, ...]:
             if operation in wanted
         ]
     )
-
-
-def instruction_name(code: CodeType, operation: str, argument: int) -> str:
-    """The name that an instruction is about, by the tables of its code."""
-    if operation.endswith("_DEREF"):
-        cells = [name for name in code.co_cellvars if name not in code.co_varnames]
-        return (*code.co_varnames, *cells, *code.co_freevars)[argument]
-    return code.co_names[argument >> 1 if operation == "LOAD_GLOBAL" else argument]
-
-
-def instruction_words(code: CodeType) -> Iterator[tuple[int, int]]:
-    """The operation and the argument at each place of some code; `dis`, which finds lines and objects too, takes ten
-    times as long."""
-    whole, high = code.co_code, 0
-    for operation, low in zip(whole[::2], whole[1::2], strict=True):
-        argument = high | low
-        high = argument << 8 if operation == opcode.EXTENDED_ARG else 0
-        yield operation, argument
 
 
 def items(value: Any) -> Iterable[Any]:

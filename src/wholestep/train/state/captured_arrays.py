@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from wholestep.errors import MutationError
 from wholestep.frontend.array_watches import ArrayWatch, is_immutable, watch_named
-from wholestep.frontend.closure_reads import Reading, readings
+from wholestep.frontend.closure_reads import Reading, is_plain, readings
 from wholestep.frontend.traced_function import TracedFunction
 
 
@@ -60,7 +61,7 @@ def watch_captures(programs: Iterable[TracedFunction], functions: Sequence[Any])
     for reading in [r for r in read if r.held is not None]:
         if any([isinstance(x, np.ndarray) for x in reading.held[0]]):
             found.setdefault(id(reading.then), TreeWatch(reading))
-    numbers = [NumberWatch(r) for r in read if isinstance(r.then, int | float | complex | str)]
+    numbers = [NumberWatch(r) for r in read if is_plain(r.then)]
     return [*found.values(), *{watched_thing(watch): watch for watch in numbers}.values()]
 
 
@@ -70,9 +71,10 @@ def check_unchanged(watches: Iterable[Watch], what: str, whole: bool = False) ->
         if not (watch.whole() if whole else watch.same()):
             if isinstance(watch, NumberWatch):
                 name, now = watch.reading.name, watch.reading.look()
+                last = re.findall(r"\w+", name)[-1]
                 raise MutationError(
                     f"{what}: {name} was {watch.reading.then!r:.40} when the step was compiled, and is {now!r:.40} now",
-                    hint=f"give it in the batch, as batch[{name!r}]; what is read by name is a constant of the program",
+                    hint=f"give it in the batch, as batch[{last!r}]; what is read by name is a constant of the program",
                 )
             raise MutationError(
                 f"{what}: an array captured when the step was compiled has changed since: {watch}",
