@@ -214,6 +214,12 @@ def test_it_is_in_everything_that_keeps_its_trace(where):
             TRACED[where](IMPURE[what])
 
 
+def test_numbers_of_torch_are_no_others():
+    torch = pytest.importorskip("torch", reason="torch is in the test extra; not installed")
+    with pytest.raises(errors.ImpurityError, match=r"drawn from PyTorch's own generator(.|\n)*test_traps\.py"):
+        ws.jit(lambda x: x + torch.rand(1).item())(np.ones(3))
+
+
 def test_the_line_of_the_draw_is_named():
     for f, line in ((IMPURE["helper"], "return x + np.random.normal()"), (NOISY, "return x + self.rng.normal()")):
         with pytest.raises(errors.ImpurityError) as found:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,10 +38,24 @@ def generators() -> tuple[type, ...]:
     return (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
 
 
-@functools.cache
-def shared() -> dict[int, str]:
-    """The process-wide generators: their names, by identity."""
-    return {id(np.random.mtrand._rand): "NumPy's own generator", id(random._inst): "Python's own generator"}
+class Shared(NamedTuple):
+    """A process-wide generator: its name, and the module whose functions draw from it."""
+
+    generator: Any
+    name: str
+    module: Any
+
+
+def shared() -> dict[int, Shared]:
+    """The process-wide generators by identity; PyTorch's among them where it is imported."""
+    torch = sys.modules.get("torch")
+    found = [
+        Shared(np.random.mtrand._rand, "NumPy's own generator", np.random),
+        Shared(random._inst, "Python's own generator", random),
+    ]
+    if hasattr(torch, "default_generator"):
+        found.append(Shared(torch.default_generator, "PyTorch's own generator", torch))
+    return {id(one.generator): one for one in found}
 
 
 CLOCKS = {
@@ -93,7 +107,7 @@ class Reach:
     """The reach of a function: generators, each with its name, and the user's functions that it may call."""
 
     def __init__(self, f: Any) -> None:
-        self.generators: list[tuple[str, Any]] = [(shared()[id(g)], g) for g in (np.random.mtrand._rand, random._inst)]
+        self.generators: list[tuple[str, Any]] = [(one.name, one.generator) for one in shared().values()]
         self.functions: list[FunctionType] = []
         self.telling = False
         self.waiting: list[tuple[str, Any]] = [("", f)]
@@ -176,6 +190,8 @@ def state_of(generator: Any) -> Any:
         return None if isinstance(generator, random.SystemRandom) else generator.getstate()
     if isinstance(generator, np.random.RandomState):
         return state_bytes(generator.get_state(legacy=False))
+    if hasattr(generator, "get_state"):  # one of PyTorch's
+        return generator.get_state().numpy().tobytes()
     return state_bytes(getattr(generator, "bit_generator", generator).state)
 
 
@@ -202,7 +218,8 @@ def refuse_draw(reach: Reach, name: str, generator: Any, again: str) -> None:
 
 def line_of_draw(reach: Reach, generator: Any, name: str) -> Where:
     """The first place in the user's functions that reads a generator."""
-    wanted = {id(np.random.mtrand._rand): np.random, id(random._inst): random}.get(id(generator))
+    one = shared().get(id(generator))
+    wanted = one and one.module
     for f in reach.functions:
         cells = {n: content(c) for n, c in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True)}
         known = {**f.__globals__, **cells}
