@@ -62,6 +62,14 @@ class File:
             target = target[len(got) :]
 
 
+OTHER_FORMATS = {
+    b"PK\x03\x04": "a zip archive, as torch.save and np.savez write it",
+    b"\x89HDF\r\n": "an HDF5 file, as Keras writes it",
+    b"\x93NUMPY": "an array of np.save",
+}
+"""The first bytes of files that are given in place of safetensors files."""
+
+
 class TensorFile:
     """A safetensors file with its header; the name is that of a part of a checkpoint, or empty."""
 
@@ -71,6 +79,12 @@ class TensorFile:
         if room < 0:
             raise Damage(f"it has {file.size} bytes, and no header")
         length = int.from_bytes(file.bytes(0, safetensors_header.LENGTH), "little")
+        first = bytes(file.bytes(0, safetensors_header.LENGTH))
+        for magic, kind in OTHER_FORMATS.items():
+            if first.startswith(magic):
+                raise Damage(
+                    f"it is {kind}, not a safetensors file; safetensors.torch.save_file({{...}}, path) writes one"
+                )
         if length > room:
             raise Damage(f"its header would take {length:,} bytes, and {room:,} are left of the file")
         if length > safetensors_header.LARGEST:

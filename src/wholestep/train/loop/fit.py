@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import Any
 
 from wholestep.boundary.counts import whole_number
-from wholestep.errors import DtypeError, LogWarning, ParameterError, warn
+from wholestep.errors import DtypeError, LogWarning, ParameterError, UnknownNameError, warn
 from wholestep.train.data.loader import Loader
 from wholestep.train.loop.callbacks import COLUMNS, Checkpoint, LossLog
 from wholestep.train.loop.evaluation import Evaluate, Metric, loader_for
@@ -107,6 +107,18 @@ def fit(
 
 
 HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
+THEIR_HOOKS = {
+    name: ours
+    for ours, names in {
+        "on_start": "on_train_begin on_train_start on_fit_start",
+        "on_step": "on_batch_end on_train_batch_end",
+        "on_evaluation": "on_test_end on_validation_end on_validation_epoch_end",
+        "on_epoch": "on_epoch_end on_train_epoch_end",
+        "on_end": "on_train_end on_fit_end",
+    }.items()
+    for name in names.split()
+}
+"""Hooks of Keras and Lightning, which nothing calls here, and ours in their place."""
 
 
 def check_given(step: Any, callbacks: Any) -> None:
@@ -119,11 +131,21 @@ def check_given(step: Any, callbacks: Any) -> None:
     if not isinstance(callbacks, Iterable):
         raise DtypeError(f"fit: callbacks is {type_in_words(callbacks)}, not a list", hint="callbacks=[callback]")
     for i, callback in enumerate(callbacks):
-        if not all(hasattr(callback, hook) for hook in HOOKS):
-            raise DtypeError(
-                f"fit: callbacks[{i}] is {type_in_words(callback)}, and a callback has hooks: {', '.join(HOOKS)}",
-                hint="derive a class from wholestep.train.loop.run.Callback with on_step(run) or on_epoch(run)",
-            )
+        check_callback(f"fit: callbacks[{i}]", callback)
+
+
+def check_callback(who: str, callback: Any) -> None:
+    """Raise DtypeError for an object without hooks, UnknownNameError for a callback with those of other libraries."""
+    if isinstance(callback, type):
+        raise DtypeError(f"{who} is the class {callback.__name__}, not an object", hint=f"{callback.__name__}(...)")
+    theirs = next((name for name in THEIR_HOOKS if hasattr(callback, name)), "")
+    way_out = f"{THEIR_HOOKS[theirs]}(run) takes the place of {theirs}" if theirs else ""
+    derive = "derive a class from wholestep.train.loop.run.Callback with on_step(run) or on_epoch(run)"
+    if not all(hasattr(callback, hook) for hook in HOOKS):
+        what = f"{type_in_words(callback)}, and a callback has hooks: {', '.join(HOOKS)}"
+        raise DtypeError(f"{who} is {what}", hint="; ".join(filter(None, [derive, way_out])))
+    if theirs and isinstance(callback, Callback):
+        raise UnknownNameError(f"{who} has {theirs}, which nothing calls", hint=way_out)
 
 
 def check_read_again(**given: Any) -> None:
