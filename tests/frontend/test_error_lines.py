@@ -124,8 +124,12 @@ def test_a_dictionary_of_columns_as_an_operand_is_told_how_to_become_an_array():
 
 
 @pytest.mark.parametrize(
-    "call", [lambda x: x.mean(dim=0, keepdim=True), lambda x: np.mean(x, dim=0, keepdim=True)], ids=["method", "function"]
+    "call",
+    [lambda x: x.mean(dim=0, keepdim=True), lambda x: np.mean(x, dim=0, keepdim=True)],
+    ids=["method", "function"],
 )
 def test_names_of_arguments_of_other_libraries_are_answered_by_numpys(call):
-    with pytest.raises(errors.ArgumentError, match=r"numpy\.mean: [\s\S]*axis= instead of dim=, keepdims= instead of k"):
+    with pytest.raises(
+        errors.ArgumentError, match=r"numpy\.mean: [\s\S]*axis= instead of dim=, keepdims= instead of k"
+    ):
         ws.jit(call)(np.ones((2, 3)))

@@ -37,6 +37,11 @@ def test_labels_that_fit_to_another_axis_name_it():
         nn.cross_entropy(np.zeros((2, 3, 5, 5)), np.zeros((2, 5, 5), int))
 
 
+def test_one_hot_rows_of_integers_are_told_from_labels():
+    with pytest.raises(errors.ShapeError, match=r"one-hot x\.astype\(np\.float32\) are soft targets"):
+        nn.cross_entropy(np.zeros((2, 3)), np.eye(3, dtype=int)[:2])
+
+
 def test_a_blank_among_known_labels_is_refused_and_behind_their_length_is_padding():
     with pytest.raises(errors.ParameterError, match=r"which is the blank\n[\s\S]*hint: number the labels"):
         nn.ctc_loss(LOGS, TARGETS - 1, TIMES, LENGTHS)

@@ -190,8 +190,16 @@ def test_nested_numbers_are_set_in_a_compiled_step():
         (lambda: optim.groups({}, optim.clip_by_value(1.0)), DtypeError, r"groups: default is a Clip(.|\n)*chain\(it,"),
         (lambda: optim.groups({"default": None}, optim.sgd(0.1)), ParameterError, "groups: default is the name"),
         (lambda: optim.groups({3: None}, optim.sgd(0.1)), DtypeError, "groups: 3 is no pattern"),
-        (lambda: optim.groups({"head": optim.sgd(0.1)}).init(NESTED), ParameterError, "groups: no pattern matches layers"),
-        (lambda: optim.groups({"head": {"lr": 1.0}}), ParameterError, "groups: head has other hyper-parameters than the"),
+        (
+            lambda: optim.groups({"head": optim.sgd(0.1)}).init(NESTED),
+            ParameterError,
+            "groups: no pattern matches layers",
+        ),
+        (
+            lambda: optim.groups({"head": {"lr": 1.0}}),
+            ParameterError,
+            "groups: head has other hyper-parameters than the",
+        ),
         (lambda: optim.groups({"tail": None}, optim.sgd(0.1)).init(NESTED), ParameterError, "groups: no parameter"),
         (lambda: optim.adamw(0.1, decay="tail").init(NESTED), ParameterError, "adamw: no parameter matches 'tail'"),
         (lambda: optim.adamw(0.1, decay={"head": True}).init(NESTED), ParameterError, "adamw: the table says nothing"),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import wholestep as ws
-from wholestep import optim, tree
+from wholestep import errors, optim, tree
 from wholestep.optim.hyper import hyper_of, with_hyper
 
 RNG = np.random.default_rng(4)
@@ -240,3 +240,13 @@ def test_a_traced_array_with_axes_is_no_number():
 def test_a_model_in_the_place_of_a_rate_is_no_schedule():
     with pytest.raises(ws.errors.DtypeError, match=r"^adam: lr is a Linear, not a number\n.*\n.*ws\.compile"):
         optim.adam(ws.nn.Linear(3, 1, key=0))
+
+
+def test_updates_without_parameters_or_with_the_state_in_their_place_are_named():
+    optimizer = optim.adam(0.1)
+    with pytest.raises(errors.ArgumentError, match=r"Adam\.update: params is missing"):
+        optimizer.update(GRADS[0], optimizer.init(PARAMS))
+    with pytest.raises(
+        errors.TreeError, match=r"adam: the state is a dict.* without count\n(.|\n)*update\(grads, state, p"
+    ):
+        optimizer.update(GRADS[0], PARAMS, optimizer.init(PARAMS))

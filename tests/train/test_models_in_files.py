@@ -76,7 +76,9 @@ def test_a_model_that_needs_more_than_one_argument_names_it_when_it_is_to_predic
         return np.mean(model(batch["x"], key=key))
 
     step = ws.compile(loss, Keyed(), batch={"x": np.ones((2, 3), np.float32)})
-    with pytest.raises(UnsupportedError, match=r"Keyed needs key too\n.*\n  hint: a default, such as key=None, or step"):
+    with pytest.raises(
+        UnsupportedError, match=r"Keyed needs key too\n.*\n  hint: a default, such as key=None, or step"
+    ):
         step.predict(np.ones((2, 3), np.float32))
 
 

@@ -223,6 +223,8 @@ def labels_of(name: str, labels: Any, x: Any, axis: int) -> Any:
 
 def axis_hint(labels: Any, scores: Any) -> str:
     """The way out where labels do not fit to the axis of the classes: another axis, where they fit to one alone."""
+    if labels == scores:
+        return "labels are numbers, as np.argmax(x, axis=-1) gives; one-hot x.astype(np.float32) are soft targets"
     fitting = [i for i in range(len(scores)) if labels == scores[:i] + scores[i + 1 :]]
     other = f"; axis={fitting[0]} is that axis here" if len(fitting) == 1 else ""
     return f"labels have the scores' shape without the axis of the classes{other}"

@@ -12,6 +12,7 @@ import numpy as np
 
 from wholestep import containers, dtypes
 from wholestep.boundary.answers import call_error
+from wholestep.boundary.public import boundary
 from wholestep.errors import DtypeError, ParameterError
 from wholestep.frontend.array import Array
 from wholestep.frontend.tracing import type_of
@@ -94,6 +95,8 @@ class Fields(Spelled):
     def __init_subclass__(cls) -> None:
         if cls.__module__.startswith(f"{__package__}."):
             dataclasses.dataclass(frozen=True, repr=False)(cls)
+            for name in {"init", "update"} & vars(cls).keys():
+                setattr(cls, name, boundary(vars(cls)[name]))
 
 
 def public_function(kind: Callable[P, T]) -> Callable[P, T]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import field
 from typing import Any
@@ -10,14 +10,17 @@ from typing import Any
 import numpy as np
 
 from wholestep import numpy as wnp, tree
+from wholestep.errors import TreeError
 from wholestep.frontend.copied_calls import CopiedCalls
 from wholestep.ir.build import blaming_one_line
 from wholestep.optim.hyper import Fields, Rate, label, number_or_schedule, rate_at
 from wholestep.optim.paths import chosen_parameters
 from wholestep.optim.protocol import scalar_like, working_array
+from wholestep.words import type_in_words
 
 PARAMETER = ""
 """The key of the new parameter in the dictionary of an update's results."""
+ORDER = "params, state = optimizer.update(grads, state, params), where the first state is optimizer.init(params)"
 
 
 class Leafwise(Fields):
@@ -66,6 +69,10 @@ class Leafwise(Fields):
     def update(self, grads: Any, state: Any, params: Any) -> tuple[Any, Any]:
         """New parameters and a new state."""
         leaves, structure = tree.flatten(params)
+        if not (isinstance(state, Mapping) and self.common().keys() <= state.keys()):
+            raise TreeError(
+                f"{label(self)}: the state is {type_in_words(state)} without {', '.join(self.common())}", hint=ORDER
+            )
         common = {name: state[name] for name in self.common()}
         numbers, common = self.numbers(common)
         names = [name for name in state if name not in common]
