@@ -148,6 +148,25 @@ def test_so_many_steps():
     assert (step.steps, len(history)) == (22, 2)
 
 
+def test_runs_with_the_same_metrics_measure_by_one_function():
+    step, traced, scale = made(), [], 1.0
+
+    def scaled(params, batch):
+        traced.append(None)
+        return scale * loss(params, batch)
+
+    def run(**metrics):
+        return fit(step, loader(), epochs=1, validation=data(), metrics=metrics, progress=None).epochs[-1]
+
+    assert [run(scaled=scaled)["val_scaled"] > 0 for _ in range(3)] == [True] * 3
+    once = len(traced)
+    scale = 0.0
+    assert run(scaled=scaled)["val_scaled"] == 0.0 and len(traced) == 2 * once
+    assert "val_other" in run(other=scaled) and len(traced) == 3 * once
+    step.replace(lambda params, batch: 0.0 * loss(params, batch))
+    assert run(other=scaled)["val_loss"] == 0.0
+
+
 def test_validation_is_the_mean_over_rows():
     held = data(13)
 

@@ -6,6 +6,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Mapping
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from wholestep.nn.keys import takes_key
 from wholestep.train.data.loader import Loader
 from wholestep.train.data.sources import is_leaf
 from wholestep.train.loop.run import Callback, TrainingRun
+from wholestep.train.step.attached import Attached
 from wholestep.train.step.step import Step
 
 Metric = Callable[..., Any]
@@ -82,7 +84,7 @@ class Evaluate(Callback):
         self.loader = loader_for(run.step, self.data, training=False)
         if self.loader.steps_per_call > 1:
             raise ParameterError("fit: validation data comes a batch at a time", hint="leave steps_per_call out of it")
-        self.measure = run.step.attach(measuring(run.step, self.metrics))
+        self.measure = measured_before(run.step, self.metrics)
         self.done = run.steps
         self.due = run.steps + (self.every or 0)
 
@@ -160,6 +162,23 @@ def count_rows(batch: Any) -> int:
     return next((len(x) for x in tree.leaves(batch) if np.ndim(x)), 1)
 
 
+def measured_before(step: Step, metrics: Mapping[str, Metric]) -> Attached:
+    """The function to measure with: that of an earlier run if it had the same functions and nothing that they read has
+    changed."""
+    functions = [step._engine.step_function.loss, *metrics.values()]
+    before, names, attached = step._measurer or ([], (), None)
+    alike = names == tuple(metrics) and len(before) == len(functions) and all(map(same_function, before, functions))
+    if attached is None or not alike or not attached.unchanged():
+        attached = step.attach(measuring(step, metrics))
+        step._measurer = functions, tuple(metrics), attached
+    return attached
+
+
+def same_function(f: Any, g: Any) -> bool:
+    """Test whether two functions are one, which methods of one object are."""
+    return f is g or (isinstance(f, MethodType) and f == g)
+
+
 def measuring(step: Step, metrics: Mapping[str, Metric]) -> Callable[..., Any]:
     """A function to attach, which gives each metric's mean and None, or its sum and its count."""
     loss = step._engine.step_function.loss
@@ -176,6 +195,7 @@ def measuring(step: Step, metrics: Mapping[str, Metric]) -> Callable[..., Any]:
         return found
 
     made: Any = measure
+    del made.__wrapped__  # what the metrics read by name is looked for in this function, and not in the loss alone
     made.__signature__ = inspect.Signature([inspect.Parameter("given", inspect.Parameter.VAR_POSITIONAL)])
     return measure
 

@@ -47,7 +47,7 @@ class Step(ExclusiveAccess, HeldState, SavedState, ExportedStep, Inspected):
     """
 
     # There is no `__dict__`, so that `step.lr = 0.1` is an error and not an unused attribute.
-    __slots__ = ("__weakref__", "_course", "_engine", "_kinds", "_last", "_log", "_predictor", "strict")
+    __slots__ = ("__weakref__", "_course", "_engine", "_kinds", "_last", "_log", "_measurer", "_predictor", "strict")
 
     def __init__(
         self,
@@ -63,6 +63,8 @@ class Step(ExclusiveAccess, HeldState, SavedState, ExportedStep, Inspected):
         """True if a call refuses every batch of another shape than the compiled one."""
         self._log = CompilationLog()
         self._predictor: Attached | None = None
+        self._measurer: tuple[list[Any], tuple[str, ...], Attached] | None = None
+        """What `fit` measured validation data with last: its functions, their names, and the attached function."""
         self._take(Engine(step_function, parts, {}, batch, count, device, self._log))
         forks.heir(self)
 
