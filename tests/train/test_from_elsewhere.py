@@ -1,4 +1,4 @@
-"""What users of other libraries give: their hooks, classes in place of objects, and files of other formats."""
+"""Hooks of other libraries, classes in place of objects, and files of other formats, which users give."""
 
 import numpy as np
 import pytest

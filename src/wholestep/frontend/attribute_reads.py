@@ -18,7 +18,7 @@ ROOTS = ("LOAD_GLOBAL", "LOAD_DEREF")
 SKIPPED = ("CACHE", "EXTENDED_ARG", "RESUME", "NOP")
 
 
-class Link(NamedTuple):
+class ReadLink(NamedTuple):
     """One step from an object to a part of it: an attribute, or an item by a constant key."""
 
     key: Any
@@ -32,11 +32,11 @@ class Link(NamedTuple):
         return f"[{self.key!r}]" if self.is_item else f".{self.key}"
 
 
-class Chain(NamedTuple):
+class ReadChain(NamedTuple):
     """A name, and the steps from its object to what is read."""
 
     name: str
-    links: tuple[Link, ...]
+    links: tuple[ReadLink, ...]
 
     def __str__(self) -> str:
         return self.name + "".join(map(str, self.links))
@@ -64,10 +64,10 @@ def instruction_name(code: CodeType, operation: str, argument: int) -> str:
 
 
 @functools.lru_cache(maxsize=1024)
-def chains(code: CodeType) -> tuple[Chain, ...]:
-    """What some code, and the functions in it, read of names from around it and of its first parameter, and do not
+def chains(code: CodeType) -> tuple[ReadChain, ...]:
+    """The parts that some code, and the functions in it, read of names around it and of its first parameter, and do not
     store."""
-    found: dict[Chain, None] = {}
+    found: dict[ReadChain, None] = {}
     stored = set()
     for one in nested_codes(code):
         words = [(opcode.opname[op], argument) for op, argument in instruction_words(one)]
@@ -76,31 +76,31 @@ def chains(code: CodeType) -> tuple[Chain, ...]:
             if operation in ROOTS or (one is code and argument == 0 and operation.startswith("LOAD_FAST")):
                 links = tuple(links_from(one, words, at + 1))
                 if links:
-                    found[Chain(instruction_name(one, operation, argument), links)] = None
+                    found[ReadChain(instruction_name(one, operation, argument), links)] = None
             elif operation == "STORE_ATTR":
-                stored.add(Link(one.co_names[argument], False))
+                stored.add(ReadLink(one.co_names[argument], False))
             elif operation == "STORE_SUBSCR" and words[at - 1][0] == "LOAD_CONST":
-                stored.add(Link(one.co_consts[words[at - 1][1]], True))
+                stored.add(ReadLink(one.co_consts[words[at - 1][1]], True))
     return tuple([chain for chain in found if not stored.intersection(chain.links)])
 
 
-def links_from(code: CodeType, words: list[tuple[str, int]], at: int) -> Iterator[Link]:
+def links_from(code: CodeType, words: list[tuple[str, int]], at: int) -> Iterator[ReadLink]:
     """The steps that the instructions from some place on take."""
     while at < len(words):
         operation, argument = words[at]
         following = words[at + 1][0] if at + 1 < len(words) else ""
         if operation == "LOAD_ATTR" and not (sys.version_info >= (3, 12) and argument & 1):
-            yield Link(instruction_name(code, operation, argument), False)
+            yield ReadLink(instruction_name(code, operation, argument), False)
             at += 1
         elif operation == "LOAD_CONST" and following == "BINARY_SUBSCR" and isinstance(code.co_consts[argument], str):
-            yield Link(code.co_consts[argument], True)
+            yield ReadLink(code.co_consts[argument], True)
             at += 2
         else:
             return
 
 
-def followed(look: Callable[[], Any], links: tuple[Link, ...]) -> Any:
-    """What is at the end of a chain now; NOTHING where a part is not there."""
+def end_of_chain(look: Callable[[], Any], links: tuple[ReadLink, ...]) -> Any:
+    """The object at the end of a chain now; NOTHING where a part is not there."""
     x = look()
     for link in links:
         if x is NOTHING:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from wholestep import containers, tree
 from wholestep.errors import EscapedError, Where, is_internal
 from wholestep.frontend.argument_kinds import static_key
-from wholestep.frontend.attribute_reads import NOTHING, chains, followed, instruction_name, instruction_words
+from wholestep.frontend.attribute_reads import NOTHING, chains, end_of_chain, instruction_name, instruction_words
 from wholestep.frontend.dispatch import is_traced
 from wholestep.frontend.plain_trees import Reader, reader
 from wholestep.frontend.source.reading import nested_codes
@@ -73,10 +73,10 @@ def readings(f: Any) -> list[Reading]:
     own = {name for g in functions for name in argument_of(g.__code__, *ASSIGNING)}
     found += [reading(name, look) for g in functions for name, look in looks(g) if name not in own]
     found = [r for r in found if not isinstance(r.then, ModuleType | type)]
-    return found + [r for g in functions for r in parts_read(g, f, own)]
+    return found + [r for g in functions for r in readings_of_parts(g, f, own)]
 
 
-def parts_read(g: FunctionType, f: Any, own: set[str]) -> list[Reading]:
+def readings_of_parts(g: FunctionType, f: Any, own: set[str]) -> list[Reading]:
     """The numbers and words that a function of the family of f reads as attributes and items of what it names.
 
     The first parameter of a method f is a name, too.
@@ -85,11 +85,11 @@ def parts_read(g: FunctionType, f: Any, own: set[str]) -> list[Reading]:
     if isinstance(f, MethodType) and unwrapped(f) is g:
         at[g.__code__.co_varnames[0]] = lambda: f.__self__
     parts = {
-        str(chain): functools.partial(followed, at[chain.name], chain.links)
+        str(chain): functools.partial(end_of_chain, at[chain.name], chain.links)
         for chain in chains(g.__code__)
         if chain.name in at and chain.name not in own
     }
-    return [Reading(name, look, then, None, None) for name, look in parts.items() if is_plain(then := look())]
+    return [Reading(name, look, then, None, None) for name, look in parts.items() if is_number_or_word(then := look())]
 
 
 def reads_traced(f: Any) -> bool:
@@ -111,14 +111,14 @@ def reading(name: str, look: Callable[[], Any]) -> Reading:
     return Reading(name, look, then, held, read)
 
 
-def is_plain(x: Any) -> bool:
+def is_number_or_word(x: Any) -> bool:
     """Test whether an object is a number or a word."""
     return isinstance(x, int | float | complex | str)
 
 
 def equal_plain(a: Any, b: Any) -> bool:
     """Test whether two objects are one number or one word."""
-    return is_plain(a) and bool(static_key(a) == static_key(b))
+    return is_number_or_word(a) and bool(static_key(a) == static_key(b))
 
 
 def looks(f: FunctionType) -> Iterator[tuple[str, Callable[[], Any]]]:

@@ -168,7 +168,7 @@ def measured_before(step: Step, metrics: Mapping[str, Metric]) -> Attached:
     functions = [step._engine.step_function.loss, *metrics.values()]
     before, names, attached = step._measurer or ([], (), None)
     alike = names == tuple(metrics) and len(before) == len(functions) and all(map(same_function, before, functions))
-    if attached is None or not alike or not attached.unchanged():
+    if attached is None or not alike or not attached.constants_stay():
         attached = step.attach(measuring(step, metrics))
         step._measurer = functions, tuple(metrics), attached
     return attached

@@ -10,7 +10,7 @@ import numpy as np
 
 from wholestep.errors import MutationError
 from wholestep.frontend.array_watches import ArrayWatch, is_immutable, watch_named
-from wholestep.frontend.closure_reads import Reading, is_plain, readings
+from wholestep.frontend.closure_reads import Reading, is_number_or_word, readings
 from wholestep.frontend.traced_function import TracedFunction
 
 
@@ -61,7 +61,7 @@ def watch_captures(programs: Iterable[TracedFunction], functions: Sequence[Any])
     for reading in [r for r in read if r.held is not None]:
         if any([isinstance(x, np.ndarray) for x in reading.held[0]]):
             found.setdefault(id(reading.then), TreeWatch(reading))
-    numbers = [NumberWatch(r) for r in read if is_plain(r.then)]
+    numbers = [NumberWatch(r) for r in read if is_number_or_word(r.then)]
     return [*found.values(), *{watched_thing(watch): watch for watch in numbers}.values()]
 
 

@@ -99,7 +99,7 @@ class Attached:
         made = [own_copy(out, s) for out, s in zip(outs, entry.traced.scalars, strict=True)]
         return without_said(tree.unflatten(entry.traced.structure, made))
 
-    def unchanged(self) -> bool:
+    def constants_stay(self) -> bool:
         """Test whether all that its programs hold as constants is as it was when they were made."""
         return all(watch.whole() for entry in self.entries.values() for watch in entry.watches)
 

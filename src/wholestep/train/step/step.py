@@ -64,7 +64,7 @@ class Step(ExclusiveAccess, HeldState, SavedState, ExportedStep, Inspected):
         self._log = CompilationLog()
         self._predictor: Attached | None = None
         self._measurer: tuple[list[Any], tuple[str, ...], Attached] | None = None
-        """What `fit` measured validation data with last: its functions, their names, and the attached function."""
+        """The functions that `fit` measured by last, their names, and the attached function that calls them."""
         self._take(Engine(step_function, parts, {}, batch, count, device, self._log))
         forks.heir(self)
 
