@@ -48,7 +48,7 @@ class Shared(NamedTuple):
 
 def shared() -> dict[int, Shared]:
     """The process-wide generators by identity; PyTorch's among them where it is imported."""
-    torch = sys.modules.get("torch")
+    torch: Any = sys.modules.get("torch")
     found = [
         Shared(np.random.mtrand._rand, "NumPy's own generator", np.random),
         Shared(random._inst, "Python's own generator", random),

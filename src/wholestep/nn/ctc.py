@@ -21,7 +21,7 @@ BLANK_LABEL = (
     "ctc_loss: a target has the label {0} within its length, which is the blank\n"
     "number the labels without the blank's class, say blank=, or give the lengths without padding"
 )
-"""The message, and a way out, for targets that would count alignments twice."""
+"""The message, and a way out, for targets whose alignments nothing counts rightly."""
 
 
 def ctc_loss(
