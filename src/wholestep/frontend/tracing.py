@@ -210,8 +210,9 @@ def holds_keys(x: Any) -> bool:
 def entry_hint(x: Any, otherwise: str) -> str:
     """A hint for an object that is no array and no tree: how a dataclass, or PyTorch's, becomes one; or `otherwise`.
 
-    >>> from dataclasses import make_dataclass
-    >>> print(entry_hint(make_dataclass("Layer", ["w"])(1.0), "give arrays"))
+    >>> from dataclasses import dataclass
+    >>> Layer = dataclass(type("Layer", (), {"__annotations__": {"w": float}, "__module__": "models"}))
+    >>> print(entry_hint(Layer(1.0), "give arrays"))
     ws.tree.register(Layer, lambda p: ((p.w,), None, ('w',)), lambda _, xs: Layer(*xs)) makes it a tree
     """
     if is_of_torch(x):

@@ -75,7 +75,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "max": wnp.maximum,
     "min": wnp.minimum,
     "nextafter": wnp.nextafter,
-    "Ldexp": lambda x, n: [wnp.ldexp(x, n)],
+    "Ldexp": lambda x, n: [np.ldexp(x, n)],
     "Frexp": wnp.frexp,
     "eq": wnp.equal,
     "ne": wnp.not_equal,

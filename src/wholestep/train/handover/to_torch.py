@@ -89,7 +89,7 @@ def module_of_source(source: str, constants: Sequence[NDArray], types: InputType
 
     `trees` are the paths of the arrays that the module holds, and its inputs and its results, of places.
     """
-    torch = installed("torch")
+    torch: Any = installed("torch")
     paths, inputs, results = trees
     run = checked(defined_function(source, constants, "program for PyTorch"), types, check_of(torch), "to_torch")
     flatten, unflatten = flatten_like(inputs, "to_torch: arguments"), unflatten_like(results)
