@@ -16,6 +16,8 @@ NOTHING: Any = object()
 ROOTS = ("LOAD_GLOBAL", "LOAD_DEREF")
 """The instructions that read a name from around some code."""
 SKIPPED = ("CACHE", "EXTENDED_ARG", "RESUME", "NOP")
+SUBSCRIPT = 26
+"""The argument of BINARY_OP, from Python 3.14 on, that reads an item (CPython, Include/opcode.h, NB_SUBSCR)."""
 
 
 class ReadLink(NamedTuple):
@@ -57,8 +59,6 @@ def instruction_name(code: CodeType, operation: str, argument: int) -> str:
     if operation.endswith("_DEREF"):
         cells = [name for name in code.co_cellvars if name not in code.co_varnames]
         return (*code.co_varnames, *cells, *code.co_freevars)[argument]
-    if operation.startswith("LOAD_FAST"):
-        return code.co_varnames[argument]
     doubled = operation == "LOAD_GLOBAL" or (operation == "LOAD_ATTR" and sys.version_info >= (3, 12))
     return code.co_names[argument >> 1 if doubled else argument]
 
@@ -73,10 +73,10 @@ def chains(code: CodeType) -> tuple[ReadChain, ...]:
         words = [(opcode.opname[op], argument) for op, argument in instruction_words(one)]
         words = [word for word in words if word[0] not in SKIPPED]
         for at, (operation, argument) in enumerate(words):
-            if operation in ROOTS or (one is code and argument == 0 and operation.startswith("LOAD_FAST")):
-                links = tuple(links_from(one, words, at + 1))
-                if links:
-                    found[ReadChain(instruction_name(one, operation, argument), links)] = None
+            if operation in ROOTS or (one is code and loads_first_parameter(operation, argument)):
+                name = instruction_name(one, operation, argument) if operation in ROOTS else code.co_varnames[0]
+                if links := tuple(links_from(one, words, at + 1)):
+                    found[ReadChain(name, links)] = None
             elif operation == "STORE_ATTR":
                 stored.add(ReadLink(one.co_names[argument], False))
             elif operation == "STORE_SUBSCR" and words[at - 1][0] == "LOAD_CONST":
@@ -84,15 +84,21 @@ def chains(code: CodeType) -> tuple[ReadChain, ...]:
     return tuple([chain for chain in found if not stored.intersection(chain.links)])
 
 
+def loads_first_parameter(operation: str, argument: int) -> bool:
+    """Test whether an instruction loads the first parameter, last of two variables where it loads two."""
+    return "LOAD_FAST" in operation and (argument & 15 if operation.count("_FAST") > 1 else argument) == 0
+
+
 def links_from(code: CodeType, words: list[tuple[str, int]], at: int) -> Iterator[ReadLink]:
     """The steps that the instructions from some place on take."""
     while at < len(words):
         operation, argument = words[at]
-        following = words[at + 1][0] if at + 1 < len(words) else ""
+        following = words[at + 1] if at + 1 < len(words) else ("", 0)
+        is_subscript = following in (("BINARY_SUBSCR", 0), ("BINARY_OP", SUBSCRIPT))
         if operation == "LOAD_ATTR" and not (sys.version_info >= (3, 12) and argument & 1):
             yield ReadLink(instruction_name(code, operation, argument), False)
             at += 1
-        elif operation == "LOAD_CONST" and following == "BINARY_SUBSCR" and isinstance(code.co_consts[argument], str):
+        elif operation == "LOAD_CONST" and is_subscript and isinstance(code.co_consts[argument], str):
             yield ReadLink(code.co_consts[argument], True)
             at += 2
         else:
