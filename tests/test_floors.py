@@ -41,9 +41,9 @@ FLOORS = {
     "passes": (
         "optional rewrite dce differential_check",
         "cse named_pass rules",
-        "inline_bodies",
-        "absorb_transposes attention_pattern convolution_gradients fold matrix_chain one_hot_indexing pads_to_concat "
-        "reroll simplify simplify_reductions sparse_rows",
+        "inline_bodies pads_to_concat",
+        "absorb_transposes attention_pattern convolution_gradients fold matrix_chain one_hot_indexing reroll simplify "
+        "simplify_reductions sparse_rows",
         "convolution_phases",
         "pipeline",
     ),
@@ -80,8 +80,8 @@ FLOORS = {
     ),
     "runtime.gpu": (
         "conditions driver modules nvrtc",
-        "cuda memory opencl transfers webgpu",
-        "card_program",
+        "card_steps memory opencl transfers",
+        "card_program cuda webgpu",
         "executable",
         "profiler",
         "backend",

@@ -146,6 +146,25 @@ def f(x: f32[5]):
     return concat_1, concat_2
 """,
     ),
+    "rows that were cut and reshaped are joined": (
+        "simplify",
+        """
+def f(x: f32[3, 2, 2], y: f32[2, 3]):
+    slice_1: f32[1, 2, 2] = slice(x, start=(1, 0, 0), stop=(2, 2, 2), step=(1, 1, 1))
+    reshape_1: f32[1, 4] = reshape(slice_1, shape=(1, 4))
+    slice_2: f32[1, 2, 2] = slice(x, start=(2, 0, 0), stop=(3, 2, 2), step=(1, 1, 1))
+    reshape_2: f32[1, 4] = reshape(slice_2, shape=(1, 4))
+    slice_3: f32[1, 2, 2] = slice(x, start=(0, 0, 0), stop=(1, 2, 2), step=(1, 1, 1))
+    reshape_3: f32[1, 4] = reshape(slice_3, shape=(1, 4))
+    concat_1: f32[3, 4] = concat(reshape_1, reshape_2, reshape_3, axis=0)
+    slice_4: f32[2, 1] = slice(y, start=(0, 0), stop=(2, 1), step=(1, 1))
+    reshape_4: f32[2, 1, 1] = reshape(slice_4, shape=(2, 1, 1))
+    slice_5: f32[2, 1] = slice(y, start=(0, 1), stop=(2, 2), step=(1, 1))
+    reshape_5: f32[2, 1, 1] = reshape(slice_5, shape=(2, 1, 1))
+    concat_2: f32[2, 1, 2] = concat(reshape_4, reshape_5, axis=2)
+    return concat_1, concat_2
+""",
+    ),
     "constants that need no memory": (
         "simplify",
         """

@@ -11,6 +11,8 @@ from wholestep.errors import MutationError, Where
 from wholestep.frontend.array_watches import ArrayWatch
 from wholestep.frontend.tracing import type_of
 from wholestep.ir.graph import Graph, Value
+from wholestep.ir.sizes import named_sizes
+from wholestep.passes.reroll.reroll import REROLL, Rerolled
 from wholestep.runtime.executable import Executable
 
 
@@ -47,7 +49,7 @@ class TracedFunction(NamedTuple):
         """The compiled program."""
         made: Executable = self.graph.derived(
             ("program", device),
-            lambda: devices.compile_for_device(self.graph, (), device, winograd=self.winograd),
+            lambda: devices.compile_for_device(with_loops(self.graph, device), (), device, winograd=self.winograd),
         )
         return made
 
@@ -67,3 +69,18 @@ class TracedFunction(NamedTuple):
                 where=kept.where,
                 hint="pass it as an argument; captured arrays are constants of the program",
             )
+
+
+LONG = 1000
+"""The fewest operations in which repetitions are looked for: fewer are compiled in less than a second."""
+
+
+def with_loops(graph: Graph, device: str) -> Graph:
+    """A graph with long repetitions, which Python's loops leave, as loops, for a device that code is made for.
+
+    Symbolic sizes would not be the first axis of stacked values.
+    """
+    if len(graph.nodes) < LONG or not devices.is_lowered(device) or named_sizes(graph):
+        return graph
+    found: Rerolled = REROLL(graph, lambda inputs: False, otherwise=Rerolled(graph), verified=True, always=False)
+    return found.graph

@@ -6,7 +6,7 @@ from typing import Any
 
 from wholestep.ir.graph import Graph, Node, Value
 from wholestep.passes.rewrite import at_roots, defining_node, new_value, rewrite
-from wholestep.passes.rules.movement import pad_axis
+from wholestep.passes.rules.concats import pad_axis
 
 
 def pads_to_concat(graph: Graph) -> Graph:
@@ -37,12 +37,30 @@ def concat_of_pads(node: Node) -> Value | None:
         return None
     left = first.inputs[0]
     left = pad_axis(node, left, axis, (0, start - end)) if start > end else left
-    whole = new_value(node, "concat", left, second.inputs[0], axis=axis)
+    parts = [part for v in (left, second.inputs[0]) for part in parts_along(v, axis)]
+    whole = new_value(node, "concat", *parts, axis=axis)
     before = tuple(first.params["before"])
     after = second.params["after"]
     if not any((*before, *after)):
         return whole
     return new_value(node, "pad", whole, before=before, after=after, interior=(0,) * len(before))
+
+
+def parts_along(v: Value, axis: int) -> tuple[Value, ...]:
+    """The parts of a concatenation along an axis; another value is its own only part."""
+    joined = defining_node(v, "concat")
+    return joined.inputs if joined and joined.params["axis"] == axis else (v,)
+
+
+def longest_sum_of_pads(graph: Graph) -> int:
+    """The number of pads in the longest sum of them, such as the derivative of reading an array row by row."""
+    count: dict[Value, int] = {}
+    for node in graph.nodes:
+        if node.op.name == "pad":
+            count[node.outputs[0]] = 1
+        elif node.op.name == "add" and node.inputs[0] in count and node.inputs[1] in count:
+            count[node.outputs[0]] = sum([count[v] for v in node.inputs])
+    return max(count.values(), default=0)
 
 
 def pad_bounds(pad: Node, axis: int) -> tuple[Any, Any]:

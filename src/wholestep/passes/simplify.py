@@ -8,6 +8,7 @@ from typing import Any
 from wholestep.ir.graph import Graph, Node, Value
 from wholestep.passes.rewrite import Replace, at_roots, new_value, rewrite
 from wholestep.passes.rules.arithmetic import ARITHMETIC_RULES
+from wholestep.passes.rules.concats import simplify_concat
 from wholestep.passes.rules.movement import MOVEMENT_RULES
 from wholestep.primitives.family import number_of
 
@@ -46,7 +47,7 @@ def or_elementwise_first(rule: Replace) -> Replace:
     return lambda node: elementwise_first(node) if (found := rule(node)) is None else found
 
 
-ROOT_RULES = {**ARITHMETIC_RULES, **MOVEMENT_RULES}
+ROOT_RULES = {**ARITHMETIC_RULES, **MOVEMENT_RULES, "concat": simplify_concat}
 SIMPLIFICATIONS = at_roots({name: or_elementwise_first(r) for name, r in ROOT_RULES.items()}, elementwise_first)
 
 

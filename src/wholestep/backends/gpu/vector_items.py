@@ -6,14 +6,11 @@ y[i] = x[i] + 1 for i in 4096  -->  for an item of 1024: x4 = x[4*i ... 4*i + 3]
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from wholestep import dtypes
 from wholestep.kernel.lang import Axis, Buffer, Index, Kernel, Loop, Store, Var, walk
-from wholestep.kernel.workgroups import find_workgroup
-
-if TYPE_CHECKING:
-    from wholestep.backends.gpu.statement_writer import GpuStatementWriter
+from wholestep.kernel.workgroups import Workgroup, find_workgroup
 
 VECTOR_BYTES = 16
 """The bytes that are loaded, stored or copied at once."""
@@ -51,10 +48,34 @@ def is_run(buffer: Buffer, index: Index, axis: Axis, run: int, aligned: Collecti
     return all(c % run == 0 for c in others) and buffer.dtype.itemsize * run % VECTOR_BYTES == 0
 
 
+class PointWriter(Protocol):
+    """The writer of the statements of a point of a kernel's grid."""
+
+    workgroup: Workgroup
+    used: set[Var]
+    aligned: set[Buffer]
+    names: dict[Any, str]
+
+    def put(self, line: str) -> None:
+        """Write a line."""
+
+    def fresh(self, letter: str) -> str:
+        """A new name."""
+
+    def index(self, index: Index) -> str:
+        """An index."""
+
+    def value(self, v: Var) -> None:
+        """Write a value."""
+
+    def store(self, s: Store) -> None:
+        """Write a store."""
+
+
 class VectorItems:
     """The statements of a work item that does a run of points."""
 
-    def __init__(self, writer: GpuStatementWriter, run: int) -> None:
+    def __init__(self, writer: PointWriter, run: int) -> None:
         self.w, self.run = writer, run
         self.axis = writer.workgroup.grid[-1]
         self.vectors: dict[Var, list[str]] = {}

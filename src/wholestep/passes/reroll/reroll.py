@@ -10,6 +10,7 @@ from wholestep.ir.graph import Graph, Node, Value, subgraphs
 from wholestep.ir.types import Type, array_type
 from wholestep.passes.inline_bodies import inline_bodies
 from wholestep.passes.named_pass import Pass
+from wholestep.passes.pads_to_concat import longest_sum_of_pads, pads_to_concat
 from wholestep.passes.reroll.align_regions import align_regions
 from wholestep.passes.reroll.emit import NestedScan, RerolledUnits, pack_units, stack_values, stacked_places, take_row
 from wholestep.passes.reroll.isomorphism import Isomorphism, Pack
@@ -34,6 +35,10 @@ UNFUSABLE = (Contract, Window, ScatterAdd, ScatterExtremum, FFT)
 """Operations that fuse with few others: a layer that has one is no slower in a loop."""
 MIN_SAVED = 40
 """The fewest operations that a loop must save."""
+MANY_SAVED = 2000
+"""The fewest operations that a loop must save where all of them fuse: a kernel of so many takes seconds to compile."""
+LONG_SUM = 8
+"""The fewest pads of a sum that belong to many iterations rather than to the parts of one layer."""
 SHARE, SMALL, LAUNCH = 20, 2**16, 2**9
 """The most bytes copied for stacking are 1 / SHARE of the cost of a step: the bytes of the program's inputs, plus
 SMALL, plus LAUNCH for each operation in a loop, which takes at least as long as copying LAUNCH bytes."""
@@ -138,7 +143,7 @@ def reroll(graph: Graph, joins: MayStack, made: int = 0, always: bool = True) ->
 
 def reroll_outermost(graph: Graph, joins: MayStack, made: int, always: bool) -> Rerolled:
     """The graph with its outermost repeated layers as scans."""
-    found = RerollAnalysis(inline_composites(graph), joins, made, always)
+    found = RerollAnalysis(join_long_sums(inline_composites(graph)), joins, made, always)
     if not found.layers or not (always or is_profitable(found.layers)):
         return Rerolled(graph)
     rolling = RerolledUnits(found.graph, found.units, found.isomorphism)
@@ -149,11 +154,18 @@ def reroll_outermost(graph: Graph, joins: MayStack, made: int, always: bool) -> 
     return Rerolled(new, found.groups, tuple(reroll_notes(found.layers)))
 
 
+def join_long_sums(graph: Graph) -> Graph:
+    """The graph with long sums of pads as concatenations: a loop has their parts as its results."""
+    return pads_to_concat(graph) if longest_sum_of_pads(graph) >= LONG_SUM else graph
+
+
 def is_profitable(layers: Sequence[LoopPlan]) -> bool:
-    """Test whether loops save many operations, among them some that fuse with nothing."""
-    saved = repeated_operations(layers, apart=1)
-    heavy = any(isinstance(node.op, UNFUSABLE) or node.op.nested for layer in layers for node in layer.region.layers[0])
-    return saved >= MIN_SAVED and heavy
+    """Test whether loops save many operations, among them some that fuse with nothing; or very many on arrays so small
+    that a loop may write and read them."""
+    saved, nodes = repeated_operations(layers, apart=1), [node for layer in layers for node in layer.region.layers[0]]
+    if any(isinstance(node.op, UNFUSABLE) or node.op.nested for node in nodes):
+        return saved >= MIN_SAVED
+    return saved >= MANY_SAVED and all(v.type.nbytes <= SMALL for node in nodes for v in node.outputs)
 
 
 def repeated_operations(layers: Sequence[LoopPlan], apart: int = 0) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -225,63 +225,6 @@ def _simplify_pad(node: Node) -> Value | None:
     return new_value(node, "pad", inner.inputs[0], before=before, after=after, interior=interior)
 
 
-def _simplify_concat(node: Node) -> Value | None:
-    axis = node.params["axis"]
-    parts = merge_neighbours(node, flatten_concat(node), axis)
-    if len(parts) == 1:
-        return parts[0]
-    numbers = {repr(number_of(v)) for v in parts}
-    if len(numbers) == 1 and number_of(parts[0]) is not None:
-        return output_full_of(node, number_of(parts[0]))
-    inner = [v for v in parts if not is_positive_zero(v)]
-    if len(inner) == 1:
-        at = parts.index(inner[0])
-        return pad_axis(node, inner[0], axis, [sum([v.shape[axis] for v in p]) for p in (parts[:at], parts[at + 1 :])])
-    return new_value(node, "concat", *parts, axis=axis) if len(parts) != len(node.inputs) else None
-
-
-def pad_axis(node: Node, x: Value, axis: int, widths: Sequence[Any]) -> Value:
-    """x padded with zeros along one axis."""
-    before, after = [tuple([w if i == axis else 0 for i in range(x.ndim)]) for w in widths]
-    return new_value(node, "pad", x, before=before, after=after, interior=(0,) * x.ndim)
-
-
-def flatten_concat(node: Node) -> list[Value]:
-    """The parts of a concat, with nested concats flattened and empty parts dropped."""
-    axis = node.params["axis"]
-    found: list[Value] = []
-    for v in node.inputs:
-        inner = defining_node(v, "concat")
-        found += list(inner.inputs) if inner and inner.params["axis"] == axis else [v]
-    return [v for v in found if v.shape[axis] != 0] or found[:1]
-
-
-def merge_neighbours(node: Node, parts: Sequence[Value], axis: int) -> list[Value]:
-    """The parts of a concat, with adjacent slices of one array merged."""
-    found: list[Value] = []
-    for v in parts:
-        both = merge_slices(node, found[-1], v, axis) if found else None
-        if both is None:
-            found.append(v)
-        else:
-            found[-1] = both
-    return found
-
-
-def merge_slices(node: Node, left: Value, right: Value, axis: int) -> Value | None:
-    """The slice that two adjacent slices of one array make together, or None."""
-    a, b = defining_node(left, "slice"), defining_node(right, "slice")
-    if a is None or b is None or a.inputs != b.inputs or a.params["step"] != b.params["step"]:
-        return None
-    step = a.params["step"]
-    for i in range(left.ndim):
-        first, second = (a.params["start"][i], a.params["stop"][i]), (b.params["start"][i], b.params["stop"][i])
-        if first != second if i != axis else step[i] != 1 or first[1] != second[0]:
-            return None
-    stop = tuple([(b if i == axis else a).params["stop"][i] for i in range(left.ndim)])
-    return new_value(node, "slice", a.inputs[0], start=a.params["start"], stop=stop, step=step)
-
-
 def _simplify_extremum(node: Node) -> Value | None:
     """A maximum, minimum, any or all of a broadcast as that of its operand."""
     x, axes = node.inputs[0], node.params["axes"]
@@ -362,7 +305,6 @@ MOVEMENT_RULES: dict[str, Rule] = {
     "flip": _simplify_flip,
     "slice": _simplify_slice,
     "pad": _simplify_pad,
-    "concat": _simplify_concat,
     "max": _simplify_extremum,
     "min": _simplify_extremum,
     "any": _simplify_extremum,
