@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import wholestep as ws
+from wholestep.compiler import devices
 from wholestep.frontend.traced_function import LONG, with_loops
 from wholestep.passes.pipeline import ALL_PASSES, run_passes
 
@@ -77,3 +78,17 @@ def test_short_graphs_symbolic_ones_and_those_of_the_interpreter_stay(device: st
     assert with_loops(symbolic, device) is symbolic
     whole = ws.trace(recurrent)(w, x)
     assert (with_loops(whole, device) is whole) == (device == "reference")
+
+
+def test_an_attached_function_has_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled, sizes = devices.compile_for_device, []
+
+    def noted(graph: Any, *rest: Any, **options: Any) -> Any:
+        sizes.append(len(graph.nodes))
+        return compiled(graph, *rest, **options)
+
+    w, x = drawn()
+    step = ws.compile(recurrent, w, optimizer=ws.optim.sgd(0.1), batch=x)
+    monkeypatch.setattr(devices, "compile_for_device", noted)
+    np.testing.assert_allclose(step.attach(recurrent)(x), recurrent(w, x), rtol=1e-10)
+    assert len(ws.trace(recurrent)(w, x).nodes) > LONG > 10 * sizes[0]

@@ -23,7 +23,7 @@ from wholestep.frontend.jit import own_copy
 from wholestep.frontend.printing import without_said
 from wholestep.frontend.recompilation import Sizes
 from wholestep.frontend.shapes import ShapeDtype
-from wholestep.frontend.traced_function import TracedFunction as Traced
+from wholestep.frontend.traced_function import TracedFunction as Traced, with_loops
 from wholestep.ir.graph import NDArray
 from wholestep.nn.keys import takes_key
 from wholestep.runtime.executable import Executable
@@ -186,7 +186,8 @@ class Attached:
         traced = trace_step(self.current.one.alike(f), given, self.name, roots)
         streams = state.streams(self.given(state.tree))
         winograd = self.current.step_function.winograd
-        program = devices.compile_for_device(traced.graph, (), self.current.device, None, streams, winograd)
+        device = self.current.device
+        program = devices.compile_for_device(with_loops(traced.graph, device), (), device, None, streams, winograd)
         self.current.note(f"attached {self.name} on {feed}", before)
         if isinstance(program, SymbolicProgram):
             self.current.log_specializations(program, f"attached {self.name}")
