@@ -52,17 +52,6 @@ def parts_along(v: Value, axis: int) -> tuple[Value, ...]:
     return joined.inputs if joined and joined.params["axis"] == axis else (v,)
 
 
-def longest_sum_of_pads(graph: Graph) -> int:
-    """The number of pads in the longest sum of them, such as the derivative of reading an array row by row."""
-    count: dict[Value, int] = {}
-    for node in graph.nodes:
-        if node.op.name == "pad":
-            count[node.outputs[0]] = 1
-        elif node.op.name == "add" and node.inputs[0] in count and node.inputs[1] in count:
-            count[node.outputs[0]] = sum([count[v] for v in node.inputs])
-    return max(count.values(), default=0)
-
-
 def pad_bounds(pad: Node, axis: int) -> tuple[Any, Any]:
     """The first and one past the last position of a pad's content along an axis."""
     start = pad.params["before"][axis]

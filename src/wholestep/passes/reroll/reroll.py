@@ -10,7 +10,7 @@ from wholestep.ir.graph import Graph, Node, Value, subgraphs
 from wholestep.ir.types import Type, array_type
 from wholestep.passes.inline_bodies import inline_bodies
 from wholestep.passes.named_pass import Pass
-from wholestep.passes.pads_to_concat import longest_sum_of_pads, pads_to_concat
+from wholestep.passes.pads_to_concat import pads_to_concat
 from wholestep.passes.reroll.align_regions import align_regions
 from wholestep.passes.reroll.emit import NestedScan, RerolledUnits, pack_units, stack_values, stacked_places, take_row
 from wholestep.passes.reroll.isomorphism import Isomorphism, Pack
@@ -22,11 +22,12 @@ from wholestep.passes.reroll.region import RerollRegion, SameIteration, region_o
 from wholestep.passes.reroll.repeats import find_repeats
 from wholestep.passes.reroll.sliced_operands import find_sliced_operands, sliced_pack
 from wholestep.passes.reroll.stash_or_recompute import StashOrRecompute
-from wholestep.passes.rewrite import at_roots, rewrite
+from wholestep.passes.rewrite import at_roots, defining_node, rewrite
 from wholestep.primitives.contraction import Contract, Window
 from wholestep.primitives.fft import FFT
 from wholestep.primitives.indexing import ScatterAdd, ScatterExtremum
 from wholestep.primitives.loops import Scan
+from wholestep.primitives.movement import Pad
 
 Groups = tuple[tuple[int, ...], ...]
 MayStack = Callable[[tuple[int, ...]], bool]
@@ -157,6 +158,17 @@ def reroll_outermost(graph: Graph, joins: MayStack, made: int, always: bool) -> 
 def join_long_sums(graph: Graph) -> Graph:
     """The graph with long sums of pads as concatenations: a loop has their parts as its results."""
     return pads_to_concat(graph) if longest_sum_of_pads(graph) >= LONG_SUM else graph
+
+
+def longest_sum_of_pads(graph: Graph) -> int:
+    """The number of pads in the longest sum of them, such as the derivative of reading an array row by row."""
+    count: dict[Value, int] = {}
+    for node in graph.nodes:
+        if isinstance(node.op, Pad):
+            count[node.outputs[0]] = 1
+        elif node.inputs and all(v in count for v in node.inputs) and defining_node(node.outputs[0], "add"):
+            count[node.outputs[0]] = sum([count[v] for v in node.inputs])
+    return max(count.values(), default=0)
 
 
 def is_profitable(layers: Sequence[LoopPlan]) -> bool:

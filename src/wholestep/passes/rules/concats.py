@@ -67,7 +67,7 @@ class Row(NamedTuple):
 def merge_rows(node: Node, parts: Sequence[Value], axis: int) -> list[Value]:
     """The parts of a concat, with rows of one array that follow each other, each reshaped, as one part."""
     found: list[Value] = []
-    rows = [row_of(v, axis) for v in parts]
+    rows = [reshaped_row(v, axis) for v in parts]
     start = 0
     for i, row in enumerate(rows):
         following = rows[i + 1] if i + 1 < len(rows) else None
@@ -79,7 +79,7 @@ def merge_rows(node: Node, parts: Sequence[Value], axis: int) -> list[Value]:
     return found
 
 
-def row_of(v: Value, axis: int) -> Row | None:
+def reshaped_row(v: Value, axis: int) -> Row | None:
     """The row that was reshaped to a value of one element along an axis, or None."""
     moved = defining_node(v, "reshape")
     part = defining_node(moved.inputs[0], "slice") if moved and v.shape[axis] == 1 else None

@@ -34,7 +34,7 @@ from wholestep.lower.program.steps import (
 )
 from wholestep.runtime.cache.private_folder import CacheEntry
 from wholestep.runtime.error_sites import ErrorSite, pack_largest, pack_sites, unpack_sites
-from wholestep.runtime.gpu.card_steps import CardStep, NumberedLaunch, grouped, packed, unpacked
+from wholestep.runtime.gpu.card_steps import CardStep, NumberedLaunch, packed, steps_in_groups, unpack_steps
 from wholestep.runtime.gpu.conditions import (
     NUMBER,
     STOP_WORDS,
@@ -227,9 +227,9 @@ def unpack_program(unit: CompilationUnit, entry: CacheEntry) -> CardProgram:
         arena=facts["arena"],
         largest=facts["largest"] and (str(facts["largest"][0]), int(facts["largest"][1])),
         constants=np.frombuffer(constants, np.uint8),
-        steps=grouped(unpacked(facts["steps"])),
+        steps=steps_in_groups(unpack_steps(facts["steps"])),
         sites=unpack_sites(unit.graph, facts["sites"]),
         numbers=tuple([tuple(map(int, said)) if kind == "index" else () for kind, said, _ in facts["sites"]]),
         undone=facts["undone"],
-        stop=unpacked(facts["stop"]),
+        stop=unpack_steps(facts["stop"]),
     )

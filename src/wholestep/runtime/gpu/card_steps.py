@@ -61,24 +61,24 @@ def packed(x: Any) -> Any:
     return list(map(packed, x)) if isinstance(x, tuple) else x
 
 
-def unpacked(x: Any) -> Any:
+def unpack_steps(x: Any) -> Any:
     """The value that a JSON value stands for.
 
-    >>> unpacked(packed((MemRef(2, 64),)))
+    >>> unpack_steps(packed((MemRef(2, 64),)))
     (MemRef(slot=2, offset=64, moves=()),)
     """
     if isinstance(x, dict):
         ((name, fields),) = x.items()
-        return PACKED[name](*map(unpacked, fields))
-    return tuple(map(unpacked, x)) if isinstance(x, list) else x
+        return PACKED[name](*map(unpack_steps, fields))
+    return tuple(map(unpack_steps, x)) if isinstance(x, list) else x
 
 
-def grouped(steps: Iterable[Any]) -> tuple[Any, ...]:
+def steps_in_groups(steps: Iterable[Any]) -> tuple[Any, ...]:
     """Steps with consecutive ones that need no host as `DeviceSteps`, inside loops and branches too."""
     out: list[Any] = []
     together: list[Any] = []
     for step in steps:
-        inside: Any = map_nested(step, grouped)
+        inside: Any = map_nested(step, steps_in_groups)
         if needs_no_host(inside):
             together.append(step)
             continue

@@ -67,7 +67,9 @@ class HandedProgram(NamedTuple):
 
     def function(self, target: PythonTarget, check: Check) -> Callable[..., Any]:
         """The subject as a function of a library's arrays."""
-        run = checked(python_function(self.program.graph, target), self.program.input_types(), check, self.call)
+        run = with_checked_types(
+            python_function(self.program.graph, target), self.program.input_types(), check, self.call
+        )
         flatten, unflatten, what = self.flatten, unflatten_like(self.result), self.call
 
         def call(*args: Any, **named: Any) -> Any:
@@ -87,7 +89,9 @@ def refuse_named(what: str, named: Mapping[str, Any]) -> None:
         )
 
 
-def checked(run: Callable[..., Any], types: InputTypes, check: Check, what: str) -> Callable[[Sequence[Any]], Any]:
+def with_checked_types(
+    run: Callable[..., Any], types: InputTypes, check: Check, what: str
+) -> Callable[[Sequence[Any]], Any]:
     """A program as a function of a list of a library's arrays, which must have the types of its inputs."""
     is_off, array, dtypes = check.is_off, check.array, [dtype for dtype, _ in types.values()]
     wanted = {name: (check.dtype(dtype), shape) for name, (dtype, shape) in types.items()}

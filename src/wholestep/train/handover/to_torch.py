@@ -20,11 +20,11 @@ from wholestep.train.handover.subjects import (
     InputTypes,
     applied,
     check_examples,
-    checked,
     function_subject,
     is_held,
     refuse_named,
     subject_of,
+    with_checked_types,
 )
 from wholestep.train.handover.to_jax import installed
 from wholestep.train.state.model_state import split_model
@@ -91,7 +91,8 @@ def module_of_source(source: str, constants: Sequence[NDArray], types: InputType
     """
     torch: Any = installed("torch")
     paths, inputs, results = trees
-    run = checked(defined_function(source, constants, "program for PyTorch"), types, check_of(torch), "to_torch")
+    program = defined_function(source, constants, "program for PyTorch")
+    run = with_checked_types(program, types, check_of(torch), "to_torch")
     flatten, unflatten = flatten_like(inputs, "to_torch: arguments"), unflatten_like(results)
 
     class ExportedModule(torch.nn.Module):  # type: ignore[misc]

@@ -151,7 +151,7 @@ REGULAR = float(np.finfo(np.float64).eps) ** 0.5
 """The least quotient of a matrix's pivots of smallest and largest absolute value with which it counts as regular."""
 
 
-def expand_adjugate(a: Value) -> Values:
+def adjugate_by_factors(a: Value) -> Values:
     """det(a) a^-1 where all matrices of a stack are regular; otherwise by singular values, which divide by nothing."""
     if a.shape[-1] <= LARGEST:
         return matrix_functions.expand_adjugate(a)
@@ -301,7 +301,7 @@ def expand_schur(a: Value) -> Values:
 
 
 LAPACK_EXPANSIONS: dict[str, Expansion] = {
-    "adjugate": via_double(expand_adjugate),
+    "adjugate": via_double(adjugate_by_factors),
     "cholesky": via_double(expand_cholesky),
     "triangular_solve": expand_triangular_solve,
     "solve": via_double(expand_solve),
