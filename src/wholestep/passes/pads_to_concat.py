@@ -6,7 +6,7 @@ from typing import Any
 
 from wholestep.ir.graph import Graph, Node, Value
 from wholestep.passes.rewrite import at_roots, defining_node, new_value, rewrite
-from wholestep.passes.rules.concats import pad_axis
+from wholestep.passes.rules.concats import pad_axis, parts_along
 
 
 def pads_to_concat(graph: Graph) -> Graph:
@@ -44,12 +44,6 @@ def concat_of_pads(node: Node) -> Value | None:
     if not any((*before, *after)):
         return whole
     return new_value(node, "pad", whole, before=before, after=after, interior=(0,) * len(before))
-
-
-def parts_along(v: Value, axis: int) -> tuple[Value, ...]:
-    """The parts of a concatenation along an axis; another value is its own only part."""
-    joined = defining_node(v, "concat")
-    return joined.inputs if joined and joined.params["axis"] == axis else (v,)
 
 
 def pad_bounds(pad: Node, axis: int) -> tuple[Any, Any]:

@@ -37,11 +37,14 @@ def pad_axis(node: Node, x: Value, axis: int, widths: Sequence[Any]) -> Value:
 def flatten_concat(node: Node) -> list[Value]:
     """The parts of a concat, with nested concats flattened and empty parts dropped."""
     axis = node.params["axis"]
-    found: list[Value] = []
-    for v in node.inputs:
-        inner = defining_node(v, "concat")
-        found += list(inner.inputs) if inner and inner.params["axis"] == axis else [v]
+    found = [part for v in node.inputs for part in parts_along(v, axis)]
     return [v for v in found if v.shape[axis] != 0] or found[:1]
+
+
+def parts_along(v: Value, axis: int) -> tuple[Value, ...]:
+    """The parts of a concatenation along an axis; another value is its own only part."""
+    joined = defining_node(v, "concat")
+    return joined.inputs if joined and joined.params["axis"] == axis else (v,)
 
 
 def merge_neighbours(node: Node, parts: Sequence[Value], axis: int) -> list[Value]:
