@@ -51,7 +51,7 @@ class ContractionRewriter(GraphRewriter):
         x, y = self.shaped(node, x, a, sizes), self.shaped(node, y, b, sizes)
         lane = out[-1] if out and sizes[out[-1]] >= self.limits.lane else None
         x, a = self.downhill(node, x, a)
-        width = 0 if lane is None else self.panel_width(node, y, b, out, sizes)
+        width = 0 if lane is None or lane in a else self.panel_width(node, y, b, out, sizes)
         if lane is not None and width:
             panel, column = [c for c in LETTERS if c not in sizes][:2]
             sizes |= {panel: sizes[lane] // width, column: width}
