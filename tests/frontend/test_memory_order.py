@@ -66,3 +66,18 @@ def test_a_column_major_argument_is_copied_by_reshape():
     expected[0, 0] -= 1
     np.testing.assert_allclose(ws.grad(f)(x), expected)
     np.testing.assert_allclose(ws.value_and_grad(f)(x)[0], f(x.copy(order="F")))
+
+
+@pytest.mark.parametrize(
+    "moved",
+    [
+        lambda x: x.reshape(np.array([3, 2])),
+        lambda x: np.reshape(x, range(1, 4)),
+        lambda x: x.transpose(np.argsort((1, 0))),
+        lambda x: np.broadcast_to(x, np.array([4, 2, 3])),
+        lambda x: np.resize(x, np.array([2, 2])),
+    ],
+)
+def test_arrays_of_sizes_and_axes_are_taken_as_numpy_takes_them(moved):
+    x = np.arange(6.0).reshape(2, 3)
+    assert np.array_equal(ws.jit(moved)(x), moved(x))

@@ -19,7 +19,8 @@ from wholestep.ir.types import Shape, Type
 
 
 def _is_size(x: Any) -> bool:
-    return isinstance(x, int | np.integer) or hasattr(x, "__index__") or type(x).__name__ == "Dim"
+    # Arrays of any shape have `__index__`.
+    return type(x).__name__ == "Dim" or (hasattr(x, "__index__") and not np.iterable(x))
 
 
 class ArrayMethods(ForeignCalls):

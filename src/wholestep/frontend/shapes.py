@@ -51,7 +51,7 @@ class ShapeDtype:
     __slots__ = ("dtype", "shape")
 
     def __init__(self, shape: Any, dtype: Any = np.float64) -> None:
-        sizes = shape if isinstance(shape, tuple | list) else (shape,)
+        sizes = shape if np.iterable(shape) else (shape,)
         self.shape: tuple[int | Dim, ...] = tuple([n if isinstance(n, Dim) else size_of_axis(n) for n in sizes])
         if any([not isinstance(n, Dim) and n < 0 for n in self.shape]):
             raise ShapeError(f"ShapeDtype: shape {self.shape} has a negative size")

@@ -221,7 +221,7 @@ def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Any, ...]
     if given.dtype.kind not in "iu":
         raise DtypeError(f"unravel_index: indices are integers, not {given.type}")
     rest = given.astype(np.int64)
-    sizes = [operator.index(n) for n in (shape if isinstance(shape, tuple | list) else [shape])]
+    sizes = [operator.index(n) for n in (shape if np.iterable(shape) else [shape])]
     found = []
     for n in sizes if order == "F" else sizes[::-1]:
         found.append(rest % n)

@@ -141,7 +141,7 @@ def _taken(x: Array, index: Any, axis: int) -> Array:
 def resize(a: Any, new_shape: Any) -> Array:
     """numpy.resize: the elements again and again, as many as the new shape needs."""
     x = ravel(traced_array(a))
-    shape = tuple(new_shape) if isinstance(new_shape, tuple | list) else (operator.index(new_shape),)
+    shape = tuple([operator.index(n) for n in (new_shape if np.iterable(new_shape) else [new_shape])])
     if any(n < 0 for n in shape):
         raise ShapeError("resize: all sizes of the new shape must be non-negative")
     size = math.prod(shape)

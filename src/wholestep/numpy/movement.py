@@ -86,7 +86,7 @@ def by_columns(x: Array, order: str) -> bool:
 def reshape(a: Any, /, shape: Any, order: str = "C", *, copy: bool | None = None) -> Array:
     """numpy.reshape: a view where the memory allows it, a copy elsewhere, as NumPy decides."""
     x = traced_array(a)
-    wanted = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    wanted = tuple(shape) if np.iterable(shape) else (shape,)
     sizes = [s if type(s).__name__ == "Dim" else operator.index(s) for s in wanted]
     if by_columns(x, order):
         return transpose(reshape(transpose(x), sizes[::-1], copy=copy))
@@ -261,7 +261,7 @@ def expand_dims(a: Any, axis: Any) -> Array:
 def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Array:
     """numpy.broadcast_to: a view that cannot be written."""
     x = traced_array(array)
-    wanted = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    wanted = tuple(shape) if np.iterable(shape) else (shape,)
     if broadcast_shapes("broadcast_to", [x.shape, wanted]) != wanted:
         raise ShapeError(f"broadcast_to: {x.type} does not broadcast to {wanted}")
     return view(x, lambda v: broadcast_value(v, wanted), None, lambda plain: np.broadcast_to(plain, sampled(wanted)))
