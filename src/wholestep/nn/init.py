@@ -20,6 +20,7 @@ from wholestep import dtypes, numpy as wnp, random
 from wholestep.errors import ParameterError, ShapeError
 from wholestep.ir.graph import NDArray
 from wholestep.nn.keys import as_key, drawn_as_zeros
+from wholestep.nn.large_draws import draw_many
 from wholestep.random.keys import shape_of
 
 
@@ -110,6 +111,13 @@ def constant(shape: Sequence[int], value: float, dtype: Any = dtypes.DRAWN) -> N
     return np.full(shape_of("constant", shape), value, dtypes.check(dtype))
 
 
+def scaled(drawn: Any, std: Any, mean: Any) -> Any:
+    """drawn * std + mean in drawn's own memory."""
+    drawn *= std
+    drawn += mean
+    return drawn
+
+
 def normal(key: Any, shape: Sequence[int], std: float = 1.0, mean: float = 0.0, dtype: Any = dtypes.DRAWN) -> NDArray:
     """Normal numbers of the mean `mean` and the standard deviation `std`.
 
@@ -123,7 +131,7 @@ def normal(key: Any, shape: Sequence[int], std: float = 1.0, mean: float = 0.0, 
     """
     if drawn_as_zeros.get():
         return zeros(shape, dtype)
-    return random.normal(as_key(key), shape, dtype) * std + mean
+    return scaled(draw_many(random.normal, key, shape, dtype), std, mean)
 
 
 def truncated_normal(
@@ -149,7 +157,7 @@ def truncated_normal(
     """
     if drawn_as_zeros.get():
         return zeros(shape, dtype)
-    return random.truncated_normal(as_key(key), low, high, shape, dtype) * std + mean
+    return scaled(draw_many(random.truncated_normal, key, shape, dtype, lower=low, upper=high), std, mean)
 
 
 def uniform(key: Any, shape: Sequence[int], low: float = 0.0, high: float = 1.0, dtype: Any = dtypes.DRAWN) -> NDArray:
@@ -165,7 +173,7 @@ def uniform(key: Any, shape: Sequence[int], low: float = 0.0, high: float = 1.0,
     """
     if drawn_as_zeros.get():
         return zeros(shape, dtype)
-    return random.uniform(as_key(key), shape, dtype, low, high)
+    return draw_many(random.uniform, key, shape, dtype, minval=low, maxval=high)
 
 
 def xavier_uniform(
