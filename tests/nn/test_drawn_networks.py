@@ -26,7 +26,7 @@ class Network:
     def __init__(self, seed: int) -> None:
         self.draw, self.rng = random.Random(seed), np.random.default_rng(seed)
         side = self.draw.choice((7, 8, 12, 14, 20, 28))
-        self.shape = (self.draw.choice((1, 2, 3)), self.draw.choice(CHANNELS), side, side)
+        self.shape: tuple[int, ...] = (self.draw.choice((1, 2, 3)), self.draw.choice(CHANNELS), side, side)
         self.x = self.drawn(*self.shape)
         self.layers: list[Layer] = []
         self.params: list[Array] = []
@@ -41,7 +41,7 @@ class Network:
     def drawn(self, *shape: int) -> Array:
         return self.rng.normal(size=shape).astype(np.float32)
 
-    def add(self, word: str, layer: Callable[[Any, Any], Any], *params: Array) -> None:
+    def add(self, word: str, layer: Callable[..., Any], *params: Array) -> None:
         """A layer, which gets its own parameters behind its input."""
         first = len(self.params)
         self.params += params
@@ -52,11 +52,8 @@ class Network:
         n, c, side, _ = self.shape
         groups = self.draw.choice([g for g in (1, 1, 2, 4, c, c) if c % g == 0])
         out = groups * self.draw.choice((1, 1, 2) if groups == c else (4, 8, 16, 17, 32))
-        size, stride, padding = (
-            self.draw.choice((1, 2, 3, 3, 5, 7)),
-            self.draw.choice((1, 1, 1, 2)),
-            self.draw.choice((0, 3)),
-        )
+        size, stride = self.draw.choice((1, 2, 3, 3, 5, 7)), self.draw.choice((1, 1, 1, 2))
+        padding = self.draw.choice((0, 3))
         if size > side + 2 * padding:
             return
         weight = self.drawn(out, c // groups, size, size) / np.float32((c // groups * size**2) ** 0.5)
