@@ -348,6 +348,24 @@ def test_a_depthwise_convolution_makes_no_windows() -> None:
     assert all("for i3 in 16 lanes 8" in str(k) or "for i2 in 16 lanes 8" in str(k) for k in inside)
 
 
+def test_a_depthwise_convolution_of_tokens_has_vectors_along_channels() -> None:
+    """Tokens of a product are read as images: they keep their channels last, forward and backward."""
+    shapes = {"tokens": (2, 144, 8), "up": (8, 16), "bias": (16,), "depth": (16, 1, 3, 3), "down": (16, 8)}
+    args = {name: np.zeros(shape, "f") for name, shape in shapes.items()}
+
+    def loss(tokens: Any, up: Any, bias: Any, depth: Any, down: Any) -> Any:
+        h = np.swapaxes(tokens @ up + bias, 1, 2).reshape(2, 16, 12, 12)
+        h = nn.conv2d(h, depth, padding=1, groups=16)
+        return np.sum((np.swapaxes(h.reshape(2, 16, 144), 1, 2) @ down) ** 2)
+
+    graph = graph_of(ws.grad(loss, tuple(range(5))), list(args.values()))
+    plan = plan_of(run_passes(graph, ALL_PASSES))
+    assert max(b.size for k in plan.kernels() for b in k.buffers) <= 2 * 16 * 14 * 14
+    inside = [k for k in plan.kernels() if k.name.startswith("contract") and re.search(r"for [ir]\d in 3\b", str(k))]
+    assert len(inside) == 3
+    assert all(re.search(r"for i\d in 16 lanes 8", str(k)) for k in inside)
+
+
 def test_a_padded_pool_between_convolutions_lies_channels_last() -> None:
     """The border of -inf and the derivatives have the layout of the convolution."""
     x, w = [np.zeros(shape, "f") for shape in ((2, 16, 12, 12), (16, 16, 3, 3))]

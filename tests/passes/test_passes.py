@@ -259,8 +259,18 @@ GROUPED = {
     "one place": (2, 4, 4, 4, 8, 1, 1),
     "one channel": (2, 1, 1, 1, 3, 1, 1),
     "one channel, many filters": (2, 1, 5, 1, 3, 3, 1),
+    "patches": (2, 8, 8, 1, 4, 4, 1),
+    "patches of two": (2, 8, 8, 1, 2, 2, 1),
 }
 """Images, channels, filters, groups, and the size, stride and dilation of a window."""
+
+
+def test_the_gradient_of_large_patches_is_one_product():
+    """The windows lie side by side: 256 phases were a kernel each."""
+    x, w, gy = np.ones((1, 3, 33, 32)), np.ones((8, 3, 16, 16)), np.ones((1, 8, 2, 2))
+    graph = jit(lambda x, w, gy: ws.vjp(lambda x: nn.conv2d(x, w, stride=16), x)[1](gy)).lower(x, w, gy)
+    names = [node.op.name for node in run_passes(graph, ALL_PASSES).nodes]
+    assert names.count("contract") == 1 and "window" not in names
 
 
 @pytest.mark.parametrize("case", GROUPED)

@@ -550,6 +550,33 @@ def f(g: f32[2, 5, 4], w: f32[3, 6, 4]):
     return unwindow_1
 """,
     ),
+    "windows side by side": (
+        "convolution_gradients",
+        """
+def f(y: f32[5, 2, 3, 3, 4]):
+    unwindow_1: f32[5, 6, 14] = unwindow(y, sizes=(6, 14), stride=(3, 4), dilation=(1, 1))
+    return unwindow_1
+""",
+    ),
+    "a permute of merged axes of a product": (
+        "absorb_transposes",
+        """
+def f(x: f32[4, 3], w: f32[3, 5, 2]):
+    contract_1: f32[4, 5, 2] = contract(x, w, spec='ij,jkl->ikl')
+    reshape_1: f32[4, 10] = reshape(contract_1, shape=(4, 10))
+    permute_1: f32[10, 4] = permute(reshape_1, axes=(1, 0))
+    return permute_1
+""",
+    ),
+    "a permute whose axes are split": (
+        "absorb_transposes",
+        """
+def f(x: f32[4, 6, 3]):
+    permute_1: f32[4, 3, 6] = permute(x, axes=(0, 2, 1))
+    reshape_1: f32[4, 3, 1, 2, 3] = reshape(permute_1, shape=(4, 3, 1, 2, 3))
+    return reshape_1
+""",
+    ),
     "a convolution over zeros between elements": (
         "convolution_phases",
         """

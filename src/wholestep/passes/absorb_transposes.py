@@ -11,7 +11,7 @@ from wholestep.passes.rewrite import Uses, at_roots, defining_node, new_value, o
 from wholestep.passes.rules.einsum_labels import Contraction, parse_contraction
 from wholestep.passes.rules.movement import equal_but_ones, inverse_permutation, permute_value, reshape_value
 from wholestep.primitives.family import number_of
-from wholestep.primitives.movement import Concat, Pad, Reshape
+from wholestep.primitives.movement import Concat, Pad, Reshape, reshape_groups
 
 Rule = Callable[[Node, Uses], Value | None]
 
@@ -123,7 +123,8 @@ def permute_of_produced(node: Node, uses: Uses) -> Value | None:
         c = parse_contraction(x.node)
         return c.with_output("".join([c.out[a] for a in axes])).value()
     if isinstance(x.node.op, Reshape):
-        return permute_of_ones(node, x.node.inputs[0])
+        before = x.node.inputs[0]
+        return (permute_of_ones if equal_but_ones(before.shape, x.shape) else permute_of_merged)(node, before)
     found = x.node.op.permuted(x.node.params, inverse_permutation(axes))
     params = x.node.params if found is None else found[0]
     return new_value(node, x.node.op.name, *[permute_value(node, v, axes) for v in x.node.inputs], **params)
@@ -149,7 +150,8 @@ def permuted_with(x: Value) -> Sequence[Value] | None:
     if op.kind == "contraction":
         return ()
     if isinstance(op, Reshape):
-        return inputs if equal_but_ones(inputs[0].shape, x.shape) else None
+        old = inputs[0].shape
+        return inputs if equal_but_ones(old, x.shape) or merged_axes(old, x.shape) is not None else None
     if isinstance(op, Concat | Pad):
         return inputs
     if op.kind != "elementwise":
@@ -165,6 +167,15 @@ def permute_of_ones(node: Node, x: Value) -> Value:
     order = [own[places.index(a)] for a in axes if shape[a] != 1]
     ones = [a for a in range(x.ndim) if x.shape[a] == 1]
     return reshape_value(node, permute_value(node, x, (*order, *ones)), node.outputs[0].shape)
+
+
+def permute_of_merged(node: Node, x: Value) -> Value:
+    """A permute of x with adjacent axes merged, as a reshape of a permute of x."""
+    groups, axes = merged_axes(x.shape, node.inputs[0].shape), iter(range(x.ndim))
+    assert groups is not None
+    runs = [[next(axes) for _ in group] for group in groups]
+    order = [a for i in node.params["axes"] for a in runs[i]]
+    return reshape_value(node, permute_value(node, x, tuple(order)), node.outputs[0].shape)
 
 
 # Permutes sink below operations that do not depend on the order of axes
@@ -204,11 +215,15 @@ def moved_behind(node: Node, uses: Uses) -> Value | None:
 
 
 def reshape_of_permuted(node: Node, uses: Uses) -> Value | None:
-    """A reshape that inserts or removes axes of size 1 in a permute, as the permute of a reshape."""
+    """A reshape that splits axes of a permute, or inserts or removes axes of size 1, as the permute of a reshape."""
     permute, shape = defining_node(node.inputs[0], "permute"), node.outputs[0].shape
-    if permute is None or not equal_but_ones(node.inputs[0].shape, shape):
+    if permute is None:
         return None
     x = permute.inputs[0]
+    if not equal_but_ones(node.inputs[0].shape, shape):
+        runs = reshape_groups(node.inputs[0].shape, shape) or []
+        groups = [tuple([shape[j] for j in target]) for source, target in runs if len(source) == 1]
+        return permute_of_split(node, x, permute.params["axes"], groups) if len(groups) == x.ndim else None
     there = [a for a in range(x.ndim) if x.shape[a] != 1]
     order = [there.index(a) for a in permute.params["axes"] if x.shape[a] != 1]
     ones = iter(range(len(there), len(shape)))
@@ -218,6 +233,14 @@ def reshape_of_permuted(node: Node, uses: Uses) -> Value | None:
     if order == sorted(order):
         return reshape_value(node, plain, shape)
     return permute_value(node, plain, axes)
+
+
+def permute_of_split(node: Node, x: Value, axes: tuple[int, ...], groups: Sequence[tuple[Any, ...]]) -> Value:
+    """The permute of x with split axes; `groups` are the sizes of each axis of its permute."""
+    own = [groups[i] for i in inverse_permutation(axes)]
+    first = [sum(map(len, own[:a])) for a in range(x.ndim)]
+    order = [first[a] + i for a in axes for i in range(len(own[a]))]
+    return permute_value(node, reshape_value(node, x, tuple([n for group in own for n in group])), tuple(order))
 
 
 TRANSPOSE_RULES: dict[str, Rule] = {

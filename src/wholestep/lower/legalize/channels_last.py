@@ -17,7 +17,7 @@ from wholestep.passes.rewrite import GraphRewriter
 from wholestep.primitives.class_table import ClassTable
 from wholestep.primitives.contraction import Contract, Window, parts
 from wholestep.primitives.family import Primitive, number_of
-from wholestep.primitives.movement import Broadcast, Concat, Permute, Reshape, reshape_groups
+from wholestep.primitives.movement import Broadcast, Concat, Pad, Permute, Reshape, reshape_groups
 
 AxisOrder = tuple[int, ...]
 
@@ -43,6 +43,32 @@ def reads_window(x: Value) -> bool:
     return False
 
 
+def place_axes(graph: Graph) -> dict[Value, set[int]]:
+    """The axes of tokens that windows read as images: those that a reshape splits into axes along which windows slide.
+
+    They are known of the values that are reshaped, and of those from which these are moved or computed element by
+    element.
+    """
+    slid: dict[Value, set[int]] = {}
+    places: dict[Value, set[int]] = {}
+    for node in reversed(graph.nodes):
+        out, x = node.outputs[0], node.inputs[0] if node.inputs else None
+        if x is None:
+            continue
+        if isinstance(node.op, Window):
+            slid.setdefault(x, set()).update(range(x.ndim - len(node.params["size"]), x.ndim))
+        elif isinstance(node.op, Reshape):
+            for source, target in reshape_groups(x.shape, node.params["shape"]) or ():
+                if len(source) == 1 and len(slid.get(out, set()).intersection(target)) > 1:
+                    places.setdefault(x, set()).update(source)
+        elif isinstance(node.op, Pad | Permute) or node.op.kind == "elementwise":
+            order = node.params["axes"] if isinstance(node.op, Permute) else range(out.ndim)
+            for known in (slid, places):
+                for v in node.inputs if out in known else ():
+                    known.setdefault(v, set()).update([order[i] for i in known[out]])
+    return places
+
+
 def convolutions_channels_last(graph: Graph) -> Graph:
     """Lay out the results of convolutions channels last, and the operations on them in the same order of axes.
 
@@ -61,6 +87,7 @@ class LayoutPropagation(GraphRewriter):
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
         self.laid: dict[Value, PermutedValue] = {}
+        self.places = place_axes(graph)
         for node in graph.nodes:
             found = self.rewritten(node)
             if found is None:
@@ -118,19 +145,27 @@ class LayoutPropagation(GraphRewriter):
         stored = self.env.get(v, v).node
         return v in self.laid or (stored is not None and isinstance(stored.op, Permute))
 
-    def contraction(self, node: Node) -> PermutedValue:
+    def last_label(self, node: Node) -> str | None:
+        """The label that lies last in the result of a contraction; None where the result stays as it is."""
         a, b, out = parts(node.params["spec"])
+        sizes = dict(zip(out, node.outputs[0].shape, strict=True))
+        places = {out[i] for i in self.places.get(node.outputs[0], ())}
+        tokens = next((labels for labels in (a, b) if places and places.issubset(labels)), None)
+        if tokens is not None:
+            return max([c for c in out if c not in tokens], key=sizes.__getitem__, default=None)
         x, y = node.inputs
         if reads_window(x) == reads_window(y):
-            lane = None
-        else:
-            other, seen = (b, a) if reads_window(x) else (a, b)
-            sizes = dict(zip(out, node.outputs[0].shape, strict=True))
-            own = [c for c in out if c in other and c not in seen and sizes[c] != 1]
-            # A depthwise convolution shares its channels with the other operand: they stay last where they are.
-            if not own and self.lies_permuted(x if reads_window(x) else y):
-                own = [c for c in out if c in other]
-            lane = max(own, key=sizes.__getitem__, default=None)
+            return None
+        other, seen = (b, a) if reads_window(x) else (a, b)
+        own = [c for c in out if c in other and c not in seen and sizes[c] != 1]
+        # A depthwise convolution shares its channels with the other operand: they stay last where they are.
+        if not own and self.lies_permuted(x if reads_window(x) else y):
+            own = [c for c in out if c in other]
+        return max(own, key=sizes.__getitem__, default=None)
+
+    def contraction(self, node: Node) -> PermutedValue:
+        a, b, out = parts(node.params["spec"])
+        (x, y), lane = node.inputs, self.last_label(node)
         names = []
         for v, labels in ((x, a), (y, b)):
             if v in self.laid:
