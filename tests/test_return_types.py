@@ -83,8 +83,8 @@ UFUNC = "np.ufunc"
 
 
 def variants(f: Callable[..., Any]) -> list[Callable[..., Any]]:
-    """A function as a type checker sees it: its overloads, or itself."""
-    return list(get_overloads(f)) or [f]
+    """A function as a type checker sees it: its overloads, or those of the function whose types it has, or itself."""
+    return list(get_overloads(getattr(f, "typed_as", f))) or [f]
 
 
 @pytest.mark.parametrize("name", sorted(RETURNS))

@@ -20,9 +20,20 @@ from wholestep.frontend.source.entrance import as_asked, ordinary
 from wholestep.frontend.tracing import LEAVES, type_of
 from wholestep.tree import Tree
 
-T = TypeVar("T")
 A = TypeVar("A")
+F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
+
+
+def typed_as(model: F) -> Callable[[Callable[..., Any]], F]:
+    """Give a function the overloads of another one, for type checkers alone: it stays as it is."""
+
+    def typed(f: Any) -> F:
+        f.typed_as = model
+        same: F = f
+        return same
+
+    return typed
 
 
 def basis(example: Any) -> Any:
@@ -175,33 +186,7 @@ def transpose_blocks(columns: Sequence[Any], outer: Any, inner: Any) -> Any:
     return tree.unflatten(outer, [tree.unflatten(inner, list(row)) for row in rows])
 
 
-@overload
-def jacfwd(
-    f: Callable[P, tuple[Any, A]],
-    argnums: Numbers = ...,
-    *,
-    has_aux: Literal[True],
-    holomorphic: bool = ...,
-    rewrite: bool = ...,
-) -> Callable[P, tuple[Tree, A]]: ...
-@overload
-def jacfwd(
-    f: Callable[P, Any],
-    argnums: Numbers = ...,
-    *,
-    has_aux: Literal[False] = ...,
-    holomorphic: bool = ...,
-    rewrite: bool = ...,
-) -> Callable[P, Tree]: ...
-@overload
-def jacfwd(
-    f: Callable[..., Any],
-    argnums: Numbers = ...,
-    *,
-    has_aux: bool = ...,
-    holomorphic: bool = ...,
-    rewrite: bool = ...,
-) -> Any: ...
+@typed_as(jacrev)
 def jacfwd(
     f: Callable[..., Any],
     argnums: Numbers = 0,
@@ -245,33 +230,7 @@ def scalar_like(x: Any) -> Any:
     return tree.map(lambda a: a[()] if isinstance(a, np.ndarray) and a.ndim == 0 else a, x)
 
 
-@overload
-def jacobian(
-    f: Callable[P, tuple[Any, A]],
-    argnums: Numbers = ...,
-    *,
-    has_aux: Literal[True],
-    holomorphic: bool = ...,
-    rewrite: bool = ...,
-) -> Callable[P, tuple[Tree, A]]: ...
-@overload
-def jacobian(
-    f: Callable[P, Any],
-    argnums: Numbers = ...,
-    *,
-    has_aux: Literal[False] = ...,
-    holomorphic: bool = ...,
-    rewrite: bool = ...,
-) -> Callable[P, Tree]: ...
-@overload
-def jacobian(
-    f: Callable[..., Any],
-    argnums: Numbers = ...,
-    *,
-    has_aux: bool = ...,
-    holomorphic: bool = ...,
-    rewrite: bool = ...,
-) -> Any: ...
+@typed_as(jacrev)
 def jacobian(
     f: Callable[..., Any],
     argnums: Numbers = 0,
@@ -295,33 +254,7 @@ def jacobian(
     return jacrev(f, argnums, has_aux=has_aux, holomorphic=holomorphic, rewrite=rewrite)
 
 
-@overload
-def hessian(
-    f: Callable[P, tuple[Any, A]],
-    argnums: Numbers = ...,
-    *,
-    has_aux: Literal[True],
-    holomorphic: bool = ...,
-    rewrite: bool = ...,
-) -> Callable[P, tuple[Tree, A]]: ...
-@overload
-def hessian(
-    f: Callable[P, Any],
-    argnums: Numbers = ...,
-    *,
-    has_aux: Literal[False] = ...,
-    holomorphic: bool = ...,
-    rewrite: bool = ...,
-) -> Callable[P, Tree]: ...
-@overload
-def hessian(
-    f: Callable[..., Any],
-    argnums: Numbers = ...,
-    *,
-    has_aux: bool = ...,
-    holomorphic: bool = ...,
-    rewrite: bool = ...,
-) -> Any: ...
+@typed_as(jacrev)
 def hessian(
     f: Callable[..., Any],
     argnums: Numbers = 0,
