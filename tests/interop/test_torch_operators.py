@@ -21,7 +21,6 @@ WITHOUT_ORACLE = {
     "empty_strided": "zeros",
     "empty_like": "zeros_like",
     "new_empty": "new_zeros",
-    "addbmm": "addmm",
     "cholesky": "linalg_cholesky_ex",
     "cholesky_solve": "tests of whole models",
     "cholesky_inverse": "test_an_inverse_by_a_factor_has_the_gradient_of_pytorch",

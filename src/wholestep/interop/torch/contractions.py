@@ -54,14 +54,14 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Any:
     return made if bias is None else made + bias
 
 
-@entry("addmm", "addbmm", "addmv")
+@entry("addmm", "addmv", "baddbmm")
 def addmm(c: Any, x: Any, y: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     return scaled(x @ y, alpha) + scaled(c, beta)
 
 
-@entry("baddbmm")
-def baddbmm(c: Any, x: Any, y: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    return scaled(x @ y, alpha) + scaled(c, beta)
+@entry("addbmm")
+def addbmm(c: Any, x: Any, y: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    return scaled(wnp.einsum("bij,bjk->ik", x, y), alpha) + scaled(c, beta)
 
 
 @entry("_grouped_mm", "grouped_mm_fallback")
