@@ -106,7 +106,7 @@ def test_a_rectifier_before_a_pool_is_part_of_the_split(name: str, dtype: str) -
 def test_a_step_splits_as_a_function_does(name: str, way: str) -> None:
     """The split in new memory, over the images, and in the compiled form, for images of any memory order."""
     _, shape, axes = RECTIFIED[name]
-    support: Any = pytest.importorskip("wholestep.export.python.support.torch_support")
+    support: Any = pytest.importorskip("wholestep.export.python.support.torch_fused_support")
     x, weights, f = rectified_pool(name, "float64")
     with np.errstate(divide="ignore", invalid="ignore"):
         want = interpret(ws.trace(ws.grad(f))(x, weights), [x, weights])[0]

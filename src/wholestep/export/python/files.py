@@ -23,7 +23,7 @@ from wholestep.ir.graph import NDArray
 SUPPORT = Path(__file__).parent / "support"
 SHARED = ("arguments.py", "checkpoint_file.py", "host_support.py")
 """The support files whose functions all others use."""
-BENEATH = {"litert_support.py": ("tensorflow_support.py",)}
+BENEATH = {"litert_support.py": ("tensorflow_support.py",), "torch_fused_support.py": ("torch_support.py",)}
 """The support files that a file uses besides the shared ones."""
 STANDARD = ("base64", "functools", "hashlib", "json", "os")
 IMPORTED = (*STANDARD, "np")
@@ -171,7 +171,7 @@ def constants_text(constants: Sequence[NDArray]) -> str:
 
 @cache
 def support_functions(file: str) -> dict[str, str]:
-    """The functions and tables of a support file by their names, as text, and those of the file beside it."""
+    """The functions and tables of a support file by their names, as text, and those beneath it that it lacks."""
     text = (SUPPORT / file).read_text(encoding="utf-8")
     beneath = () if file in SHARED else BENEATH.get(file, SHARED)
     found = {k: v for name in beneath for k, v in support_functions(name).items()}

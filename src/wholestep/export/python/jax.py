@@ -17,10 +17,11 @@ from wholestep.export.python.vocabulary import (
     Role,
     Spelling,
     divides_by_zero,
-    front_order,
     host_words,
     is_half,
+    orders_to_front,
     over_rows,
+    spelled,
     unless_complex,
     while_it_holds,
 )
@@ -59,7 +60,7 @@ def jax_by_slices(function: str, whole: Spelling) -> Spelling:
     def spelling(c: Call) -> str:
         if has_short_axes(c.types[0], c.p["axes"]):
             return f"slice_by_slice(jnp.{function}, {c.a[0]}, {c.p['axes']})"
-        return whole.format(*c.a, **c.p) if isinstance(whole, str) else whole(c)
+        return spelled(whole, c)
 
     return spelling
 
@@ -77,10 +78,8 @@ def jax_operand(c: Call) -> str:
 
 def jax_in_front(c: Call) -> tuple[str, tuple[int, ...]]:
     """The operand of an indexing with the indexed axes first, and the order that puts them back."""
-    order = front_order(c.p["axes"], c.types[0].ndim)
-    if order == tuple(range(len(order))):
-        return jax_operand(c), ()
-    return f"{jax_operand(c)}.transpose({order})", tuple(np.argsort(order).tolist())
+    order, back = orders_to_front(c)
+    return f"{jax_operand(c)}.transpose({order})" if order else jax_operand(c), back
 
 
 def jax_read(c: Call) -> str:

@@ -13,9 +13,11 @@ from wholestep.export.python.vocabulary import (
     PythonTarget,
     Spelling,
     as_matrix_product,
+    chosen_branch,
     front_order,
     listed,
     literal,
+    orders_to_front,
     over_typed_rows,
     special_symbols,
     while_it_holds,
@@ -99,8 +101,8 @@ def numpy_product(c: Call) -> str:
 
 def numpy_read(c: Call) -> str:
     """A gather."""
-    order = front_order(c.p["axes"], c.types[0].ndim)
-    x = c.a[0] if order == tuple(range(len(order))) else f"{c.a[0]}.transpose({order})"
+    order, _ = orders_to_front(c)
+    x = f"{c.a[0]}.transpose({order})" if order else c.a[0]
     return f"{x}[{', '.join(c.a[1:])}]"
 
 
@@ -120,12 +122,6 @@ def numpy_fourier(c: Call) -> str:
         return c.a[0]
     name, norm = ("ifftn", ", norm='forward'") if c.p["inverse"] else ("fftn", "")
     return f"np.fft.{name}({c.a[0]}, axes={c.p['axes']}{norm})"
-
-
-def numpy_branch(c: Call) -> str:
-    """One of several functions."""
-    branches = listed([c.names.function(g) for g in c.p["branches"]])
-    return f"choose_branch({branches}, {c.a[0]})({', '.join(c.a[1:])})"
 
 
 WORDS: dict[str, Spelling] = {
@@ -188,7 +184,7 @@ WORDS: dict[str, Spelling] = {
     "sqrtm": "matrix_roots({0})",
     "solve_sylvester": "sylvester_solutions({0}, {1}, {2})",
     "composite": lambda c: f"{c.function('graph')}({', '.join(c.a)})",
-    "cond": numpy_branch,
+    "cond": chosen_branch,
     "scan": over_typed_rows,
     "while_loop": while_it_holds,
 }

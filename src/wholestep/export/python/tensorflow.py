@@ -12,13 +12,14 @@ from wholestep.export.python.vocabulary import (
     Call,
     PythonTarget,
     Spelling,
-    front_order,
     host_call,
     host_words,
     is_half,
     listed,
     on_host,
+    orders_to_front,
     over_typed_rows,
+    spelled,
     while_it_holds,
 )
 from wholestep.export.rules.control import is_selectable
@@ -69,10 +70,8 @@ def tensorflow_along(function: str) -> Spelling:
 
 def tensorflow_in_front(c: Call) -> tuple[str, tuple[int, ...]]:
     """The operand of an indexing with the indexed axes first, and the order that puts them back."""
-    order = front_order(c.p["axes"], c.types[0].ndim)
-    if order == tuple(range(len(order))):
-        return c.a[0], ()
-    return f"tf.transpose({c.a[0]}, {order})", tuple(np.argsort(order).tolist())
+    order, back = orders_to_front(c)
+    return f"tf.transpose({c.a[0]}, {order})" if order else c.a[0], back
 
 
 def tensorflow_read(c: Call) -> str:
@@ -101,11 +100,7 @@ def tensorflow_branched(c: Call) -> str:
 def by_kind(word: Spelling, **others: Spelling) -> Spelling:
     """A spelling, with other spellings for some kinds of dtypes, named by NumPy's letters for kinds."""
 
-    def spelling(c: Call) -> str:
-        chosen = others.get(c.types[0].dtype.kind, word)
-        return chosen.format(*c.a, **c.p) if isinstance(chosen, str) else chosen(c)
-
-    return spelling
+    return lambda c: spelled(others.get(c.types[0].dtype.kind, word), c)
 
 
 HOST = host_words()

@@ -21,11 +21,13 @@ from wholestep.export.python.vocabulary import (
     PythonTarget,
     Role,
     Spelling,
+    chosen_branch,
     divides_by_zero,
     host_words,
     is_half,
     listed,
     over_rows,
+    spelled,
     unless_complex,
     while_it_holds,
 )
@@ -184,19 +186,13 @@ def torch_scanned(c: Call) -> str:
     return over_rows(c, listed(empty) if not c.p["length"] else "()")
 
 
-def torch_branched(c: Call) -> str:
-    """One of several functions, which the host chooses."""
-    branches = listed([c.names.function(g) for g in c.p["branches"]])
-    return f"choose_branch({branches}, {c.a[0]})({', '.join(c.a[1:])})"
-
-
 def torch_plain_or_words(name: str, plain: Spelling) -> Spelling:
     """An operation that torch lacks for unsigned words, which are computed in 64 bits."""
 
     def spelling(c: Call) -> str:
         if torch_is_wide_unsigned(c.types[0].dtype):
             return f"on_words({name!r}, {', '.join(c.a)})"
-        return plain.format(*c.a, **c.p) if isinstance(plain, str) else plain(c)
+        return spelled(plain, c)
 
     return spelling
 
@@ -282,7 +278,7 @@ WORDS: dict[str, Spelling] = {
     "expm": "torch.linalg.matrix_exp({0})",
     "composite": torch_called,
     "lu": "eliminated({0})",
-    "cond": torch_branched,
+    "cond": chosen_branch,
     "scan": torch_scanned,
     "while_loop": while_it_holds,
 }
@@ -338,7 +334,7 @@ TORCH = PythonTarget(
     dtype=torch_dtype,
     broadcast=lambda text, shape, dtype: f"{text}.expand({tuple(shape)})",
     number=lambda text, dtype: f"torch.full((), {text}, dtype={dtype})",
-    support="torch_support.py",
+    support="torch_fused_support.py",
     of_constants="TENSOR_MAKERS = [tensor_maker(i) for i in range(len(CONSTANTS))]",
     numbers_in=frozenset((*INFIX, "select", "wins")) - {"div"},
     decorated=lambda text, role: (

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from wholestep.export.python.vocabulary import Call, Spelling, front_order, listed
+from wholestep.export.python.vocabulary import Call, Spelling, listed, orders_to_front
 
 
 def torch_indices(c: Call, first: int) -> list[str]:
@@ -20,10 +18,8 @@ def torch_indices(c: Call, first: int) -> list[str]:
 
 def torch_in_front(c: Call) -> tuple[str, tuple[int, ...]]:
     """The operand of an indexing with the indexed axes first, and the order that puts them back."""
-    order = front_order(c.p["axes"], c.types[0].ndim)
-    if order == tuple(range(len(order))):
-        return c.a[0], ()
-    return f"{c.a[0]}.permute({order})", tuple(np.argsort(order).tolist())
+    order, back = orders_to_front(c)
+    return f"{c.a[0]}.permute({order})" if order else c.a[0], back
 
 
 def torch_read(c: Call) -> str:

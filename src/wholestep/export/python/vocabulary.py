@@ -116,6 +116,11 @@ Spelling = str | Callable[[Call], str]
 """An expression for an operation: text with {0}, {1} for operands and {name} for parameters, or a function."""
 
 
+def spelled(word: Spelling, c: Call) -> str:
+    """The expression of an operation."""
+    return word.format(*c.a, **c.p) if isinstance(word, str) else word(c)
+
+
 PRINTED = frozenset(("full", "broadcast"))
 """Operations that the printer itself writes, at their uses."""
 
@@ -248,8 +253,7 @@ def unless_complex(word: str, otherwise: Spelling) -> Spelling:
     """A word for real numbers, and another one for complex ones."""
 
     def spelling(c: Call) -> str:
-        chosen = otherwise if c.types[0].dtype.kind == "c" else word
-        return chosen.format(*c.a, **c.p) if isinstance(chosen, str) else chosen(c)
+        return spelled(otherwise if c.types[0].dtype.kind == "c" else word, c)
 
     return spelling
 
@@ -338,6 +342,18 @@ def thin_shape(shape: Sequence[int], axes: Sequence[int], sizes: Sequence[int]) 
 def front_order(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
     """The order of axes that puts some of them first."""
     return (*axes, *[i for i in range(ndim) if i not in axes])
+
+
+def orders_to_front(c: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The order that puts the indexed axes of an operand first, and the one that puts them back; () where they are."""
+    order = front_order(c.p["axes"], c.types[0].ndim)
+    return ((), ()) if order == tuple(range(len(order))) else (order, tuple(np.argsort(order).tolist()))
+
+
+def chosen_branch(c: Call) -> str:
+    """One of several functions, which the host chooses."""
+    branches = listed([c.names.function(g) for g in c.p["branches"]])
+    return f"choose_branch({branches}, {c.a[0]})({', '.join(c.a[1:])})"
 
 
 def joined_thin_shapes(shapes: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:

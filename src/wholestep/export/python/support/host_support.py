@@ -1,7 +1,19 @@
-"""Functions of NumPy arrays, of matrices and orders, that other libraries have no word for; those run on the host."""
+"""Functions that run on the host: loops and branches of Python, and of NumPy arrays matrix functions and orders."""
 
 import numpy as np
 import scipy.linalg
+
+
+def loop_while(test, body, for_test, for_body, carry):
+    """A loop while a predicate of its carry holds."""
+    while test(*for_test, *carry)[0]:
+        carry = body(*for_body, *carry)
+    return carry
+
+
+def choose_branch(branches, index):
+    """The function that an index names, clipped to those that there are."""
+    return branches[min(max(int(index), 0), len(branches) - 1)]
 
 
 def comparable(x):

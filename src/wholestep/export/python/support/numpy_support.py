@@ -24,18 +24,6 @@ def scan_rows(f, fixed, carry, xs, length, reverse, kinds):
     return (*carry, *ys)
 
 
-def loop_while(test, body, for_test, for_body, carry):
-    """A loop while a predicate of its carry holds."""
-    while test(*for_test, *carry)[0]:
-        carry = body(*for_body, *carry)
-    return carry
-
-
-def choose_branch(branches, index):
-    """The function that an index names, clipped to those that there are."""
-    return branches[min(max(int(index), 0), len(branches) - 1)]
-
-
 def write_slices(x, u, at):
     """A copy with other values at slices."""
     x = np.array(x)
