@@ -81,6 +81,20 @@ def test_an_update_that_is_not_finite_is_skipped(tmp_path: Path) -> None:
     assert step.skipped == 1
 
 
+def test_an_update_without_epsilon_leaves_weights_without_gradients(tmp_path: Path) -> None:
+    """PyTorch would divide 0 by 0, where a step here divides by the least normal number."""
+    weights = {"w": np.ones((3, 2), np.float32), "unused": np.ones(4, np.float32)}
+    x = np.ones((5, 3), np.float32)
+
+    def loss(params: Any, x: Any) -> Any:
+        return np.mean((x @ params["w"]) ** 2) + params["unused"][0] ** 2
+
+    step, module, source = exported(loss, weights, ws.optim.adam(0.01, eps=0.0), x, tmp_path)
+    assert source.count("update_by_adam(") == 1
+    check_trains(step, module, [x] * 3, tmp_path)
+    assert step.params["unused"][1:].tolist() == [1.0, 1.0, 1.0]
+
+
 @pytest.mark.parametrize("shape", [(3, 4), (60, 50)])
 def test_the_formula_is_that_of_the_operation(shape: tuple[int, int], tmp_path: Path) -> None:
     params, x = in_dtype("float64")

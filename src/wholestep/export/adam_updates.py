@@ -1,7 +1,7 @@
 """Updates of Adam in a step, for libraries that update all parameters in one operation, in the memory of the state.
 
 m1 = b1 * m + (1 - b1) * g;  v1 = b2 * v + (1 - b2) * g * g
-p1 = p - lr / (1 - b1**t) * m1 / (sqrt(v1) * (1 / sqrt(1 - b2**t)) + eps)
+p1 = p - lr / (1 - b1**t) * m1 / (sqrt(v1 + tiny) * (1 / sqrt(1 - b2**t)) + eps)
 
 In a guarded step each of them is select(skipped, old, new); with a weight decay p is p * (1 - lr * decay) first.
 """
@@ -108,7 +108,8 @@ def adam_formula(x: Type, decays: bool, guarded: bool) -> Graph:
 
         m1, v1 = [wide(b) * old + wide(1 - b) * new for b, old, new in ((b1, m, g), (b2, v, g * g))]
         kept = p * wide(1 - lr * rest[0]) if decays else p
-        p1 = kept - wide(size) * m1 / (sqrt(v1) * wide(shrink) + wide(eps))
+        root = sqrt(v1 + float(np.finfo(x.dtype).smallest_normal))
+        p1 = kept - wide(size) * m1 / (root * wide(shrink) + wide(eps))
         if not guarded:
             return [p1, m1, v1]
         skipped = broadcast(rest[-1], shape=x.shape, axes=())

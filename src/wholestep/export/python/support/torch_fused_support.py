@@ -167,7 +167,8 @@ def update_by_adam(ps, gs, ms, vs, t, lr, b1, b2, eps, decay, skipped):
     if torch.compiler.is_compiling() or ps[0].device.type not in ("cpu", "cuda"):
         return update_by_formula(ps, gs, ms, vs, t, lr, b1, b2, eps, decay, skipped)
     ps, gs, ms, vs = ([x.contiguous() for x in xs] for xs in (ps, gs, ms, vs))
-    numbers = {"lr": float(lr), "beta1": float(b1), "beta2": float(b2), "eps": float(eps)}
+    least = max(float(eps), torch.finfo(ps[0].dtype).tiny)  # without an epsilon a mean of 0 divides by this
+    numbers = {"lr": float(lr), "beta1": float(b1), "beta2": float(b2), "eps": least}
     numbers |= {"weight_decay": 0.0 if decay is None else float(decay), "amsgrad": False, "maximize": False}
     found = None if skipped is None else skipped.to(torch.float32)
     torch._fused_adamw_(ps, gs, ms, vs, [], [t.to(torch.float32)] * len(ps), found_inf=found, **numbers)
@@ -176,7 +177,7 @@ def update_by_adam(ps, gs, ms, vs, t, lr, b1, b2, eps, decay, skipped):
 
 def update_by_formula(ps, gs, ms, vs, t, lr, b1, b2, eps, decay, skipped):
     """An update of Adam, one operation after another."""
-    dtype = ps[0].dtype
+    dtype, tiny = ps[0].dtype, torch.finfo(ps[0].dtype).tiny
     left = 1 if decay is None else (1 - lr * decay).to(dtype)
     keep, take, keep2, take2, eps = [x.to(dtype) for x in (b1, 1 - b1, b2, 1 - b2, eps)]
     powers = lr / (1 - b1**t), 1 / torch.sqrt(1 - b2**t)
@@ -185,7 +186,7 @@ def update_by_formula(ps, gs, ms, vs, t, lr, b1, b2, eps, decay, skipped):
     size, shrink = [x.to(dtype) for x in powers]
     for p, g, m, v in zip(ps, gs, ms, vs):
         m1, v1 = keep * m + take * g, keep2 * v + take2 * (g * g)
-        p1 = (p if decay is None else p * left) - size * m1 / (torch.sqrt(v1) * shrink + eps)
+        p1 = (p if decay is None else p * left) - size * m1 / (torch.sqrt(v1 + tiny) * shrink + eps)
         for old, new in ((p, p1), (m, m1), (v, v1)):
             old.copy_(new if skipped is None else torch.where(skipped, old, new))
     return (*ps, *ms, *vs)
