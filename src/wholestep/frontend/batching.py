@@ -104,11 +104,7 @@ def vmap(
     """
 
     check_function(f, "vmap")
-    if not all(axis is None or isinstance(axis, int) for axis in tree.leaves(in_axes)):
-        raise TreeError(
-            f"vmap: in_axes is {in_axes!r:.60}, and says which axis of each argument is the batch",
-            hint=OWN_CALL.format("vmap"),
-        )
+    check_in_axes(in_axes)
     stated = element_count(axis_size)
     f = as_asked(f, rewrite)
 
@@ -126,13 +122,7 @@ def vmap(
                 for leaf, axis in zip(leaves, axes, strict=True)
             ]
             mapped = [v for v, o in zip(values, on, strict=True) if o]
-
-            def one(*rows: Array) -> Any:
-                rest = iter(rows)
-                given = [next(rest) if o else leaf for leaf, o in zip(leaves, on, strict=True)]
-                own_args, own_kwargs = tree.unflatten(structure, given)
-                return with_said(ordinary(f))(*own_args, **own_kwargs)
-
+            one = of_one_element(f, structure, leaves, on)
             types = [array_type(v.shape[1:], v.dtype) for v in mapped]
             flat, evaluate = [t.ndim == 0 for t in types], work.builder.evaluate
             with named_axis(axis_name, n):
@@ -147,8 +137,32 @@ def vmap(
     return batched
 
 
+def of_one_element(
+    f: Callable[..., Any], structure: Any, leaves: Sequence[Any], on: Sequence[bool]
+) -> Callable[..., Any]:
+    """f as a function of one element's leaves that are mapped; the other leaves are those of all elements."""
+
+    def one(*rows: Array) -> Any:
+        rest = iter(rows)
+        args, kwargs = tree.unflatten(
+            structure, [next(rest) if o else leaf for leaf, o in zip(leaves, on, strict=True)]
+        )
+        return with_said(ordinary(f))(*args, **kwargs)
+
+    return one
+
+
 def _graph_name(f: Any) -> str:
     return str(getattr(f, "__name__", "graph"))
+
+
+def check_in_axes(in_axes: Any) -> None:
+    """Raise TreeError for `in_axes` that holds anything but numbers of axes and None."""
+    if not all(axis is None or isinstance(axis, int) for axis in tree.leaves(in_axes)):
+        raise TreeError(
+            f"vmap: in_axes is {in_axes!r:.60}, and says which axis of each argument is the batch",
+            hint=OWN_CALL.format("vmap"),
+        )
 
 
 def argument_axes(in_axes: Any, args: Any, kwargs: Any, leaves: Sequence[Any]) -> list[int | None]:

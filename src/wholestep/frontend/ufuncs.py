@@ -160,17 +160,11 @@ def is_weak(x: Any) -> bool:
 PYTHON = {"i": int, "f": float, "c": complex}
 
 
-def general(
-    ufunc: np.ufunc,
-    operands: tuple[Any, ...],
-    dtype: np.dtype[Any] | None,
-    where: Value | None = None,
-    casting: str = "same_kind",
-) -> Any:
-    """Promote, broadcast, apply; where a mask is false, to operands of the function's domain in place of the given."""
+def classified(operands: tuple[Any, ...]) -> tuple[list[Any], list[Any], list[Shape]]:
+    """Operands as values or plain numbers; what promotes each, a dtype or a type of Python; and shapes of values."""
     plain: list[Any] = []
     kinds: list[Any] = []
-    shapes = []
+    shapes: list[Shape] = []
     for x in operands:
         if type(x) is Array:
             value = x.value
@@ -192,6 +186,18 @@ def general(
             plain.append(value)
             kinds.append(value.type.dtype)
             shapes.append(value.type.shape)
+    return plain, kinds, shapes
+
+
+def general(
+    ufunc: np.ufunc,
+    operands: tuple[Any, ...],
+    dtype: np.dtype[Any] | None,
+    where: Value | None = None,
+    casting: str = "same_kind",
+) -> Any:
+    """Promote, broadcast, apply; where a mask is false, to operands of the function's domain in place of the given."""
+    plain, kinds, shapes = classified(operands)
     rule, loop, results = resolve(ufunc, tuple(kinds), dtype, casting)
     if where is not None:
         shapes.append(where.type.shape)

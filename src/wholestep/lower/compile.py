@@ -62,11 +62,7 @@ def lower_program(
     assigned = fitting.assignment()
     own, steps = assigned.graphs[found], mark_stoppable_loop(assigned.steps(found))
     filed = most(own.file)
-    files = frozenset([FIRST_INPUT + i for i in streamed])
-    slots = called.slots
-    if filed:
-        files |= {called.next_slot}
-        slots = [*slots, BufferSlot("file", array_type((filed,), np.dtype(np.uint8)))]
+    slots, files = called.slots_and_files(streamed, filed)
     constants = list(context.constants.values())
     return LoweredProgram(
         graph.name,
@@ -112,6 +108,12 @@ class ProgramArguments:
     def bytes_in_memory(self, streamed: Collection[int]) -> Any:
         """The bytes of the buffers, without those of streamed inputs."""
         return sum([s.type.nbytes for i, s in enumerate(self.slots) if i not in streamed])
+
+    def slots_and_files(self, streamed: Collection[int], filed: int) -> tuple[list[BufferSlot], frozenset[int]]:
+        """The slots, with one more for a file of `filed` bytes unless that is 0; and the numbers of those in files."""
+        own = [BufferSlot("file", array_type((filed,), np.dtype(np.uint8)))] if filed else []
+        files = [FIRST_INPUT + i for i in streamed] + [self.next_slot] * len(own)
+        return [*self.slots, *own], frozenset(files)
 
     @property
     def next_slot(self) -> int:

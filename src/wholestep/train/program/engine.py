@@ -14,7 +14,7 @@ from wholestep.collector import without_garbage_collection
 from wholestep.compiler.devices import device_memory
 from wholestep.compiler.driver import graph_fingerprint
 from wholestep.compiler.dynamic_shapes import SymbolicProgram
-from wholestep.errors import ParameterError, ShapeError, UnsupportedError
+from wholestep.errors import ParameterError, UnsupportedError
 from wholestep.frontend.jit import jit
 from wholestep.ir.build import current
 from wholestep.ir.graph import NDArray
@@ -84,12 +84,8 @@ class Engine:
         check_no_doubles(
             step_function.precision, [(leaf.path, leaf.type) for leaf in self.signature.leaves if not leaf.number]
         )
-        for leaf in self.signature.leaves if count > 1 else []:
-            if leaf.type.shape[:1] != (count,):
-                raise ShapeError(
-                    f"compile: {leaf.path} is {leaf.type}, and {count} steps a call take {count} batches",
-                    hint="stack them: the first axis of every array in the batch counts the steps",
-                )
+        if count > 1:
+            self.signature.check_stacked(count)
         self.one = jit(step_function.step, device=device, blocks=step_function.blocks, winograd=step_function.winograd)
         self.watches: list[Watch] = []
         self.programs: dict[Any, ResidentProgram] = {}

@@ -151,6 +151,15 @@ class BatchSignature:
         place = show(self.where)
         return f"it was compiled for {self}{f' at {place}' if place else ''}"
 
+    def check_stacked(self, count: int) -> None:
+        """Raise ShapeError for an array whose first axis does not have `count` batches."""
+        for leaf in self.leaves:
+            if leaf.type.shape[:1] != (count,):
+                raise ShapeError(
+                    f"compile: {leaf.path} is {leaf.type}, and {count} steps a call take {count} batches",
+                    hint="stack them: the first axis of every array in the batch counts the steps",
+                )
+
     def takes(self, other: BatchSignature) -> bool:
         """True if every tree that fits another signature fits this one too."""
         return self.structure == other.structure and all(
