@@ -12,6 +12,7 @@ from wholestep.frontend.promotion import cast_to
 from wholestep.ir.graph import Value
 from wholestep.primitives import arithmetic as ar, functions as fn, logic as lo, special as sf
 from wholestep.primitives.family import zeros
+from wholestep.primitives.incomplete import gammainc, gammaincc
 
 
 def _xlogy(x: Value, y: Value) -> Any:
@@ -99,10 +100,10 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "_zeta": fn.zeta,
     "kn": lambda n, x: sf.kv(cast_to(n, x.dtype), x),
     "yn": lambda n, x: sf.yv(cast_to(n, x.dtype), x),
-    "pdtr": lambda k, m: _counted(k, sf.gammaincc(lo.floor(k) + 1, m)),
-    "pdtrc": lambda k, m: _counted(k, sf.gammainc(lo.floor(k) + 1, m)),
-    "chdtr": lambda df, x: sf.gammainc(0.5 * df, 0.5 * x),
-    "chdtrc": lambda df, x: sf.gammaincc(0.5 * df, 0.5 * x),
+    "pdtr": lambda k, m: _counted(k, gammaincc(lo.floor(k) + 1, m)),
+    "pdtrc": lambda k, m: _counted(k, gammainc(lo.floor(k) + 1, m)),
+    "chdtr": lambda df, x: gammainc(0.5 * df, 0.5 * x),
+    "chdtrc": lambda df, x: gammaincc(0.5 * df, 0.5 * x),
     "exp10": lambda x: fn.pow(zeros(x.type) + 10, x),
     **INTEGRALS,
 }

@@ -8,6 +8,7 @@ from wholestep.primitives import (
     creation as creation,
     fft as fft,
     functions as functions,
+    incomplete as incomplete,
     indexing as indexing,
     linalg as linalg,
     logic as logic,

@@ -16,12 +16,12 @@ from wholestep.ir.graph import NDArray, Value
 from wholestep.ir.types import Shape
 from wholestep.primitives.creation import like
 from wholestep.primitives.functions import digamma, exp, gammaln, log, logaddexp, sqrt
+from wholestep.primitives.incomplete import gammainc_order
 from wholestep.primitives.logic import isfinite, select
 from wholestep.primitives.marks import stop_gradient
 from wholestep.primitives.movement import broadcast, reshape, slice_
 from wholestep.primitives.random import WORD, random_bits
 from wholestep.primitives.reduction import any_, max_, sum_
-from wholestep.primitives.special import gammainc_order
 from wholestep.primitives.structure import custom_jvp, while_loop
 from wholestep.random.continuous import standard_exponential, standard_normal
 from wholestep.random.keys import (
