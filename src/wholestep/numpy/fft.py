@@ -20,7 +20,7 @@ from wholestep.ir.graph import Value
 from wholestep.numpy.movement import axis_of, normalized_axes
 from wholestep.primitives import fft as primitives
 from wholestep.primitives.arithmetic import conj, imag, make_complex, real
-from wholestep.primitives.movement import concat, flip, pad, slice_
+from wholestep.primitives.movement import concat, flip, pad, slice_, slice_along
 
 _SWAPPED = {None: "forward", "backward": "forward", "ortho": "ortho", "forward": "backward"}
 
@@ -88,19 +88,12 @@ def real_fft(v: Value, axes: tuple[int, ...], inverse: bool) -> Value:
     half = primitives.rfft(v, axis=last)
     if others:
         half = primitives.fft(half, axes=tuple(others), inverse=False)
-    rest = flip(part_of_axis(half, last, 1, (n + 1) // 2), axes=(last,))
+    rest = flip(slice_along(half, last, 1, (n + 1) // 2), axes=(last,))
     for axis in others:
-        first, more = part_of_axis(rest, axis, 0, 1), part_of_axis(rest, axis, 1, rest.shape[axis])
+        first, more = slice_along(rest, axis, 0, 1), slice_along(rest, axis, 1, rest.shape[axis])
         rest = concat(first, flip(more, axes=(axis,)), axis=axis)
     whole: Value = concat(half, conj(rest), axis=last)
     return conj(whole) if inverse else whole
-
-
-def part_of_axis(v: Value, axis: int, start: Any, stop: Any) -> Value:
-    """A slice along one axis."""
-    begin = tuple([start if i == axis else 0 for i in range(v.ndim)])
-    end = tuple([stop if i == axis else n for i, n in enumerate(v.shape)])
-    return slice_(v, start=begin, stop=end, step=(1,) * v.ndim)
 
 
 def transformed(x: Array, sizes: Sequence[Any], axes: Sequence[int], norm: Any, inverse: bool) -> Array:

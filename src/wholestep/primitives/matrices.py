@@ -62,6 +62,14 @@ OBLONGS = (((4, 2), "f64"), ((2, 4), "f64"), ((2, 3, 2), "f64"), ((3, 0), "f64")
 """Shapes and dtypes of oblong samples."""
 
 
+def general_samples(rng: np.random.Generator) -> Iterator[Sample]:
+    """Square matrices without symmetry: real ones, those of a complex pair of eigenvalues, and one with equal ones."""
+    for shape, dtype in STACKS:
+        yield Sample((sample_matrices(rng, shape, dtype, 1.0, 3.0, -2.0, noise=0.3),), exact=False)
+    yield Sample((np.array([[1.0, -4.0, 0.3], [1.0, 1.2, 0.1], [0.2, -0.1, 3.0]]),), exact=False)
+    yield Sample((np.eye(2),), exact=False, smooth=False)
+
+
 class MatrixFunction(LeadingBatch):
     """A function of stacks of matrices `[..., m, n]`: a batch is one more leading axis."""
 

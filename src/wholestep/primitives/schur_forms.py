@@ -14,19 +14,18 @@ from wholestep.primitives.family import Maybe, Sample, Several, conj, zeros
 from wholestep.primitives.linalg import solve
 from wholestep.primitives.marks import stop_gradient
 from wholestep.primitives.matrices import (
-    STACKS,
     MatrixFunction,
     along_columns,
     along_rows,
     as_dtype,
     column,
     diagonal,
+    general_samples,
     keep_where,
     mh,
     mm,
     mt,
     row,
-    sample_matrices,
     square,
 )
 from wholestep.primitives.reduction import argmax, sum_
@@ -76,10 +75,7 @@ class Schur(Several, MatrixFunction):
         return keep_where(moved + mm(t, x) - mm(x, t), ~below_blocks(t)), mm(z, x)
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
-        for shape, dtype in STACKS:
-            yield Sample((sample_matrices(rng, shape, dtype, 1.0, 3.0, -2.0, noise=0.3),), exact=False)
-        yield Sample((np.array([[1.0, -4.0, 0.3], [1.0, 1.2, 0.1], [0.2, -0.1, 3.0]]),), exact=False)
-        yield Sample((np.eye(2),), exact=False, smooth=False)
+        return general_samples(rng)
 
 
 def in_pairs(t: Value) -> Value:

@@ -31,6 +31,7 @@ from wholestep.primitives.matrices import (
     as_dtype,
     block,
     diagonal,
+    general_samples,
     hermitian,
     keep_where,
     matrix,
@@ -226,10 +227,7 @@ class Eig(Several, MatrixFunction):
         return diagonal(m), dv - v * along_rows(make_complex(length, turn), v.shape)
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
-        for shape, dtype in STACKS:
-            yield Sample((sample_matrices(rng, shape, dtype, 1.0, 3.0, -2.0, noise=0.3),), exact=False)
-        yield Sample((np.array([[1.0, -4.0, 0.3], [1.0, 1.2, 0.1], [0.2, -0.1, 3.0]]),), exact=False)
-        yield Sample((np.eye(2),), exact=False, smooth=False)
+        return general_samples(rng)
 
 
 class SVD(Several, MatrixFunction):

@@ -299,13 +299,7 @@ class TangentOfJax:
             f = single(eqn)
 
             def slope(xs: Any, dxs: Any) -> Any:
-                def of(*floats: Any) -> Any:
-                    new = list(xs)
-                    for i, x in zip(moving, floats, strict=True):
-                        new[i] = x
-                    return f(*new)
-
-                return jax.jvp(of, [xs[i] for i in moving], dxs)
+                return jax.jvp(of_some(f, xs, moving), [xs[i] for i in moving], dxs)
 
             closed = jax.make_jaxpr(slope)(structs(eqn.invars), structs([eqn.invars[i] for i in moving]))
             self.body = JaxBody(read_jaxpr(closed))
@@ -314,6 +308,18 @@ class TangentOfJax:
         # JAX's tangent of an integer is an array of float0, which holds nothing.
         real = [dy if inexact(v) else np.zeros(v.aval.shape) for v, dy in zip(eqn.outvars, slopes, strict=True)]
         return tuple(outs), tuple(real)
+
+
+def of_some(f: Callable[..., Any], xs: Sequence[Any], places: Sequence[int]) -> Callable[..., Any]:
+    """f as a function of its arguments at some places alone, with the others of `xs`."""
+
+    def of(*own: Any) -> Any:
+        new = list(xs)
+        for i, x in zip(places, own, strict=True):
+            new[i] = x
+        return f(*new)
+
+    return of
 
 
 def pullback_of(eqn: Any, constants: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -327,13 +333,7 @@ def pullback_of(eqn: Any, constants: int) -> tuple[Callable[..., Any], Callable[
         f = single(eqn)
 
         def forward(*xs: Any) -> Any:
-            def of(*floats: Any) -> Any:
-                new = list(xs)
-                for i, x in zip(moving, floats, strict=True):
-                    new[i] = x
-                return f(*new)
-
-            outs, back = jax.vjp(of, *[xs[i] for i in moving])
+            outs, back = jax.vjp(of_some(f, xs, moving), *[xs[i] for i in moving])
             kept, found["structure"] = jax.tree_util.tree_flatten(back)
             return outs, kept
 

@@ -16,12 +16,6 @@ LAUNCHES = 1000
 """The latency of a message between processes of one machine, in launches of a kernel."""
 
 
-def collective_operands(low: Materializer, node: Node) -> None:
-    """Materialize the operands in row-major order."""
-    for x in node.inputs:
-        low.materialize_row_major(x)
-
-
 def collective_tasks(low: Materializer, node: Node) -> list[Task]:
     """The call that begins a collective, as soon as its operand is computed, and the call that waits for its end, as
     late as possible; tasks between them overlap with the communication. The rank is one call, without a wait.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from wholestep.backends.cpu.target.argsort import argsort_operands, argsort_tasks, sorted_rows_tasks
-from wholestep.backends.cpu.target.collective_calls import collective_operands, collective_tasks
+from wholestep.backends.cpu.target.collective_calls import collective_tasks
 from wholestep.backends.cpu.target.lapack import InArg, LapackArgument, OutArg, ScratchArg, StatusArg
 from wholestep.backends.cpu.target.tiled_factors import (
     elimination_tasks,
     factor_tasks,
-    matrices_in_rows,
     substitution_tasks,
 )
 from wholestep.dims import Size
@@ -37,6 +36,12 @@ def demand_operands(low: Materializer, node: Node) -> None:
             low.materialize_row_major(x)
         else:
             low.materialize_leaves(x)
+
+
+def demand_rows(low: Materializer, node: Node) -> None:
+    """Materialize the operands in row-major order."""
+    for x in node.inputs:
+        low.materialize_row_major(x)
 
 
 def library_tasks(low: Materializer, node: Node) -> list[Task]:
@@ -116,12 +121,12 @@ LIBRARY_RULES = {
     "argsort": OpaqueRule(argsort_operands, argsort_tasks),
     "sorted_rows": OpaqueRule(argsort_operands, sorted_rows_tasks),
     "lapack": OpaqueRule(demand_operands, library_tasks),
-    "substitution": OpaqueRule(matrices_in_rows, substitution_tasks),
-    "packed_factors": OpaqueRule(matrices_in_rows, elimination_tasks),
-    "upper_factor": OpaqueRule(matrices_in_rows, factor_tasks),
-    "psum": OpaqueRule(collective_operands, collective_tasks),
-    "all_gather": OpaqueRule(collective_operands, collective_tasks),
-    "psum_scatter": OpaqueRule(collective_operands, collective_tasks),
-    "axis_index": OpaqueRule(collective_operands, collective_tasks),
+    "substitution": OpaqueRule(demand_rows, substitution_tasks),
+    "packed_factors": OpaqueRule(demand_rows, elimination_tasks),
+    "upper_factor": OpaqueRule(demand_rows, factor_tasks),
+    "psum": OpaqueRule(demand_rows, collective_tasks),
+    "all_gather": OpaqueRule(demand_rows, collective_tasks),
+    "psum_scatter": OpaqueRule(demand_rows, collective_tasks),
+    "axis_index": OpaqueRule(demand_rows, collective_tasks),
 }
 """The operations that are routines of the CPU."""

@@ -23,12 +23,6 @@ SMALL, MOST_TOGETHER = 1 << 24, 16
 at a time."""
 
 
-def matrices_in_rows(low: Materializer, node: Node) -> None:
-    """Materialize the operands in row-major order."""
-    for x in node.inputs:
-        low.materialize_row_major(x)
-
-
 def substitution_tasks(low: Materializer, node: Node) -> list[Task]:
     """The call that solves all systems of a stack; a 0 on a diagonal is an error."""
     (a, b), machine = node.inputs, low.context.target
