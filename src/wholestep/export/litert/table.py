@@ -12,7 +12,7 @@ import numpy as np
 from wholestep import dtypes
 from wholestep.export.core import Rule
 from wholestep.export.python.tensorflow import TENSORFLOW, WORDS
-from wholestep.export.python.vocabulary import Call, PythonTarget, Spelling, front_order, listed, spelled
+from wholestep.export.python.vocabulary import Call, PythonTarget, Spelling, expression_of, front_order, listed
 from wholestep.export.rules.complex_pairs import COMPLEX_RULES, has_complex
 from wholestep.export.rules.control import is_selectable
 from wholestep.export.rules.float32_functions import FLOAT32_RULES
@@ -135,7 +135,7 @@ def operands_alike(word: Spelling) -> Spelling:
         if c.out.ndim > MOST_AXES and len(c.a) > 1:
             c = copy(c)
             c.a = tuple([f"alike({i}, {', '.join(c.a)})" for i in range(len(c.a))])
-        return spelled(word, c)
+        return expression_of(word, c)
 
     return spelling
 

@@ -17,11 +17,11 @@ from wholestep.export.python.vocabulary import (
     Role,
     Spelling,
     divides_by_zero,
+    expression_of,
     host_words,
     is_half,
     orders_to_front,
     over_rows,
-    spelled,
     unless_complex,
     while_it_holds,
 )
@@ -60,7 +60,7 @@ def jax_by_slices(function: str, whole: Spelling) -> Spelling:
     def spelling(c: Call) -> str:
         if has_short_axes(c.types[0], c.p["axes"]):
             return f"slice_by_slice(jnp.{function}, {c.a[0]}, {c.p['axes']})"
-        return spelled(whole, c)
+        return expression_of(whole, c)
 
     return spelling
 

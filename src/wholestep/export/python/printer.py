@@ -23,10 +23,10 @@ from wholestep.export.python.vocabulary import (
     PythonTarget,
     Resident,
     Update,
+    expression_of,
     joined_thin_shapes,
     listed,
     literal,
-    spelled,
     thin_shape,
 )
 from wholestep.ir.graph import Graph, NDArray, Node, Value
@@ -176,7 +176,7 @@ class FunctionPrinter:
             shape = joined_thin_shapes([self.shape(v) for v in node.inputs])
         names = [self.new_name(v, shape if node.op.thin else v.type.shape) for v in node.outputs]
         call = Call(self.printer, self.target, node, operands, bool(self.resident))
-        text = spelled(self.target.words[node.op.name], call)
+        text = expression_of(self.target.words[node.op.name], call)
         left = ", ".join(names) + ("," if node.op.multiple and len(names) == 1 else "")
         remark = self.remark(node.where)
         line = f"{left} = {text}{remark}"

@@ -12,6 +12,7 @@ from wholestep.export.python.vocabulary import (
     Call,
     PythonTarget,
     Spelling,
+    expression_of,
     host_call,
     host_words,
     is_half,
@@ -19,7 +20,6 @@ from wholestep.export.python.vocabulary import (
     on_host,
     orders_to_front,
     over_typed_rows,
-    spelled,
     while_it_holds,
 )
 from wholestep.export.rules.control import is_selectable
@@ -100,7 +100,7 @@ def tensorflow_branched(c: Call) -> str:
 def by_kind(word: Spelling, **others: Spelling) -> Spelling:
     """A spelling, with other spellings for some kinds of dtypes, named by NumPy's letters for kinds."""
 
-    return lambda c: spelled(others.get(c.types[0].dtype.kind, word), c)
+    return lambda c: expression_of(others.get(c.types[0].dtype.kind, word), c)
 
 
 HOST = host_words()

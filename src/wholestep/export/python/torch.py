@@ -23,11 +23,11 @@ from wholestep.export.python.vocabulary import (
     Spelling,
     chosen_branch,
     divides_by_zero,
+    expression_of,
     host_words,
     is_half,
     listed,
     over_rows,
-    spelled,
     unless_complex,
     while_it_holds,
 )
@@ -192,7 +192,7 @@ def torch_plain_or_words(name: str, plain: Spelling) -> Spelling:
     def spelling(c: Call) -> str:
         if torch_is_wide_unsigned(c.types[0].dtype):
             return f"on_words({name!r}, {', '.join(c.a)})"
-        return spelled(plain, c)
+        return expression_of(plain, c)
 
     return spelling
 

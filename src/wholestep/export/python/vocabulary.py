@@ -116,7 +116,7 @@ Spelling = str | Callable[[Call], str]
 """An expression for an operation: text with {0}, {1} for operands and {name} for parameters, or a function."""
 
 
-def spelled(word: Spelling, c: Call) -> str:
+def expression_of(word: Spelling, c: Call) -> str:
     """The expression of an operation."""
     return word.format(*c.a, **c.p) if isinstance(word, str) else word(c)
 
@@ -253,7 +253,7 @@ def unless_complex(word: str, otherwise: Spelling) -> Spelling:
     """A word for real numbers, and another one for complex ones."""
 
     def spelling(c: Call) -> str:
-        return spelled(otherwise if c.types[0].dtype.kind == "c" else word, c)
+        return expression_of(otherwise if c.types[0].dtype.kind == "c" else word, c)
 
     return spelling
 
