@@ -11,6 +11,7 @@ from wholestep.backends.cpu.compiler import machine_model
 from wholestep.backends.cpu.cpu_features import host_target
 from wholestep.lower.compile import lower_program
 from wholestep.passes.reroll.packs import Packs
+from wholestep.passes.reroll.reroll import reroll
 
 DEPTHS = (12, 24, 48)
 
@@ -89,3 +90,17 @@ def test_as_many_packs_are_tried_for_many_layers_as_for_few(monkeypatch):
         compiling(depth, True)()
         counts.append(len(tried))
     assert counts[0] == counts[1] > 0
+
+
+def triangle(x, levels):
+    """A binomial tree, whose levels are loops of different lengths that read each other's results."""
+    values = [x[j] for j in range(levels + 1)]
+    for i in range(levels, 0, -1):
+        values = [np.tanh(x[0] * values[j + 1] - values[j]) for j in range(i)]
+    return values[0]
+
+
+def test_a_loop_is_compared_again_only_with_loops_that_were_trimmed():
+    few, many = [ws.trace(ws.grad(lambda x, n=n: triangle(x, n)))(np.ones(n + 1)) for n in (12, 24)]
+    assert len(many.nodes) < 4 * len(few.nodes)
+    assert count_calls(lambda: reroll(many, lambda _: False)) < 10 * count_calls(lambda: reroll(few, lambda _: False))

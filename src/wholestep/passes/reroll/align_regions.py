@@ -2,42 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 
-from wholestep.passes.reroll.isomorphism import Pack, is_constant
+from wholestep.ir.graph import Value
+from wholestep.passes.reroll.isomorphism import Pack
 from wholestep.passes.reroll.region import RerollRegion, misaligned_operands
 from wholestep.passes.reroll.repeats import MIN_TRIPS
+
+Pair = tuple[RerollRegion, RerollRegion]
 
 
 def align_regions(regions: list[RerollRegion]) -> list[RerollRegion]:
     """The regions without the iterations that have no counterpart in another region."""
-    regions = list(regions)
-    while True:
-        changed = next(
-            (True for region in regions if trim_to_overlap(region, [r for r in regions if r is not region])), False
-        )
-        regions = [region for region in regions if region.count >= MIN_TRIPS]
-        if not changed:
-            return regions
+    holders: dict[Value, list[RerollRegion]] = {}
+    for region in regions:
+        for v in region.packs_of:
+            holders.setdefault(v, []).append(region)
+    order = {region: i for i, region in enumerate(regions)}
+    aligned = set[Pair]()
+    while (cut := next(filter(lambda pair: is_trimmed(pair, aligned), near_pairs(order, holders)), None)) is not None:
+        aligned = {pair for pair in aligned if pair[0] not in cut and pair[1] not in cut}
+        order = {region: i for region, i in order.items() if region.count >= MIN_TRIPS}
+    return list(order)
 
 
-def trim_to_overlap(region: RerollRegion, others: Sequence[RerollRegion]) -> bool:
+def near_pairs(order: dict[RerollRegion, int], holders: dict[Value, list[RerollRegion]]) -> Iterator[Pair]:
+    """Each region with each other one that has, or had before it was trimmed, the middle of one of its operands."""
+    for region in order:
+        found = {other for t in region.compared_operands for other in holders.get(t[len(t) // 2], ())}
+        for other in sorted((found & order.keys()) - {region}, key=order.__getitem__):
+            yield region, other
+
+
+def is_trimmed(pair: Pair, aligned: set[Pair]) -> bool:
+    """Trim two regions, unless both are as they were when they were found to be `aligned`; True where they changed."""
+    if pair not in aligned:
+        aligned.add(pair)
+        return trim_to_overlap(*pair)
+    return False
+
+
+def trim_to_overlap(region: RerollRegion, other: RerollRegion) -> bool:
     """Trim a region and another one to their common iterations; True where an iteration was removed."""
-    wanted = [t for t in region.stacked_operands if not all(is_constant(v) for v in t)]
-    wanted.sort(key=lambda t: t[0].node is not None)  # inputs decide first which iterations correspond
-    for other in others:
-        given, index = [*other.available_packs(), *other.varying_operands], other.packs_of
-        # Operands of another iteration than most are copied: a trim for them would make the others need one too.
-        settled = {*given, *[g[::-1] for g in given], *misaligned_operands(region, other)}
-        for t in wanted:
-            if t in settled:
-                continue
-            found = [longest_overlap(t, g) for g in dict.fromkeys(index.get(t[len(t) // 2], ()))]
-            best = max(found, key=lambda c: c[1] - c[0], default=(0, 0, 0, 0))
-            if best[1] - best[0] >= MIN_TRIPS and (best[1] - best[0] < region.count or best[3] - best[2] < other.count):
-                region.cut(best[0], best[1])
-                other.cut(best[2], best[3])
-                return True
+    index = other.packs_of
+    wanted = [t for t in region.compared_operands if t[len(t) // 2] in index]
+    if not wanted:
+        return False
+    # Operands of another iteration than most are copied: a trim for them would make the others need one too.
+    apart = misaligned_operands(region, other)
+    for t in wanted:
+        near = dict.fromkeys(index[t[len(t) // 2]])
+        if t in near or t[::-1] in near or t in apart:
+            continue
+        best = max([longest_overlap(t, g) for g in near], key=lambda c: c[1] - c[0])
+        if best[1] - best[0] >= MIN_TRIPS and (best[1] - best[0] < region.count or best[3] - best[2] < other.count):
+            region.cut(best[0], best[1])
+            other.cut(best[2], best[3])
+            return True
     return False
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import heapq
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from graphlib import TopologicalSorter
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -103,17 +105,33 @@ class RerollEmitter:
             v: node for unit in rolling.units if isinstance(unit, LoopPlan) for v, node in unit.rematerialized.items()
         }
         self.units = schedule_units(rolling.units, rolling.graph.outputs, self.roots)
-        self.needed_packs: dict[Pack, None] = {}
-        self.singles: dict[Value, None] = dict.fromkeys(self.roots(rolling.graph.outputs))
+        loops = [unit for unit in self.units if isinstance(unit, LoopPlan)]
+        self.stacked_by = {unit.stacking_order(t): unit for unit in loops for t in unit.produced}
+        """The loop that can return a pack as a stacked result; no two can, since none share an operation."""
+        self.packs_read: defaultdict[LoopPlan, list[Pack]] = defaultdict(list)
+        self.singles_read: defaultdict[LoopPlan, list[Value]] = defaultdict(list)
+        """The packs and the single values that are read of each loop."""
+        self.find_reads({v: unit for unit in loops for v in unit.origin})
+
+    def find_reads(self, made_by: dict[Value, LoopPlan]) -> None:
+        """Note what is read of each loop, from the loop that makes each value."""
+        needed: dict[Pack, None] = {}
+        single: dict[Value, None] = dict.fromkeys(self.roots(self.rerolled.graph.outputs))
         for unit in self.units:
             packs, singles = operands_of_unit(unit)
-            self.needed_packs.update(dict.fromkeys(packs))
+            needed.update(dict.fromkeys(packs))
             singles = [*singles, *[v for t in packs if not self.is_loop_result(t) for v in stacking_sources(t)]]
-            self.singles.update(dict.fromkeys(self.roots(singles)))
+            single.update(dict.fromkeys(self.roots(singles)))
+        for t in chain.from_iterable([(t, t[::-1]) for t in needed]):
+            if t in self.stacked_by:
+                self.packs_read[self.stacked_by[t]].append(t)
+        for v in single:
+            if v in made_by:
+                self.singles_read[made_by[v]].append(v)
 
     def is_loop_result(self, t: Pack) -> bool:
         """Test whether a loop returns a pack stacked, in either order."""
-        return any(isinstance(u, LoopPlan) and (u.stacks_pack(t) or u.stacks_pack(t[::-1])) for u in self.units)
+        return t in self.stacked_by or t[::-1] in self.stacked_by
 
     def roots(self, values: Iterable[Value]) -> list[Value]:
         """The values that some are emitted from: themselves, or the operands that they are rematerialized from."""
@@ -266,12 +284,12 @@ class RerollEmitter:
 
     def loop(self, unit: LoopPlan) -> None:
         """Emit a loop with the packs that are read of it."""
-        packs = [u for t in self.needed_packs for u in (t, t[::-1]) if unit.stacks_pack(u)]
+        packs = self.packs_read[unit]
         covered = {v for t in packs for v in t} | unit.final_values()
-        for v in self.singles:
-            t = unit.pack_of_value(v)
-            if t is not None and v not in covered and t not in packs:
-                packs.append(t)
+        for v in self.singles_read[unit]:
+            if v not in covered:
+                packs.append(unit.pack_of_value(v))
+                covered.update(packs[-1])
         finals, made = unit.emit(self, packs)
         self.env.update(finals)
         for t, value in made:

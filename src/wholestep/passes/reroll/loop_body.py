@@ -78,10 +78,9 @@ class LoopPlan:
         """Test whether the loop can return this pack as a stacked result."""
         return self.stacking_order(t) in self.produced
 
-    def pack_of_value(self, v: Value) -> Pack | None:
+    def pack_of_value(self, v: Value) -> Pack:
         """The pack of a value that the loop makes."""
-        at = self.origin.get(v)
-        return None if at is None else self.stacking_order(self.region.made(*at))
+        return self.stacking_order(self.region.made(*self.origin[v]))
 
     def final_values(self) -> set[Value]:
         """The final values of the carries, and the values hoisted before the loop."""

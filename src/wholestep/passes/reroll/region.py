@@ -68,7 +68,7 @@ class RerollRegion:
         self.layers = self.layers[first:last]
         self.read_packs.clear()
         self.made_packs.clear()
-        for fact in ("outer", "varying_operands", "delayed_operands", "stacked_operands", "packs_of", "iterations"):
+        for fact in (name for name, fact in vars(RerollRegion).items() if isinstance(fact, cached_property)):
             self.__dict__.pop(fact, None)
 
     def operands(self, q: int, o: int) -> Pack:
@@ -140,6 +140,12 @@ class RerollRegion:
         """The varying packs that are read anew in each iteration."""
         late = self.delayed_operands
         return [t for t in self.varying_operands if t not in late]
+
+    @cached_property
+    def compared_operands(self) -> list[Pack]:
+        """The packs that are read anew and not all constants; inputs decide first which iterations correspond."""
+        found = [t for t in self.stacked_operands if not all(is_constant(v) for v in t)]
+        return sorted(found, key=lambda t: t[0].node is not None)
 
     @cached_property
     def packs_of(self) -> dict[Value, list[Pack]]:

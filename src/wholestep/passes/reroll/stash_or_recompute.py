@@ -22,7 +22,7 @@ class StashOrRecompute:
         self.recipes: dict[Pack, Recomputed] = {}
         self.order: dict[Pack, int] = {}
         for number, maker in enumerate(makers):
-            for t, made in maker.produced.items():
+            for t, made in maker.produced.items() if maker.region.count == reader.region.count else ():
                 if made.carry is None:
                     for turn in (1, -1):
                         self.add_recipe(maker, made.node, made.out, t, turn, number)
@@ -31,8 +31,6 @@ class StashOrRecompute:
     def add_recipe(self, maker: LoopPlan, q: int, out: int, t: Pack, turn: int, number: int) -> None:
         """Note how a pack can be recomputed; `turn` is -1 for one that is read in reverse."""
         region, operands = maker.region, []
-        if len(t) != self.reader.region.count:
-            return
         for o, source in enumerate(region.sources[q]):
             if isinstance(source, SameIteration):
                 u = region.made(source.node, source.out)
