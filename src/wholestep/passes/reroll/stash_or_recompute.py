@@ -21,8 +21,9 @@ class StashOrRecompute:
         self.reader = reader
         self.recipes: dict[Pack, Recomputed] = {}
         self.order: dict[Pack, int] = {}
-        for number, maker in enumerate(makers):
-            for t, made in maker.produced.items() if maker.region.count == reader.region.count else ():
+        alike = [(i, maker) for i, maker in enumerate(makers) if maker.region.count == reader.region.count]
+        for number, maker in alike:
+            for t, made in maker.produced.items():
                 if made.carry is None:
                     for turn in (1, -1):
                         self.add_recipe(maker, made.node, made.out, t, turn, number)
