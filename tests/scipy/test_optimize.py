@@ -226,3 +226,41 @@ def test_the_name_of_scipy_is_answered_where_the_function_closes_over_traced_val
 
     expected = ws.grad(lambda a: lowest(a, minimize))(A)
     np.testing.assert_array_equal(ws.grad(lambda a: lowest(a, scipy.optimize.minimize))(A), expected)
+
+
+class Cubic:
+    """A function of x with a root that its attribute decides."""
+
+    def __init__(self, a):
+        self.a = a
+
+    def __call__(self, x):
+        return x**3 - self.a
+
+    def at(self, x):
+        return self(x)
+
+
+def default(a):
+    def f(x, a=a):
+        return x**3 - a
+
+    return f
+
+
+def keyword(a):
+    def f(x, *, a=a):
+        return x**3 - a
+
+    return f
+
+
+def closed(a):
+    f = Cubic(a)
+    return lambda x: f(x)
+
+
+@pytest.mark.parametrize("made", [Cubic, lambda a: Cubic(a).at, default, keyword, closed])
+def test_the_name_of_scipy_is_answered_where_a_default_or_an_object_holds_traced_values(made):
+    slope = ws.grad(lambda a: scipy.optimize.brentq(made(a), 0.0, 5.0))(8.0)
+    np.testing.assert_allclose(slope, 1 / 12, rtol=1e-12)

@@ -14,7 +14,6 @@ from wholestep import containers, tree
 from wholestep.errors import EscapedError, Where, is_internal
 from wholestep.frontend.argument_kinds import static_key
 from wholestep.frontend.attribute_reads import NOTHING, chains, end_of_chain, instruction_name, instruction_words
-from wholestep.frontend.dispatch import is_traced
 from wholestep.frontend.plain_trees import Reader, reader
 from wholestep.frontend.source.reading import nested_codes
 from wholestep.frontend.tracing import PLAIN
@@ -90,12 +89,6 @@ def readings_of_parts(g: FunctionType, f: Any, own: set[str]) -> list[Reading]:
         if chain.name in at and chain.name not in own
     }
     return [Reading(name, look, then, None, None) for name, look in parts.items() if is_number_or_word(then := look())]
-
-
-def reads_traced(f: Any) -> bool:
-    """Test whether a function, or one of the user's functions that it names, has a traced array from around it."""
-    bound = (f.args, *f.keywords.values()) if isinstance(f, functools.partial) else ()
-    return is_traced(bound) or any(is_traced([r.then, r.held]) for r in readings(f))
 
 
 def reading(name: str, look: Callable[[], Any]) -> Reading:

@@ -10,7 +10,6 @@ import numpy as np
 
 from wholestep.dims import Dim
 from wholestep.errors import ConversionError, ValueDependentError
-from wholestep.frontend.closure_reads import reads_traced
 from wholestep.frontend.dispatch import (
     DOCUMENTED,
     EVALUATED,
@@ -28,6 +27,7 @@ from wholestep.frontend.dispatch import (
 )
 from wholestep.frontend.promotion import lift
 from wholestep.frontend.source.fresh import FreshArray, as_fresh, live
+from wholestep.frontend.traced_reads import reads_traced
 from wholestep.ir.build import current
 
 WRITING = frozenset((np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal))
