@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -80,7 +81,10 @@ late_types: list[type] = []
 """Classes whose instances stand for an array that may change; `__live__()` returns the present one."""
 
 
-CONTAINERS = (list, tuple, dict)
+SEQUENCES = (list, tuple, deque)
+"""Containers that NumPy makes arrays of."""
+
+CONTAINERS = (*SEQUENCES, dict)
 """Containers that may hold traced arrays."""
 
 

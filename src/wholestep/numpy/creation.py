@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -341,3 +342,17 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, 
 def fromfunction(function: Any, shape: Any, *, dtype: Any = float, like: Any = None, **kwargs: Any) -> Any:
     """numpy.fromfunction."""
     return function(*np.indices(shape, dtype=dtype), **kwargs)
+
+
+@covers(np.fromiter, creates=True)
+def fromiter(iter: Any, dtype: Any, count: int = -1, *, like: Any = None) -> Any:
+    """numpy.fromiter, which consumes the iterator once; an array of plain items is plain."""
+    items = list(itertools.islice(iter, None if count < 0 else count))
+    if not is_traced(items):
+        return np.fromiter(items, dtype, count)
+    made = assemble(items)
+    if made.ndim != 1:
+        raise ShapeError(f"fromiter: an array of numbers has an axis, and items of {made.type} have more")
+    if len(items) < count:
+        raise ParameterError(f"fromiter: the iterator has {len(items)} items, and {count} were asked for")
+    return made.astype(dtype)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import FUNCTIONS, covers, is_traced, public_name, refusing
+from wholestep.frontend.dispatch import FUNCTIONS, SEQUENCES, covers, is_traced, public_name, refusing
 from wholestep.frontend.promotion import lift
 from wholestep.numpy import types
 
@@ -25,7 +25,7 @@ ITERATORS = frozenset(("nested_iters",))
 
 def stack_traced(x: Any) -> Any:
     """A list that holds traced arrays as one array; anything else as it is."""
-    return lift(x) if isinstance(x, list | tuple) and is_traced(x) else x
+    return lift(x) if isinstance(x, SEQUENCES) and is_traced(x) else x
 
 
 class Ufunc:

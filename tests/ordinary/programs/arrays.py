@@ -1,6 +1,7 @@
 """Programs that make arrays of lists, join them, and use NumPy's ways to apply functions."""
 
 import math
+from collections import deque
 from functools import partial, reduce
 from math import exp, log
 
@@ -50,6 +51,22 @@ def block_matrix(x):
     a = np.array([[x[0], x[1]], [x[1], x[0]]])
     m = np.block([[a, np.zeros((2, 1))], [np.ones((1, 2)), np.array([[x[2]]])]])
     return np.sum(m @ m)
+
+
+def queue_of_the_last(x):
+    last = deque([np.zeros(2)], maxlen=3)
+    last[0][1] = x[0]
+    for v in x[:2]:
+        last.append(np.array([v, math.sin(v)]))
+    return np.sum(np.array(last) ** 2) + np.mean(deque(x, maxlen=2)) + np.stack(last).prod(axis=1).sum()
+
+
+def from_iterator(x):
+    squares = np.fromiter((v**2 for v in x), dtype=float)
+    first = np.fromiter(map(math.sin, x), float, count=2)
+    weights = np.fromiter(range(len(x)), dtype=float)
+    weights[0] = x[0]
+    return squares @ weights + np.prod(first)
 
 
 def from_function(x):
@@ -302,4 +319,5 @@ PROGRAMS = [
     (swapped_rows, 3), (whole_numbers_stored, 3), (complex_table, 2), (discrete_fourier, 4), (table_lookup, 3),
     (log_sum_exp_by_hand, 4), (hypotenuse, 3), (number_conversions, 3), (special_functions, 3), (triangle, 6),
     (broadcast_rows, 3), (masked, 4), (methods_write_into_arrays, 3), (elements_with_their_places, 3),
+    (queue_of_the_last, 3), (from_iterator, 3),
 ]  # fmt: skip

@@ -17,6 +17,7 @@ from wholestep.frontend.dispatch import (
     HOOKS,
     JOINERS,
     REPLACED,
+    SEQUENCES,
     WAYS_OUT,
     home_of,
     is_traced,
@@ -33,6 +34,9 @@ from wholestep.ir.build import current
 WRITING = frozenset((np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal))
 """Functions that write their first argument."""
 
+CONSUMING = frozenset((np.fromiter,))
+"""Functions of iterators, whose items are seen only where they are consumed, by ours."""
+
 INSTEAD = {np.empty: np.zeros, np.empty_like: np.zeros_like}
 """Arrays without values, which would become constants of the program, have zeros."""
 
@@ -40,6 +44,8 @@ INSTEAD = {np.empty: np.zeros, np.empty_like: np.zeros_like}
 def answer(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result of a call of NumPy's or SciPy's, in whose arguments there may be traced and fresh arrays."""
     given, named = live(args), live(kwargs)
+    if f in CONSUMING:
+        return own(with_documented_errors(implementation(f), f, given, named), args, kwargs)
     if not (is_traced(given) or is_traced(named) or any(map(is_reading_function, (*given, *named.values())))):
         made = INSTEAD.get(f, f)(*given, **named)
         out = kwargs.get("out")
@@ -129,7 +135,7 @@ SCIPY_PARTS = frozenset("fft integrate interpolate linalg ndimage optimize signa
 
 def one_operand(x: Any) -> Any:
     """A list that holds traced arrays as one array, and a symbolic size as a number; anything else as it is."""
-    return lift(x) if type(x) is Dim or (isinstance(x, list | tuple) and is_traced(x)) else x
+    return lift(x) if type(x) is Dim or (isinstance(x, SEQUENCES) and is_traced(x)) else x
 
 
 def target(x: Any) -> None:

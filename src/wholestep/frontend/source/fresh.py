@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from typing import Any, NoReturn
 
 import numpy as np
@@ -298,12 +299,15 @@ def live(x: Any, levels: int = MOST_LEVELS) -> Any:
     if kind is dict:
         named = {key: live(item, levels - 1) for key, item in x.items()}
         return x if all(named[key] is x[key] for key in named) else named
+    if kind is deque:
+        kept = live(list(x), levels)
+        return deque(kept, x.maxlen) if any(a is not b for a, b in zip(kept, x, strict=True)) else x
     if kind is slice and FreshArray in (type(x.start), type(x.stop), type(x.step)):
         return slice(live(x.start), live(x.stop), live(x.step))
     return x
 
 
-LOOKED_INTO = frozenset((FreshArray, list, tuple, dict, slice))
+LOOKED_INTO = frozenset((FreshArray, list, tuple, deque, dict, slice))
 
 
 def _same(a: Any, b: Any) -> bool:
