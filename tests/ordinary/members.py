@@ -2,6 +2,7 @@
 
 import functools
 import math
+import operator
 
 import numpy as np
 
@@ -37,6 +38,13 @@ class Vector:
         new = np.array(self.parts)
         new[i] = value
         self.parts = list(new)
+
+    def __iadd__(self, other):
+        self.parts = list(np.array([a + b for a, b in zip(self.parts, other.parts, strict=True)]))
+        return self
+
+    def __abs__(self):
+        return math.hypot(*self.parts)
 
     def __lt__(self, other):
         return np.array(self.parts).sum() < np.array(other.parts).sum()
@@ -83,6 +91,23 @@ def writes(x):
     v[0] = x * x
     v[1] += x
     return v[0] + v[1]
+
+
+def updates(x):
+    v = w = Vector(x, 2.0)
+    v += Vector(x, x)
+    v *= x
+    w.parts[1] *= 2.0
+    return v.parts[0] + w.parts[1]
+
+
+def measures(x):
+    return abs(Vector(x, 2.0)) + sum([Vector(x, 2.0), Vector(x, x)], Vector(0.0, 0.0)).parts[1]
+
+
+def names_operators(x):
+    vectors = [Vector(x, 2.0), Vector(x, x), Vector(1.0, 3.0)]
+    return functools.reduce(operator.add, vectors).parts[0] + operator.matmul(*vectors[:2])
 
 
 def compares(x):
@@ -201,6 +226,6 @@ def wrapped(x):
 
 
 FUNCTIONS = [
-    adds, scales, multiplies, reads, writes, compares, derived_first, reads_a_property, reads_a_cached_property_twice,
+    adds, scales, multiplies, reads, writes, updates, measures, names_operators, compares, derived_first, reads_a_property, reads_a_cached_property_twice,
     reads_outside, calls_a_cached_function, remembers, calls_a_cached_method, calls_a_chosen_method, chooses, wrapped,
 ]  # fmt: skip

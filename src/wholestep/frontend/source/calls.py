@@ -6,6 +6,7 @@ import builtins
 import contextlib
 import functools
 import itertools
+import operator
 import weakref
 from collections.abc import Callable
 from dataclasses import is_dataclass
@@ -15,14 +16,9 @@ from typing import Any
 import numpy as np
 
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import (
-    INSTANCES,
-    JOINERS,
-    REPLACED,
-    is_traced,
-)
+from wholestep.frontend.dispatch import INSTANCES, JOINERS, REPLACED, is_traced
 from wholestep.frontend.foreign_calls import ROOTS, named_in_foreign_failures
-from wholestep.frontend.source import answers
+from wholestep.frontend.source import answers, members
 from wholestep.frontend.source.class_patterns import pattern_class
 from wholestep.frontend.source.constructors import completed, constructed, is_completed
 from wholestep.frontend.source.direct_answers import DISPATCHING, are_simple, direct_answer
@@ -64,6 +60,12 @@ class CallHook:
         if kind in PLAIN or current() is None or not has_operators(kind):
             return x
         return Operand(x, rewritten_function)
+
+    def updated(self, x: Any, y: Any, name: str) -> Any:
+        """The result of `x op= y`."""
+        if type(x) in PLAIN or current() is None or not has_operators(type(x)):
+            return getattr(operator, f"i{name}")(x, self.operand(y))
+        return members.updated_operand(name, rewritten_function, x, y)
 
     def owner(self, x: Any, name: str) -> Any:
         """The object of which an attribute is read."""
@@ -282,6 +284,19 @@ def of_python(f: Any, ours: Answer) -> Answer:
     return answered
 
 
+def of_operator(f: Any) -> Answer:
+    """A function of Python's that is an operator."""
+    return lambda *args: f(*map(HOOK.operand, args))
+
+
+def summed(items: Any, /, start: Any = 0) -> Any:
+    """`sum`, by the operators of the user's where items have some."""
+    given = list(items)
+    if not any([type(x) not in PLAIN and has_operators(type(x)) for x in given]):
+        return sum(given, start)
+    return functools.reduce(of_operator(operator.add), given, start)
+
+
 GENERATED = frozenset((GeneratorType, map, zip, filter))
 """Iterators, whose items cannot be inspected without consuming them."""
 
@@ -357,6 +372,8 @@ BUILT_IN: dict[int, Answer] = {
     **{id(f): of_python(f, ours) for f, ours in PYTHON.items()},
     **{id(f): functools.partial(with_hooked_arguments, f) for f in (map, filter, sorted, functools.reduce)},
     **{id(f): functools.partial(with_hooked_arguments, f) for f in (itertools.accumulate, itertools.starmap)},
+    **{id(f): of_operator(f) for f in members.OF_PYTHON},
+    id(sum): summed,
     id(isinstance): is_instance,
 }
 """The ids of Python's functions, which live as long as Python does -> the functions that answer for them."""

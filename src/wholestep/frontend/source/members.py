@@ -22,10 +22,13 @@ BINARY = {
 """The names of binary operators, which have reflected ones -> Python's function for each."""
 COMPARED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
 """The name of a comparison -> the name of its reflection."""
-UNARY = ("neg", "pos", "invert")
+UNARY = ("neg", "pos", "invert", "abs")
 OPERATORS = frozenset(
-    [f"__{name}__" for name in (*BINARY, *[f"r{name}" for name in BINARY], *COMPARED, *UNARY, "getitem", "setitem")]
+    [f"__{mark}{name}__" for name in BINARY for mark in ("", "r", "i")]
+    + [f"__{name}__" for name in (*COMPARED, *UNARY, "getitem", "setitem")]
 )
+OF_PYTHON = (abs, *BINARY.values(), *[getattr(operator, name) for name in (*COMPARED, *UNARY)])
+"""Python's functions that are operators."""
 MARKED = "operators"
 """The entry among the names of members that represents all operators."""
 
@@ -149,6 +152,13 @@ def applied_operator(name: str, reflected: str, plain: Callable[..., Any], form:
         if made is not NotImplemented:
             return made
     return plain(a, b)
+
+
+def updated_operand(name: str, form: Form, a: Any, b: Any) -> Any:
+    """`a op= b` by Python's rules, where a has operators of the user's."""
+    found = operator_of(type(a), f"__i{name}__", form)
+    made = NotImplemented if found is None else found(a, b)
+    return BINARY[name](Operand(a, form), b) if made is NotImplemented else made
 
 
 COMPARISONS = frozenset([f"__{name}__" for name in COMPARED])

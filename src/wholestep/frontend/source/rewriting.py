@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import functools
 import importlib
 import inspect
@@ -150,7 +151,7 @@ class Rewriter:
 
         The expressions around the body (defaults, decorators) are evaluated elsewhere and stay.
         """
-        self.waiting = [node.body] if isinstance(node, ast.Lambda) else list(node.body)
+        self.waiting = [node.body] if isinstance(node, ast.Lambda) else list(self.statements(node.body))
         while self.waiting:
             one = self.waiting.pop()
             kind = type(one)
@@ -159,7 +160,7 @@ class Rewriter:
             for name in FIELDS[kind] if kind in FIELDS else fields_of(kind):
                 child = getattr(one, name, None)
                 if type(child) is list:
-                    self.waiting += child
+                    self.waiting += self.statements(child)
                 elif child is not None:
                     self.waiting.append(child)
         self.results()
@@ -228,6 +229,21 @@ class Rewriter:
         if type(node.target) is ast.Name:
             self.written.add(node.target.id)
 
+    def statements(self, body: list[Any]) -> list[Any]:
+        """Write `x op= y` as `x = hook.updated(x, y, "op")` where the user's classes may have operators.
+
+        The result is what is left to walk into.
+        """
+        if MARKED not in self.members:
+            return body
+        left = list(body)
+        for i, one in enumerate(body):
+            if type(one) is ast.AugAssign and is_named(one.target):
+                self.augmented(one)
+                body[i], self.changed = assignment_of_update(one), True
+                left[i] = ast.Tuple(body[i].value.args[:2], LOAD)
+        return left
+
     def results(self) -> None:
         """Pass to the hook the results of operators that are assigned to names whose arrays are written."""
         for node in self.assigned:
@@ -252,6 +268,28 @@ OF_OPERATORS: dict[type, Callable[[Rewriter, Any], bool | None]] = {
 }
 """The methods for operators, used where the user's classes may define them."""
 ORDERED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
+
+
+def is_named(target: ast.expr) -> bool:
+    """Test whether a target is a name or an attribute of a name, which may be read twice."""
+    return type(target) is ast.Name or (type(target) is ast.Attribute and type(target.value) is ast.Name)
+
+
+def assignment_of_update(node: ast.AugAssign) -> ast.Assign:
+    """`x = hook.updated(x, y, "add")` for `x += y`."""
+    read = copy.copy(node.target)
+    read.ctx = LOAD  # type: ignore[attr-defined]  # a name or an attribute has a context
+    call: Any = asked("updated", read, BY_OPERATION[type(node.op)])
+    call.args.insert(1, node.value)
+    return ast.copy_location(ast.Assign([node.target], call), node)
+
+
+BY_OPERATION: dict[type, str] = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv", ast.Mod: "mod",
+    ast.Pow: "pow", ast.MatMult: "matmul", ast.LShift: "lshift", ast.RShift: "rshift", ast.BitXor: "xor",
+    ast.BitAnd: "and", ast.BitOr: "or",
+}  # fmt: skip
+"""The operations of updates -> their names in `operator`."""
 
 
 def asked(question: str, node: ast.expr, *words: str) -> ast.expr:
