@@ -65,6 +65,9 @@ traced_types: list[type] = []
 REPLACED: dict[Any, Callable[..., Any]] = {}
 """NumPy's classes -> ours, for calls in rewritten functions."""
 
+DECIDING: set[Any] = set()
+"""Functions that ours answer in every case, and decide whether a traced value takes part: as where they iterate."""
+
 WAYS_OUT: dict[Any, str] = {}
 """Functions of SciPy's that are not covered -> the hint of their error, where a covered call does the same."""
 

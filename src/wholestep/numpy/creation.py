@@ -11,7 +11,7 @@ from wholestep import dtypes
 from wholestep.dims import Dim
 from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.frontend.array import Array
-from wholestep.frontend.dispatch import HOOKS, binds, covers, is_traced
+from wholestep.frontend.dispatch import DECIDING, HOOKS, binds, covers, is_traced
 from wholestep.frontend.promotion import (
     assignable,
     broadcast_to,
@@ -356,3 +356,6 @@ def fromiter(iter: Any, dtype: Any, count: int = -1, *, like: Any = None) -> Any
     if len(items) < count:
         raise ParameterError(f"fromiter: the iterator has {len(items)} items, and {count} were asked for")
     return made.astype(dtype)
+
+
+DECIDING.add(np.fromiter)

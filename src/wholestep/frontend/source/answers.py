@@ -11,6 +11,7 @@ import numpy as np
 from wholestep.dims import Dim
 from wholestep.errors import ConversionError, ValueDependentError
 from wholestep.frontend.dispatch import (
+    DECIDING,
     DOCUMENTED,
     EVALUATED,
     FUNCTIONS,
@@ -34,9 +35,6 @@ from wholestep.ir.build import current
 WRITING = frozenset((np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal))
 """Functions that write their first argument."""
 
-CONSUMING = frozenset((np.fromiter,))
-"""Functions of iterators, whose items are seen only where they are consumed, by ours."""
-
 INSTEAD = {np.empty: np.zeros, np.empty_like: np.zeros_like}
 """Arrays without values, which would become constants of the program, have zeros."""
 
@@ -44,7 +42,7 @@ INSTEAD = {np.empty: np.zeros, np.empty_like: np.zeros_like}
 def answer(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result of a call of NumPy's or SciPy's, in whose arguments there may be traced and fresh arrays."""
     given, named = live(args), live(kwargs)
-    if f in CONSUMING:
+    if f in DECIDING:
         return own(with_documented_errors(implementation(f), f, given, named), args, kwargs)
     if not (is_traced(given) or is_traced(named) or any(map(is_reading_function, (*given, *named.values())))):
         made = INSTEAD.get(f, f)(*given, **named)

@@ -16,7 +16,7 @@ import scipy.spatial
 from wholestep.frontend.dispatch import binds
 from wholestep.frontend.promotion import lift
 from wholestep.scipy.outside import doubles, fallback, np
-from wholestep.scipy.spatial import distance as distance
+from wholestep.scipy.spatial import distance as distance, transform as transform
 
 outside: Any = scipy.spatial
 
