@@ -30,11 +30,11 @@ def reads_traced(f: Any) -> bool:
             return True
         if not isinstance(x, SKIPPED) and id(x) not in seen:
             seen[id(x)] = x
-            waiting += parts(x)
+            waiting += held_objects(x)
     return False
 
 
-def parts(x: Any) -> Iterable[Any]:
+def held_objects(x: Any) -> Iterable[Any]:
     """The objects that a function, a container or an object of a class holds."""
     if isinstance(x, functools.partial):
         return (x.func, *x.args, *x.keywords.values())

@@ -61,7 +61,7 @@ class CallHook:
             return x
         return Operand(x, rewritten_function)
 
-    def updated(self, x: Any, y: Any, name: str) -> Any:
+    def update(self, x: Any, y: Any, name: str) -> Any:
         """The result of `x op= y`."""
         if type(x) in PLAIN or current() is None or not has_operators(type(x)):
             return getattr(operator, f"i{name}")(x, self.operand(y))
@@ -289,7 +289,7 @@ def of_operator(f: Any) -> Answer:
     return lambda *args: f(*map(HOOK.operand, args))
 
 
-def summed(items: Any, /, start: Any = 0) -> Any:
+def sum_by_operators(items: Any, /, start: Any = 0) -> Any:
     """`sum`, by the operators of the user's where items have some."""
     given = list(items)
     if not any([type(x) not in PLAIN and has_operators(type(x)) for x in given]):
@@ -373,7 +373,7 @@ BUILT_IN: dict[int, Answer] = {
     **{id(f): functools.partial(with_hooked_arguments, f) for f in (map, filter, sorted, functools.reduce)},
     **{id(f): functools.partial(with_hooked_arguments, f) for f in (itertools.accumulate, itertools.starmap)},
     **{id(f): of_operator(f) for f in members.OF_PYTHON},
-    id(sum): summed,
+    id(sum): sum_by_operators,
     id(isinstance): is_instance,
 }
 """The ids of Python's functions, which live as long as Python does -> the functions that answer for them."""

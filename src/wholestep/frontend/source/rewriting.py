@@ -151,7 +151,7 @@ class Rewriter:
 
         The expressions around the body (defaults, decorators) are evaluated elsewhere and stay.
         """
-        self.waiting = [node.body] if isinstance(node, ast.Lambda) else list(self.statements(node.body))
+        self.waiting = [node.body] if isinstance(node, ast.Lambda) else list(self.with_updates(node.body))
         while self.waiting:
             one = self.waiting.pop()
             kind = type(one)
@@ -160,7 +160,7 @@ class Rewriter:
             for name in FIELDS[kind] if kind in FIELDS else fields_of(kind):
                 child = getattr(one, name, None)
                 if type(child) is list:
-                    self.waiting += self.statements(child)
+                    self.waiting += self.with_updates(child)
                 elif child is not None:
                     self.waiting.append(child)
         self.results()
@@ -229,8 +229,8 @@ class Rewriter:
         if type(node.target) is ast.Name:
             self.written.add(node.target.id)
 
-    def statements(self, body: list[Any]) -> list[Any]:
-        """Write `x op= y` as `x = hook.updated(x, y, "op")` where the user's classes may have operators.
+    def with_updates(self, body: list[Any]) -> list[Any]:
+        """Write `x op= y` as `x = hook.update(x, y, "op")` where the user's classes may have operators.
 
         The result is what is left to walk into.
         """
@@ -276,10 +276,10 @@ def is_named(target: ast.expr) -> bool:
 
 
 def assignment_of_update(node: ast.AugAssign) -> ast.Assign:
-    """`x = hook.updated(x, y, "add")` for `x += y`."""
+    """`x = hook.update(x, y, "add")` for `x += y`."""
     read = copy.copy(node.target)
     read.ctx = LOAD  # type: ignore[attr-defined]  # a name or an attribute has a context
-    call: Any = asked("updated", read, BY_OPERATION[type(node.op)])
+    call: Any = asked("update", read, BY_OPERATION[type(node.op)])
     call.args.insert(1, node.value)
     return ast.copy_location(ast.Assign([node.target], call), node)
 

@@ -20,7 +20,7 @@ LOCKED = 1e-7
 """The distance of a middle angle from its ends at which the two others turn about one axis."""
 
 
-def last_axis(name: str, x: Any, *sizes: int) -> Any:
+def of_sizes(name: str, x: Any, *sizes: int) -> Any:
     """An operand whose last axes have these sizes."""
     if x.shape[x.ndim - len(sizes) :] != sizes or x.ndim < len(sizes):
         raise ShapeError(f"{name}: takes an array of shape (..., {', '.join(map(str, sizes))}), not {x.shape}")
@@ -39,7 +39,7 @@ def nowhere(x: Any) -> bool:
     return known is not None and not np.any(known)
 
 
-def unit(quat: Any) -> Any:
+def unit_quaternion(quat: Any) -> Any:
     """A quaternion of length 1 in the direction of another."""
     square = np.sum(quat * quat, axis=-1, keepdims=True)
     if somewhere(square == 0):
@@ -47,14 +47,14 @@ def unit(quat: Any) -> Any:
     return quat / np.sqrt(square)
 
 
-def product(p: Any, q: Any) -> Any:
+def turned_after(p: Any, q: Any) -> Any:
     """The rotation by q, and then by p."""
     a, b, u, v = p[..., 3:], q[..., 3:], p[..., :3], q[..., :3]
     turned = a * v + b * u + np.cross(u, v)
     return np.concatenate([turned, a * b - np.sum(u * v, axis=-1, keepdims=True)], axis=-1)
 
 
-def inverse(quat: Any) -> Any:
+def turned_back(quat: Any) -> Any:
     """The rotation back."""
     return quat * np.array([-1.0, -1.0, -1.0, 1.0])
 
@@ -77,7 +77,7 @@ def of_vector(vector: Any) -> Any:
     return np.concatenate([vector * scale, scalar], axis=-1)
 
 
-def vector_of(quat: Any) -> Any:
+def rotation_vector(quat: Any) -> Any:
     """The rotation vector of a quaternion, of an angle in [0, pi]."""
     short = canonical(quat)
     vector, scalar = short[..., :3], short[..., 3:]
@@ -121,10 +121,10 @@ def of_matrix(m: Any) -> Any:
     turned = [m[..., 2, 1] - m[..., 1, 2], m[..., 0, 2] - m[..., 2, 0], m[..., 1, 0] - m[..., 0, 1], 1 + trace]
     cases.append(np.stack(turned, axis=-1))
     largest = np.argmax(np.stack([*diagonal, trace], axis=-1), axis=-1)[..., None, None]
-    return unit(np.take_along_axis(np.stack(cases, axis=-2), largest, axis=-2)[..., 0, :])
+    return unit_quaternion(np.take_along_axis(np.stack(cases, axis=-2), largest, axis=-2)[..., 0, :])
 
 
-def axes_of(name: str, seq: str, *counts: int) -> tuple[list[int], bool]:
+def turning_axes(name: str, seq: str, *counts: int) -> tuple[list[int], bool]:
     """The axes that a sequence of letters names, and whether they turn with the body."""
     if len(seq) not in counts or not re.fullmatch("[XYZ]+|[xyz]+", seq) or any(map(str.__eq__, seq, seq[1:])):
         raise ParameterError(f"{name}: {seq!r} is no sequence of axes, such as 'xyz', or 'ZXZ' for those of the body")
@@ -133,12 +133,12 @@ def axes_of(name: str, seq: str, *counts: int) -> tuple[list[int], bool]:
 
 def of_angles(seq: str, angles: Any) -> Any:
     """The quaternion of angles about axes."""
-    axes, of_body = axes_of("from_euler", seq, 1, 2, 3)
-    last_axis("from_euler", angles, len(seq))
+    axes, of_body = turning_axes("from_euler", seq, 1, 2, 3)
+    of_sizes("from_euler", angles, len(seq))
     made: Any = None
     for i, axis in enumerate(axes):
         one = of_vector(angles[..., i, None] * np.eye(3)[axis])
-        made = one if made is None else product(made, one) if of_body else product(one, made)
+        made = one if made is None else turned_after(made, one) if of_body else turned_after(one, made)
     return made
 
 
@@ -147,7 +147,7 @@ def angles_of(seq: str, quat: Any) -> Any:
 
     Source: Bernardes, Viollet, "Quaternion to Euler angles conversion", PLoS ONE 17, 2022.
     """
-    axes, of_body = axes_of("as_euler", seq, 3)
+    axes, of_body = turning_axes("as_euler", seq, 3)
     i, j, k = axes[::-1] if of_body else axes
     twice = i == k
     k = 3 - i - j if twice else k

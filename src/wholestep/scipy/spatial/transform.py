@@ -25,7 +25,7 @@ from wholestep.ir.build import current
 from wholestep.scipy.linalg import polar
 from wholestep.scipy.outside import doubles, fallback, np, stands_for
 from wholestep.scipy.spatial import quaternions
-from wholestep.scipy.spatial.quaternions import last_axis, nowhere, product, somewhere, unit
+from wholestep.scipy.spatial.quaternions import nowhere, of_sizes, somewhere, turned_after, unit_quaternion
 
 outside: Any = scipy.spatial.transform
 
@@ -59,9 +59,9 @@ class Rotation:
     __array_ufunc__ = None  # an array times a rotation is no array of rotations
 
     def __init__(self, quat: Any, normalize: bool = True, copy: bool = True, scalar_first: bool = False) -> None:
-        given = last_axis("Rotation", doubles(quat), 4)
+        given = of_sizes("Rotation", doubles(quat), 4)
         given = np.roll(given, -1, axis=-1) if scalar_first else given
-        self.quat: Any = unit(given) if normalize else given
+        self.quat: Any = unit_quaternion(given) if normalize else given
 
     @staticmethod
     def from_quat(quat: Any, *, scalar_first: bool = False) -> Rotation:
@@ -71,7 +71,7 @@ class Rotation:
     @staticmethod
     def from_matrix(matrix: Any, *, assume_valid: bool = False) -> Rotation:
         """Rotations of matrices, or the nearest ones to matrices that are not orthogonal."""
-        m = last_axis("from_matrix", doubles(matrix), 3, 3)
+        m = of_sizes("from_matrix", doubles(matrix), 3, 3)
         if not assume_valid:
             mirrored = np.linalg.det(m) <= 0
             if somewhere(mirrored):
@@ -86,7 +86,7 @@ class Rotation:
     @staticmethod
     def from_rotvec(rotvec: Any, degrees: bool = False) -> Rotation:
         """Rotations of vectors along their axes, as long as the angles."""
-        vector = last_axis("from_rotvec", doubles(rotvec), 3)
+        vector = of_sizes("from_rotvec", doubles(rotvec), 3)
         return Rotation(quaternions.of_vector(np.deg2rad(vector) if degrees else vector), normalize=False)
 
     @staticmethod
@@ -99,7 +99,7 @@ class Rotation:
     def identity(num: int | None = None, *, shape: Any = None) -> Rotation:
         """The rotation by 0, or an array of them."""
         sizes = shape if shape is not None else () if num is None else num
-        return of_plain(outside.Rotation.identity(shape=sizes))
+        return as_ours(outside.Rotation.identity(shape=sizes))
 
     @staticmethod
     def concatenate(rotations: Any) -> Any:
@@ -107,7 +107,7 @@ class Rotation:
         given = [rotations] if isinstance(rotations, (Rotation, outside.Rotation)) else [*rotations]
         if not any([isinstance(one, Rotation) for one in given]):
             return outside.Rotation.concatenate(rotations)
-        rows = [np.atleast_2d(of_plain(one).quat) for one in given]
+        rows = [np.atleast_2d(as_ours(one).quat) for one in given]
         return Rotation(np.concatenate(rows), normalize=False)
 
     def as_quat(self, canonical: bool = False, *, scalar_first: bool = False) -> Any:
@@ -121,7 +121,7 @@ class Rotation:
 
     def as_rotvec(self, degrees: bool = False) -> Any:
         """The vectors along the axes, as long as the angles."""
-        vector = quaternions.vector_of(self.quat)
+        vector = quaternions.rotation_vector(self.quat)
         return np.rad2deg(vector) if degrees else vector
 
     def as_euler(self, seq: str, degrees: bool = False, *, suppress_warnings: bool = False) -> Any:
@@ -135,13 +135,13 @@ class Rotation:
 
     def apply(self, vectors: Any, inverse: bool = False) -> Any:
         """The vectors, rotated."""
-        given = last_axis("apply", doubles(vectors), 3)
+        given = of_sizes("apply", doubles(vectors), 3)
         matrix = self.as_matrix()
         return ((np.swapaxes(matrix, -1, -2) if inverse else matrix) @ given[..., None])[..., 0]
 
     def inv(self) -> Rotation:
         """The rotations back."""
-        return Rotation(quaternions.inverse(self.quat), normalize=False)
+        return Rotation(quaternions.turned_back(self.quat), normalize=False)
 
     def mean(self, weights: Any = None) -> Rotation:
         """The mean of all rotations: the one of least squared chordal distances."""
@@ -152,17 +152,17 @@ class Rotation:
     def __mul__(self, other: Any) -> Any:
         if not isinstance(other, (Rotation, outside.Rotation)):
             return NotImplemented
-        return Rotation(product(self.quat, of_plain(other).quat))
+        return Rotation(turned_after(self.quat, as_ours(other).quat))
 
     def __rmul__(self, other: Any) -> Any:
-        return of_plain(other) * self if isinstance(other, outside.Rotation) else NotImplemented
+        return as_ours(other) * self if isinstance(other, outside.Rotation) else NotImplemented
 
     def __pow__(self, n: Any) -> Rotation:
         return Rotation.from_rotvec(np.asarray(n)[..., None] * self.as_rotvec() if np.ndim(n) else n * self.as_rotvec())
 
     @property
     def single(self) -> bool:
-        """Whether this is one rotation, and no array."""
+        """True for one rotation that is no array."""
         return bool(self.quat.ndim == 1)
 
     @property
@@ -202,7 +202,7 @@ class Slerp:
     """
 
     def __init__(self, times: Any, rotations: Any) -> None:
-        self.times, known = doubles(times), of_plain(rotations)
+        self.times, known = doubles(times), as_ours(rotations)
         if len(known.shape) != 1 or known.shape[0] < 2 or self.times.shape != known.shape:
             raise ShapeError(f"Slerp: takes as many times as rotations, two or more: {self.times.shape}, {known.shape}")
         if somewhere(np.diff(self.times) <= 0):
@@ -222,32 +222,32 @@ class Slerp:
         return self.rotations[place] * Rotation.from_rotvec(part)
 
 
-def of_plain(rotation: Any) -> Rotation:
+def as_ours(rotation: Any) -> Rotation:
     """Rotations of SciPy's as ours."""
-    return rotation if isinstance(rotation, Rotation) else Rotation(held(rotation.as_quat()), normalize=False)
+    return rotation if isinstance(rotation, Rotation) else Rotation(indexable(rotation.as_quat()), normalize=False)
 
 
-def held(x: Any) -> Any:
+def indexable(x: Any) -> Any:
     """A plain array as one that takes traced indices, where there may be some."""
     return x if current() is None else lift(x)
 
 
-def of_plain_path(path: Any) -> Slerp:
+def slerp_as_ours(path: Any) -> Slerp:
     """Rotations of SciPy's at times as ours."""
     made = Slerp.__new__(Slerp)
-    made.times, made.rotations, made.rotvecs = held(path.times), of_plain(path.rotations), held(path.rotvecs)
+    made.times, made.rotations, made.rotvecs = indexable(path.times), as_ours(path.rotations), indexable(path.rotvecs)
     return made
 
 
-def path(times: Any, rotations: Any) -> Any:
+def slerp_of(times: Any, rotations: Any) -> Any:
     """Rotations between known ones: ours where they are, or where times are traced, and SciPy's for plain numbers."""
     given = live(times)
     return (Slerp if isinstance(rotations, Rotation) or is_traced(given) else outside.Slerp)(given, rotations)
 
 
-stands_for(outside.Rotation, Rotation, of_plain)
-stands_for(outside.Slerp, Slerp, of_plain_path)
-REPLACED[outside.Slerp] = path
+stands_for(outside.Rotation, Rotation, as_ours)
+stands_for(outside.Slerp, Slerp, slerp_as_ours)
+REPLACED[outside.Slerp] = slerp_of
 for _name in ("from_quat", "from_matrix", "from_rotvec", "from_euler", "concatenate"):
     REPLACED[getattr(outside.Rotation, _name)] = getattr(Rotation, _name)
 DECIDING.add(outside.Rotation.concatenate)
