@@ -110,7 +110,10 @@ CASES = {
         Case(lambda x, h: wnp.arange(x, 5.0, h), S, np.float64(1.3), known=True),
     ],
     "numpy.fromfunction": [Case(lambda x: wnp.fromfunction(lambda i, j, v: i * v[0] + j, (2, 3), v=x), V)],
-    "numpy.fromiter": [Case(lambda x: wnp.fromiter((2 * v for v in x), float), V), Case(lambda x: wnp.fromiter(x, "f4", 2), V, grad=False)],
+    "numpy.fromiter": [
+        Case(lambda x: wnp.fromiter((2 * v for v in x), float), V),
+        Case(lambda x: wnp.fromiter(x, "f4", 2), V, grad=False),
+    ],
     "numpy.astype": [Case(lambda x: np.astype(x, np.complex128), A), Case(lambda x: np.astype(x, "f4"), A, grad=False)],
     "numpy.shape": [Case(lambda x: np.zeros(np.shape(x)) + x, A), Case(lambda x: wnp.shape([x, 1.0])[0] * x, S)],
     "numpy.ndim": [Case(lambda x: np.ndim(x) * x, A)],

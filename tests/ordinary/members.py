@@ -226,6 +226,7 @@ def wrapped(x):
 
 
 FUNCTIONS = [
-    adds, scales, multiplies, reads, writes, updates, measures, names_operators, compares, derived_first, reads_a_property, reads_a_cached_property_twice,
-    reads_outside, calls_a_cached_function, remembers, calls_a_cached_method, calls_a_chosen_method, chooses, wrapped,
+    adds, scales, multiplies, reads, writes, updates, measures, names_operators, compares, derived_first,
+    reads_a_property, reads_a_cached_property_twice, reads_outside, calls_a_cached_function, remembers,
+    calls_a_cached_method, calls_a_chosen_method, chooses, wrapped,
 ]  # fmt: skip

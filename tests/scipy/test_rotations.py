@@ -34,7 +34,10 @@ CASES = {
     "plain first": (lambda x: (FIXED * Rotation.from_rotvec(x).inv()).as_rotvec(), V),
     "plain applied": (lambda x: FIXED.apply(x) + FIXED.apply(x[0], inverse=True), V),
     "power": (lambda x: (Rotation.from_rotvec(x) ** 0.4).as_quat() + (Rotation.from_rotvec(x) ** -1).as_quat(), V),
-    "parts": (lambda x: sum(r.as_matrix() for r in Rotation.from_rotvec(x)) + Rotation.from_rotvec(x)[1].as_matrix(), V),
+    "parts": (
+        lambda x: sum(r.as_matrix() for r in Rotation.from_rotvec(x)) + Rotation.from_rotvec(x)[1].as_matrix(),
+        V,
+    ),
     "joined": (lambda x: Rotation.concatenate([FIXED, Rotation.from_rotvec(x)]).as_matrix(), V),
     "mean": (lambda x: Rotation.from_rotvec(0.3 * x).mean([1.0, 2, 1, 1]).as_matrix(), V),
     "path": (lambda x: Slerp([0.0, 1, 3, 4], Rotation.from_rotvec(x))([0.0, 0.3, 2.5, 4]).as_matrix(), V),
@@ -74,8 +77,8 @@ def test_angles_about_axes_are_scipys(seq):
 def test_a_rotation_by_nothing_has_derivatives_of_two_orders():
     nothing = np.zeros(3)
     np.testing.assert_allclose(ws.jacrev(lambda v: Rotation.from_rotvec(v).as_rotvec())(nothing), np.eye(3), atol=1e-15)
-    turned = lambda v: Rotation.from_rotvec(v).as_matrix()[0, 0]
-    np.testing.assert_allclose(ws.hessian(turned)(nothing), np.diag([0.0, -1, -1]), atol=1e-15)
+    bent = ws.hessian(lambda v: Rotation.from_rotvec(v).as_matrix()[0, 0])(nothing)
+    np.testing.assert_allclose(bent, np.diag([0.0, -1, -1]), atol=1e-15)
     for size in (1e-9, 0.99e-3, 1.01e-3):
         v = np.array([size, 0.0, 0.0])
         np.testing.assert_allclose(ws.jacfwd(lambda v: Rotation.from_rotvec(v).as_rotvec())(v), np.eye(3), atol=1e-12)

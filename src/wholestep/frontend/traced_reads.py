@@ -45,4 +45,5 @@ def held_objects(x: Any) -> Iterable[Any]:
     if isinstance(x, FunctionType):
         return (*(() if of_a_library(x) else closure_values(x)), held.get("__wrapped__"))
     level = containers.one_level(x)
-    return (*held.values(), getattr(type(x), "__call__", None)) if level is None else level.children
+    call = type(x).__call__ if callable(x) else None
+    return (*held.values(), call) if level is None else level.children

@@ -33,8 +33,9 @@ from wholestep.numpy.creation import (
     arange as arange, array as array, asanyarray as asanyarray, asarray as asarray,
     asarray_chkfinite as asarray_chkfinite, ascontiguousarray as ascontiguousarray, asfortranarray as asfortranarray,
     empty as empty, empty_like as empty_like, eye as eye, fromfunction as fromfunction, fromiter as fromiter,
-    full as full, full_like as full_like, geomspace as geomspace, identity as identity, linspace as linspace, logspace as logspace,
-    ones as ones, ones_like as ones_like, require as require, tri as tri, zeros as zeros, zeros_like as zeros_like,
+    full as full, full_like as full_like, geomspace as geomspace, identity as identity, linspace as linspace,
+    logspace as logspace, ones as ones, ones_like as ones_like, require as require, tri as tri, zeros as zeros,
+    zeros_like as zeros_like,
 )
 from wholestep.numpy.diagonals import (
     diag as diag, diag_indices_from as diag_indices_from, diagflat as diagflat, diagonal as diagonal,

@@ -278,7 +278,7 @@ def is_named(target: ast.expr) -> bool:
 def assignment_of_update(node: ast.AugAssign) -> ast.Assign:
     """`x = hook.update(x, y, "add")` for `x += y`."""
     read = copy.copy(node.target)
-    read.ctx = LOAD  # type: ignore[attr-defined]  # a name or an attribute has a context
+    read.ctx = LOAD
     call: Any = asked("update", read, BY_OPERATION[type(node.op)])
     call.args.insert(1, node.value)
     return ast.copy_location(ast.Assign([node.target], call), node)

@@ -219,7 +219,8 @@ class Slerp:
         place = np.clip(np.searchsorted(self.times, at) - 1, 0, len(self.rotations) - 1)
         share = (at - self.times[place]) / (self.times[place + 1] - self.times[place])
         part = np.where(beyond, np.nan, share)[..., None] * self.rotvecs[place]
-        return self.rotations[place] * Rotation.from_rotvec(part)
+        made: Rotation = self.rotations[place] * Rotation.from_rotvec(part)
+        return made
 
 
 def as_ours(rotation: Any) -> Rotation:
