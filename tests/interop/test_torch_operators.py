@@ -46,6 +46,8 @@ FIXED = {
     "_native_batch_norm_legit_no_training": 2,
     "_native_batch_norm_legit_functional": 2,
     "fake_quantize_per_channel_affine_cachemask": 1,
+    "fractional_max_pool2d": 1,
+    "fractional_max_pool3d": 1,
 }
 """The number of floating arguments, counted from the last, by which PyTorch does not differentiate."""
 DEQUANTIZED = {"dequantize_per_channel", "dequantize_per_tensor"}

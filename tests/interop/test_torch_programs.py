@@ -284,3 +284,29 @@ def test_the_casts_of_autocast_are_kept(enabled):
     found, wanted = ws.jit(f)(params, buffers, x)[0], module(torch.tensor(x)).detach()
     assert str(found.dtype) == ("bfloat16" if enabled else "float32") == str(wanted.dtype).removeprefix("torch.")
     np.testing.assert_allclose(np.float32(found), wanted.float().numpy(), rtol=0.01 if enabled else 1e-5, atol=1e-6)
+
+
+class Loops(tn.Module):
+    """Loops of PyTorch's that stay loops in its programs: one until a test fails, one over rows, and a map."""
+
+    def forward(self, x):
+        from torch._higher_order_ops.map import map as mapped
+        from torch._higher_order_ops.scan import scan
+        from torch._higher_order_ops.while_loop import while_loop
+
+        count, _ = while_loop(lambda i, c: c.sum() < 9, lambda i, c: (i + 1, c * 2), (torch.tensor(0), x.detach() ** 2))
+        last, rows = scan(lambda c, r: (torch.tanh(c * x.mean() + r), c * r), x[0] * 0, x, reverse=True)
+        return count, last, rows, mapped(lambda r, shift: torch.sin(r * shift), x, x[0].clone())
+
+
+def test_loops_stay_loops():
+    x = np.random.default_rng(3).normal(size=(4, 3))
+    f, params, buffers = ws.from_torch_export(Loops(), x)
+    given = torch.tensor(x, requires_grad=True)
+    wanted = Loops()(given)
+    found = ws.jit(f)(params, buffers, x)[0]
+    for mine, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(mine, theirs.detach().numpy(), rtol=1e-9)
+    sum((part * part).sum() for part in wanted[1:]).backward()
+    slope = ws.grad(lambda x: sum(np.sum(part * part) for part in f(params, buffers, x)[0][1:]))(x)
+    np.testing.assert_allclose(slope, given.grad.numpy(), rtol=1e-8)

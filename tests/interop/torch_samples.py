@@ -279,7 +279,7 @@ sample("bmm", of(f(2, 2, 3), f(2, 3, 4)))
 sample("mv", of(f(2, 3), f(3)))
 sample("dot vdot", of(f(3), f(3)))
 sample("matmul", of(f(2, 3), f(3, 4)), of(f(3), f(3)), of(f(2, 2, 3), f(3)), of(f(2, 1, 2, 3), f(4, 3, 2)))
-sample("einsum", of("ij,kj->ik", [f(2, 3), f(4, 3)]))
+sample("einsum", of("ij,kj->ik", [f(2, 3), f(4, 3)]), of("...i,...j->ij", [f(2, 3), f(2, 4)]))
 sample("outer", of(f(3), f(2)))
 sample("linalg_cross", of(f(2, 3), f(2, 3)))
 sample("_trilinear", of(f(5, 3), f(2, 3, 4), f(5, 4), [1, 3], [0], [1, 2], [2, 3]))
@@ -444,3 +444,29 @@ sample("linalg_lu_solve", *[of(FACTORS[0], PLACES, f(3, 2), adjoint=adjoint) for
 S["linalg_lu_solve"] += [of(FACTORS[0], PLACES, f(2, 3), left=False)]
 sample("linalg_lstsq", of(f(4, 3), f(4, 2)), of(f(4, 3), f(4, 2), driver="gelsd"), of(regular(3), f(3, 2)))
 sample("linalg_eig _linalg_eigvals", of(spd(3)))
+
+sample("addbmm", of(f(2, 4), f(3, 2, 5), f(3, 5, 4), beta=0.5, alpha=2), of(f(4), f(3, 2, 5), f(3, 5, 4)))
+sample(
+    "index_reduce",
+    *[
+        of(f(3, 4), 1, i(5, low=0, high=4), apart(3, 5), r, include_self=own)
+        for r in ("prod", "mean", "amax", "amin")
+        for own in (True, False)
+    ],
+)
+sample("put", of(f(2, 3), np.array([1, -1]), f(2)), of(f(2, 3), i(2, 2, low=0, high=6), f(2, 2), True))
+sample("mode", of(np.round(f(3, 9))), of(np.round(f(4, 3)), 0, True), of(i(5, 8)))
+GAPS = np.array([[3, np.nan, 1, 2, np.nan], [np.nan] * 5, [5, 1, 4, 2, 3]], np.float32)
+sample("nanmedian", of(GAPS), of(apart(8)), of(i(9)))
+sample("nanmedian.dim", of(GAPS[::2], 1), of(GAPS[::2, :4], 0, True))
+S["median"] += [of(np.round(f(9))), of(i(7))]
+S["median.dim"] += [of(GAPS, 1)]
+S["sign"] += [of(GAPS)]
+sample("hann_window blackman_window bartlett_window kaiser_window", of(8), of(1))
+sample("hamming_window", of(8), of(8, dtype=Dtype("float64")))
+for name in ("hann_window", "blackman_window", "bartlett_window", "kaiser_window", "hamming_window"):
+    S[name] += [of(7, False)]
+sample("fractional_max_pool2d", of(apart(2, 3, 9, 7), [2, 3], [4, 3], small(2, 3, 2) ** 2))
+S["fractional_max_pool2d"] += [of(apart(3, 9, 7), [2, 2], [1, 3], small(1, 3, 2) ** 2)]
+sample("fractional_max_pool3d", of(apart(1, 2, 6, 5, 7), [2, 2, 3], [3, 2, 3], small(1, 2, 3) ** 2))
+sample("as_strided_copy", of(f(2, 3), [3, 2], [1, 2]))

@@ -29,12 +29,21 @@ CONTRACTIONS.update(
         "dot": wnp.matmul,
         "vdot": wnp.vdot,
         "matmul": wnp.matmul,
-        "einsum": lambda spec, xs, *, path=None: wnp.einsum(spec, *xs),
         "linalg_det": wnp.linalg.det,
         "outer": np.multiply.outer,
         "linalg_cross": lambda x, y, *, dim=-1: wnp.cross(x, y, axis=dim),
     }
 )
+
+
+@entry("einsum")
+def einsum(spec: str, xs: Sequence[Any], *, path: Any = None) -> Any:
+    """NumPy's einsum; axes under dots that the result does not have are summed."""
+    given, arrow, kept = spec.partition("->")
+    if not arrow or "..." not in given or "..." in kept:
+        return wnp.einsum(spec, *xs)
+    made = wnp.einsum(f"{given}->...{kept}", *xs)
+    return wnp.sum(made, axis=tuple(range(made.ndim - len(kept.replace(" ", "")))))
 
 
 @entry("_trilinear")

@@ -81,7 +81,6 @@ ELEMENTWISE.update(
         "igammac": unary(special.gammaincc),
         "neg": lambda x: -x,
         "abs": wnp.abs,
-        "sign": lambda x: x if dtypes.is_bool(wnp.asarray(x).dtype) else np.sign(x),
         "sgn": lambda x: x if dtypes.is_bool(wnp.asarray(x).dtype) else np.sign(x),
         "square": wnp.square,
         "ceil": whole(wnp.ceil),
@@ -171,6 +170,14 @@ ELEMENTWISE.update(
 def product(x: Any, y: Any) -> Any:
     """The product of two arrays of one dtype, booleans among them."""
     return wnp.logical_and(x, y) if dtypes.is_bool(x.dtype) else x * y
+
+
+@entry("sign")
+def sign(x: Any) -> Any:
+    a = wnp.asarray(x)
+    if not dtypes.is_float(a.dtype):
+        return a if dtypes.is_bool(a.dtype) else np.sign(a)
+    return wnp.where(wnp.isnan(a), cast(0, a.dtype), np.sign(a))  # of nan it is 0 in PyTorch
 
 
 @entry("add")

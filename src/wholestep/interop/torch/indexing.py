@@ -128,6 +128,16 @@ def index_add(x: Any, axis: int, index: Any, source: Any, *, alpha: Any = 1) -> 
     return made
 
 
+@entry("put")
+def put(x: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
+    return index_put(wnp.reshape(x, (-1,)), [index], source, accumulate).reshape(x.shape)
+
+
+@entry("index_reduce")
+def index_reduce(x: Any, axis: int, index: Any, source: Any, reduce: str, *, include_self: bool = True) -> Any:
+    return gathered_in(x, along(x, axis, index), cast(source, x.dtype), reduce, include_self)
+
+
 @entry("index_copy")
 def index_copy(x: Any, axis: int, index: Any, source: Any) -> Any:
     made = wnp.array(x)
@@ -167,7 +177,11 @@ ACCUMULATIONS = {"sum": np.add, "prod": np.multiply, "amax": np.maximum, "amin":
 
 @entry("scatter_reduce")
 def scatter_reduce(x: Any, axis: int, index: Any, source: Any, reduce: str, *, include_self: bool = True) -> Any:
-    at, values = places(index, axis), spread(source, index, x.dtype)
+    return gathered_in(x, places(index, axis), spread(source, index, x.dtype), reduce, include_self)
+
+
+def gathered_in(x: Any, at: tuple[Any, ...], values: Any, reduce: str, include_self: bool) -> Any:
+    """x with values reduced into the elements at their places, which count themselves or are replaced."""
     made = wnp.array(x)
     if not include_self:
         begin = {"sum": 0, "mean": 0, "prod": 1}.get(reduce)
@@ -179,7 +193,7 @@ def scatter_reduce(x: Any, axis: int, index: Any, source: Any, reduce: str, *, i
         return made
     counts = np.full(x.shape, 1 if include_self else 0, np.int64)
     counts = wnp.array(wnp.asarray(counts))
-    np.add.at(counts, at, np.ones(index.shape, np.int64))
+    np.add.at(counts, at, np.ones(values.shape, np.int64))
     np.add.at(made, at, values)
     counts = wnp.maximum(counts, 1)
     return made / counts.astype(x.dtype) if dtypes.is_inexact(x.dtype) else made // counts.astype(x.dtype)
@@ -246,12 +260,56 @@ def kthvalue(x: Any, k: int, axis: int = -1, keepdim: bool = False) -> tuple[Any
 
 @entry("median.dim")
 def median(x: Any, axis: int, keepdim: bool = False) -> tuple[Any, Any]:
-    return kthvalue(x, (x.shape[axis] + 1) // 2 if x.ndim else 1, axis, keepdim)
+    if not x.ndim:
+        return x, wnp.zeros((), np.int64)
+    count = wnp.sum(~wnp.isnan(x), axis=axis)  # where the first nan stands among sorted numbers
+    return ordered(x, wnp.where(count < x.shape[axis], count, (x.shape[axis] - 1) // 2), axis, keepdim)
+
+
+@entry("nanmedian.dim")
+def nanmedian(x: Any, axis: int, keepdim: bool = False) -> tuple[Any, Any]:
+    if not x.ndim:
+        return x, wnp.zeros((), np.int64)
+    count = wnp.sum(~wnp.isnan(x), axis=axis)
+    return ordered(x, wnp.maximum(count - 1, 0) // 2, axis, keepdim)
+
+
+def ordered(x: Any, turn: Any, axis: int, keepdim: bool) -> tuple[Any, Any]:
+    """The elements at their turn in each sorted line along an axis, and where these stand."""
+    values, order = sort(x, axis)
+    at = wnp.expand_dims(turn, axis)
+    found = [wnp.take_along_axis(a, at, axis=axis) for a in (values, order)]
+    return (found[0], found[1]) if keepdim else (wnp.squeeze(found[0], axis=axis), wnp.squeeze(found[1], axis=axis))
 
 
 @entry("median")
 def whole_median(x: Any) -> Any:
-    return kthvalue(wnp.reshape(x, (-1,)), (x.size + 1) // 2, 0)[0]
+    return shared(x, median(stop_gradient(wnp.reshape(x, (-1,))), 0)[0])
+
+
+@entry("nanmedian")
+def whole_nanmedian(x: Any) -> Any:
+    return shared(x, nanmedian(stop_gradient(wnp.reshape(x, (-1,))), 0)[0])
+
+
+def shared(x: Any, value: Any) -> Any:
+    """An element by its value, whose gradient all elements that equal it share."""
+    same = wnp.max(wnp.where(x == value, x, cast(lowest(x.dtype), x.dtype)))
+    return wnp.where(wnp.isnan(value), value, same)
+
+
+@entry("mode")
+def mode(x: Any, axis: int = -1, keepdim: bool = False) -> tuple[Any, Any]:
+    """The most frequent number of each line, the smallest of equally frequent ones, and where it stands last."""
+    if not x.ndim:
+        return x, wnp.zeros((), np.int64)
+    values = sort(stop_gradient(x), axis)[0]
+    turn = np.arange(x.shape[axis]).reshape([-1 if i == axis % x.ndim else 1 for i in range(x.ndim)])
+    fresh = wnp.concatenate(
+        [wnp.ones_like(values[along(x, axis, slice(1))], np.bool_), wnp.diff(values, axis=axis) != 0], axis=axis
+    )
+    run = turn - np.maximum.accumulate(wnp.where(fresh, turn, 0), axis=axis)
+    return ordered(x, wnp.argmax(run, axis=axis), axis, keepdim)
 
 
 @entry("searchsorted")

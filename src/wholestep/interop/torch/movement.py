@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -255,7 +255,7 @@ def unfold(x: Any, axis: int, size: int, step: int) -> Any:
     return wnp.moveaxis(taken, axis % x.ndim + 1, -1)
 
 
-@entry("as_strided")
+@entry("as_strided", "as_strided_copy")
 def as_strided(x: Any, size: Any, stride: Any, offset: int | None = None, *, held: Any = None) -> Any:
     """Elements by their places in memory, where those of x lie by the strides `held`, or in NumPy's order."""
     apart = [i for i, n in enumerate(x.shape) if n > 1]
@@ -276,3 +276,24 @@ def as_strided(x: Any, size: Any, stride: Any, offset: int | None = None, *, hel
 @entry("numel", "sym_numel")
 def numel(x: Any) -> Any:
     return math.prod(x.shape)
+
+
+def window(n: int, periodic: bool, f: Callable[[int], Any], options: Mapping[str, Any]) -> Any:
+    """A window function of NumPy, which is symmetric, or a period of it; one element is 1."""
+    made = np.ones(n) if n == 1 else f(n + 1)[:-1] if periodic else f(n)
+    return wnp.asarray(made.astype(options.get("dtype") or FLOAT))
+
+
+MOVEMENT.update(
+    {
+        "hann_window": lambda n, periodic=True, **options: window(n, periodic, np.hanning, options),
+        "blackman_window": lambda n, periodic=True, **options: window(n, periodic, np.blackman, options),
+        "bartlett_window": lambda n, periodic=True, **options: window(n, periodic, np.bartlett, options),
+        "kaiser_window": lambda n, periodic=True, beta=12.0, **options: window(
+            n, periodic, lambda m: np.kaiser(m, beta), options
+        ),
+        "hamming_window": lambda n, periodic=True, a=0.54, b=0.46, **options: window(
+            n, periodic, lambda m: a - b * np.cos(2 * np.pi * np.arange(m) / (m - 1)), options
+        ),
+    }
+)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from wholestep import numpy as wnp
-from wholestep.frontend.control import cond, while_loop
+from wholestep.frontend.control import cond, scan, while_loop
 from wholestep.interop.handlers import Handlers
 from wholestep.interop.torch.contractions import CONTRACTIONS
 from wholestep.interop.torch.draws import DRAWS
@@ -61,6 +61,23 @@ CONTROL.update(
 @entry("cond")
 def choose(condition: Any, yes: Any, no: Any, operands: Any = ()) -> Any:
     return cond(condition, lambda *xs: tuple(yes(*xs)), lambda *xs: tuple(no(*xs)), *operands)
+
+
+@entry("scan")
+def scanned(body: Any, carried: Any, xs: Any, extra: Any = ()) -> list[Any]:
+    n = len(carried)
+
+    def step(carry: Any, rows: Any) -> tuple[Any, Any]:
+        found = tuple(body(*carry, *rows, *extra))
+        return found[:n], found[n:]
+
+    last, rows = scan(step, tuple(carried), tuple(xs))
+    return [*last, *(rows or ())]
+
+
+@entry("map_impl")
+def mapped(body: Any, xs: Any, extra: Any = ()) -> list[Any]:
+    return scanned(body, (), xs, extra)
 
 
 CHECKS = (

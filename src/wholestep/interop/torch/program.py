@@ -196,7 +196,8 @@ class GraphReader:
                 self.number(node)
                 calls.append(self.call(node))
             elif node.op == "output":
-                results = tuple(self.argument(x) for x in node.args[0] if x not in self.tokens)
+                found = node.args[0] if isinstance(node.args[0], tuple | list) else node.args  # a test returns one alone
+                results = tuple(self.argument(x) for x in found if x not in self.tokens)
         return tuple(inputs), tuple(calls), results
 
     def is_token(self, node: Any) -> bool:
@@ -256,7 +257,7 @@ class GraphReader:
             handler = OPERATORS["clone"]
         args = tuple(self.argument(x) for x in node.args)
         options = {key: self.argument(x) for key, x in node.kwargs.items()}
-        if name == "as_strided":
+        if name in ("as_strided", "as_strided_copy"):
             options["held"] = [int(n) for n in node.args[0].meta["val"].stride()]
         return OperatorCall(name, handler, args, options, self.numbers[node].number, line)
 

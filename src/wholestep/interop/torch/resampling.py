@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from wholestep import nn, numpy as wnp
+from wholestep.frontend.marks import stop_gradient
 from wholestep.interop.grids import cubic, sampled
 from wholestep.interop.handlers import Handlers
 from wholestep.interop.torch.contractions import filled
+from wholestep.interop.torch.promotion import cast
 from wholestep.nn.pooling import placed
 from wholestep.nn.windows import pad_axes, windows
 
@@ -99,6 +101,41 @@ for axes in (1, 2, 3):
 )
 def adaptive_avg_pool(x: Any, size: Sequence[int]) -> Any:
     return batched(lambda a: nn.adaptive_avg_pool(a, tuple(size)), len(size), x)
+
+
+@entry("fractional_max_pool2d", "fractional_max_pool3d")
+def fractional_max_pool(x: Any, size: Sequence[int], places: Sequence[int], draws: Any) -> tuple[Any, Any]:
+    """Maxima of windows whose steps are drawn, and where each stands, counted over the last axes."""
+    n = len(size)
+    whole = x if x.ndim == n + 2 else x[None]
+    turns = draws[..., ::-1] if n == 2 else draws  # in two dimensions the columns take the first draw
+    at: list[Any] = []
+    flat: Any = 0
+    for i in range(n):
+        begin = starts(turns[..., i], whole.shape[i + 2], size[i], places[i])
+        found = begin[..., None] + np.arange(size[i])
+        at.append(found.reshape(*found.shape[:2], *[m for k in range(n) for m in (found.shape[2:] if k == i else (1, 1))]))
+        flat = flat * whole.shape[i + 2] + at[-1]
+    lead = np.ix_(*[np.arange(m) for m in whole.shape[:2]])
+    seen = whole[(*[a.reshape(*a.shape, *[1] * (2 * n)) for a in lead], *at)]
+    order = (0, 1, *range(2, 2 * n + 2, 2), *range(3, 2 * n + 2, 2))  # a place and an offset of each axis alternate
+    lines, spots = (
+        wnp.transpose(wnp.broadcast_to(a, seen.shape), order).reshape(*seen.shape[:2], *places, -1) for a in (seen, flat)
+    )
+    first = wnp.argmax(stop_gradient(lines), axis=-1)[..., None]
+    largest, index = (wnp.take_along_axis(a, first, axis=-1)[..., 0] for a in (lines, spots))
+    return (largest, index) if whole is x else (largest[0], index[0])
+
+
+def starts(draw: Any, length: int, size: int, places: int) -> Any:
+    """Where the windows of an axis begin: about equally far apart, shifted by a draw, the last one at the end."""
+    last = wnp.full((*draw.shape, 1), length - size, np.int64)
+    if places == 1:
+        return last
+    step = cast((length - size) / (places - 1), draw.dtype)
+    draw = draw[..., None]
+    before = wnp.trunc((draw + np.arange(places - 1, dtype=draw.dtype)) * step) - wnp.trunc(draw * step)
+    return wnp.concatenate([before.astype(np.int64), last], axis=-1)
 
 
 @entry("adaptive_max_pool2d", "adaptive_max_pool3d")
