@@ -229,6 +229,7 @@ CASES = {
     "scan": (lambda x: lax.scan(lambda c, r: (c * 0.5 + r, c.sum()), jnp.zeros(3), x, reverse=True), f(4, 3)),
     "counted": (lambda x: lax.fori_loop(0, 3, lambda i, v: v * 0.9 + i, x), f(3)),
     "cond": (lambda x: lax.cond(x.sum() > 0, jnp.sin, jnp.cos, x), f(3)),
+    "slope of a cond": (jax.grad(lambda x: lax.cond(x.sum() > 0, jnp.sin, jnp.cos, x).sum()), f(3)),
     "switch": (lambda i, x: lax.switch(i[0], [jnp.sin, jnp.cos, lambda x: x], x), integers(2, high=4), f(3)),
     "rules": (lambda x: doubled(x) + halved(2 * x) + jax.nn.relu(x) + jax.nn.gelu(x), f(4)),
     "checkpoint": (jax.checkpoint(lambda x: jnp.sin(jnp.cos(x))), f(4)),
@@ -423,6 +424,9 @@ def test_incomplete_functions_are_those_of_scipy():
     mine = ws.from_jax(lambda x: (lax.igamma(2.0, x), lax.igammac(1.5, x), lax.betainc(2.0, 3.0, x / 3)), x)
     wanted = special.gammainc(2.0, x), special.gammaincc(1.5, x), special.betainc(2.0, 3.0, x / 3)
     agree("incomplete", leaves(mine(x)), [a.astype(np.float32) for a in wanted], 3e-6)
+    slope, w = ws.from_jax(jax.grad(lambda a: lax.igamma(a, x).sum()), x + 1), np.float64(x + 1)
+    apart = [(special.gammainc(w + 1e-4, x) - special.gammainc(w - 1e-4, x)) / 2e-4]
+    agree("slope in the order", leaves(ws.jit(slope)(x + 1)), [a.astype(np.float32) for a in apart], 1e-5)
 
 
 ENDS = np.array([0, -0.0, 1e-7, -1e-7, 0.5, -3, 1e8, 1e10, -1e10, 3e38, np.inf, -np.inf], np.float32)
@@ -614,6 +618,7 @@ OTHER_NAMES = {
     *("layout_constraint", "sharding_constraint", "pvary", "stage", "composite"),
     *("approx_top_k", "lu_pivots_to_permutation", "threefry2x32", "iota_2x32_shape"),
     *("scatter_mul", "scatter_min", "scatter_max", "igamma", "igammac", "regularized_incomplete_beta"),
+    *("igamma_grad_a", "dce_sink", "tie"),
     *("polynomial", "log2", "one_minus_square", "mulhi", "Ldexp", "Frexp"),
 }
 """Primitives of JAX's own passes or of other versions, those inside of others, and those with tests of their own."""

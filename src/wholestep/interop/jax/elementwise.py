@@ -9,6 +9,7 @@ import numpy as np
 
 from wholestep import dtypes, numpy as wnp
 from wholestep.errors import UnsupportedError
+from wholestep.frontend.derivatives import jvp
 from wholestep.frontend.marks import stop_gradient
 from wholestep.interop.bits import reinterpreted
 from wholestep.interop.handlers import Handlers
@@ -112,6 +113,7 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "digamma": special.psi,
     "igamma": special.gammainc,
     "igammac": special.gammaincc,
+    "igamma_grad_a": lambda a, x: jvp(lambda a: special.gammainc(a, x), (a,), (wnp.ones_like(a),))[1],
     "regularized_incomplete_beta": special.betainc,
     "zeta": special.zeta,
     "bessel_i0e": special.i0e,
@@ -130,6 +132,7 @@ ELEMENTWISE.update(
         "not": bits_or_truth(wnp.invert, wnp.logical_not),
         "optimization_barrier": lambda *xs, **params: list(xs),
         "device_put": lambda *xs, **params: list(xs),
+        "dce_sink": lambda *xs, **params: [],
     }
 )
 
