@@ -7,6 +7,7 @@ import wholestep as ws
 from wholestep.errors import DtypeError, ParameterError, ShapeError, TreeError, UnsupportedError
 
 torch = pytest.importorskip("torch", reason="PyTorch is an outside oracle; not installed")
+operators = pytest.importorskip("torch._higher_order_ops")
 pytestmark = [pytest.mark.filterwarnings("ignore")]
 tn = torch.nn
 
@@ -290,10 +291,7 @@ class Loops(tn.Module):
     """Loops of PyTorch's that stay loops in its programs: one until a test fails, one over rows, and a map."""
 
     def forward(self, x):
-        from torch._higher_order_ops.map import map as mapped
-        from torch._higher_order_ops.scan import scan
-        from torch._higher_order_ops.while_loop import while_loop
-
+        mapped, scan, while_loop = (getattr(operators, name) for name in ("map", "scan", "while_loop"))
         count, _ = while_loop(lambda i, c: c.sum() < 9, lambda i, c: (i + 1, c * 2), (torch.tensor(0), x.detach() ** 2))
         last, rows = scan(lambda c, r: (torch.tanh(c * x.mean() + r), c * r), x[0] * 0, x, reverse=True)
         return count, last, rows, mapped(lambda r, shift: torch.sin(r * shift), x, x[0].clone())

@@ -196,7 +196,9 @@ class GraphReader:
                 self.number(node)
                 calls.append(self.call(node))
             elif node.op == "output":
-                found = node.args[0] if isinstance(node.args[0], tuple | list) else node.args  # a test returns one alone
+                found = (
+                    node.args[0] if isinstance(node.args[0], tuple | list) else node.args
+                )  # a test returns one alone
                 results = tuple(self.argument(x) for x in found if x not in self.tokens)
         return tuple(inputs), tuple(calls), results
 

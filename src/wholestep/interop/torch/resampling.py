@@ -114,13 +114,16 @@ def fractional_max_pool(x: Any, size: Sequence[int], places: Sequence[int], draw
     for i in range(n):
         begin = starts(turns[..., i], whole.shape[i + 2], size[i], places[i])
         found = begin[..., None] + np.arange(size[i])
-        at.append(found.reshape(*found.shape[:2], *[m for k in range(n) for m in (found.shape[2:] if k == i else (1, 1))]))
+        at.append(
+            found.reshape(*found.shape[:2], *[m for k in range(n) for m in (found.shape[2:] if k == i else (1, 1))])
+        )
         flat = flat * whole.shape[i + 2] + at[-1]
     lead = np.ix_(*[np.arange(m) for m in whole.shape[:2]])
     seen = whole[(*[a.reshape(*a.shape, *[1] * (2 * n)) for a in lead], *at)]
     order = (0, 1, *range(2, 2 * n + 2, 2), *range(3, 2 * n + 2, 2))  # a place and an offset of each axis alternate
     lines, spots = (
-        wnp.transpose(wnp.broadcast_to(a, seen.shape), order).reshape(*seen.shape[:2], *places, -1) for a in (seen, flat)
+        wnp.transpose(wnp.broadcast_to(a, seen.shape), order).reshape(*seen.shape[:2], *places, -1)
+        for a in (seen, flat)
     )
     first = wnp.argmax(stop_gradient(lines), axis=-1)[..., None]
     largest, index = (wnp.take_along_axis(a, first, axis=-1)[..., 0] for a in (lines, spots))
