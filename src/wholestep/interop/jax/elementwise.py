@@ -39,6 +39,12 @@ def bits_or_truth(bits: Callable[..., Any], truth: Callable[..., Any]) -> Callab
     return lambda *xs, **params: (truth if dtypes.is_bool(xs[0].dtype) else bits)(*xs)
 
 
+def slope_in_order(a: Any, x: Any) -> Any:
+    """The derivative of the lower incomplete gamma function in its order."""
+    f: Callable[..., Any] = special.gammainc
+    return jvp(lambda order: f(order, x), (a,), (wnp.ones_like(a),))[1]
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "abs": wnp.abs,
     "add": wnp.add,
@@ -113,7 +119,7 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "digamma": special.psi,
     "igamma": special.gammainc,
     "igammac": special.gammaincc,
-    "igamma_grad_a": lambda a, x: jvp(lambda a: special.gammainc(a, x), (a,), (wnp.ones_like(a),))[1],
+    "igamma_grad_a": slope_in_order,
     "regularized_incomplete_beta": special.betainc,
     "zeta": special.zeta,
     "bessel_i0e": special.i0e,
