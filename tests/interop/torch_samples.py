@@ -286,7 +286,6 @@ sample("_trilinear", of(f(5, 3), f(2, 3, 4), f(5, 4), [1, 3], [0], [1, 2], [2, 3
 sample("linear", of(f(2, 3), f(4, 3), f(4)), of(f(2, 2, 3), f(4, 3)))
 sample("addmm", of(f(4), f(2, 3), f(3, 4)), of(f(2, 4), f(2, 3), f(3, 4), beta=0.5, alpha=2))
 sample("addmv", of(f(2), f(2, 3), f(3)))
-sample("addbmm", of(f(2, 4), f(3, 2, 3), f(3, 3, 4), beta=0.5, alpha=2))
 sample("baddbmm", of(f(2, 2, 4), f(2, 2, 3), f(2, 3, 4), beta=0.5))
 sample(
     "convolution",
