@@ -329,6 +329,10 @@ class RepeatedKeyWarning(WholestepWarning):
     """Two parameters with equal random values, as twice the same key makes them."""
 
 
+class FrozenValueWarning(WholestepWarning):
+    """A number or an array that a function changes and reads while it is traced: its program has one value of it."""
+
+
 class SkippedStepWarning(WholestepWarning):
     """Steps of training whose update was left out, since the loss or a gradient is not finite."""
 

@@ -64,9 +64,11 @@ def instruction_name(code: CodeType, operation: str, argument: int) -> str:
 
 
 @functools.lru_cache(maxsize=1024)
-def chains(code: CodeType) -> tuple[ReadChain, ...]:
-    """The parts that some code, and the functions in it, read of names around it and of its first parameter, and do not
-    store."""
+def chains(code: CodeType) -> dict[ReadChain, bool]:
+    """The parts that some code, and the functions in it, read of names around it and of its first parameter.
+
+    The value says whether the code stores that part, too; `x.n += 1` alone does not read x.n.
+    """
     found: dict[ReadChain, None] = {}
     stored = set()
     for one in nested_codes(code):
@@ -81,7 +83,7 @@ def chains(code: CodeType) -> tuple[ReadChain, ...]:
                 stored.add(ReadLink(one.co_names[argument], False))
             elif operation == "STORE_SUBSCR" and words[at - 1][0] == "LOAD_CONST":
                 stored.add(ReadLink(one.co_consts[words[at - 1][1]], True))
-    return tuple([chain for chain in found if not stored.intersection(chain.links)])
+    return {chain: not stored.isdisjoint(chain.links) for chain in found}
 
 
 def loads_first_parameter(operation: str, argument: int) -> bool:

@@ -5,15 +5,25 @@ from __future__ import annotations
 import functools
 import opcode
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from wholestep import containers, tree
 from wholestep.errors import EscapedError, Where, is_internal
 from wholestep.frontend.argument_kinds import static_key
-from wholestep.frontend.attribute_reads import NOTHING, chains, end_of_chain, instruction_name, instruction_words
+from wholestep.frontend.attribute_reads import (
+    NOTHING,
+    ROOTS,
+    ReadChain,
+    chains,
+    end_of_chain,
+    instruction_name,
+    instruction_words,
+)
 from wholestep.frontend.plain_trees import Reader, reader
 from wholestep.frontend.source.reading import nested_codes
 from wholestep.frontend.tracing import PLAIN
@@ -72,23 +82,37 @@ def readings(f: Any) -> list[Reading]:
     own = {name for g in functions for name in argument_of(g.__code__, *ASSIGNING)}
     found += [reading(name, look) for g in functions for name, look in looks(g) if name not in own]
     found = [r for r in found if not isinstance(r.then, ModuleType | type)]
-    return found + [r for g in functions for r in readings_of_parts(g, f, own)]
+    owners = {unwrapped(f): f.__self__} if isinstance(f, MethodType) else {}
+    for g in functions:
+        parts = [chain for chain, stored in chains(g.__code__).items() if not stored and chain.name not in own]
+        found += [r for r in readings_of_parts(g, parts, owners) if is_number_or_word(r.then)]
+    return found
 
 
-def readings_of_parts(g: FunctionType, f: Any, own: set[str]) -> list[Reading]:
-    """The numbers and words that a function of the family of f reads as attributes and items of what it names.
+def value_readings(functions: Iterable[FunctionType], owners: Mapping[FunctionType, Any]) -> list[Reading]:
+    """The numbers, words and arrays that functions, methods of these owners among them, read by name.
 
-    The first parameter of a method f is a name, too.
+    What a function assigns is among them, unless only an update reads it, such as `name += 1`.
     """
+    found: list[Reading] = []
+    for g in functions:
+        read = names_read_beyond_updates(g.__code__)
+        found += [Reading(name, look, look(), None, None) for name, look in looks(g) if name in read]
+        found += readings_of_parts(g, chains(g.__code__), owners)
+    return [r for r in found if is_number_or_word(r.then) or isinstance(r.then, np.ndarray)]
+
+
+def readings_of_parts(
+    g: FunctionType, parts: Iterable[ReadChain], owners: Mapping[FunctionType, Any]
+) -> list[Reading]:
+    """The attributes and items of what a function names; the first parameter of a method is a name, too."""
     at = dict(looks(g))
-    if isinstance(f, MethodType) and unwrapped(f) is g:
-        at[g.__code__.co_varnames[0]] = lambda: f.__self__
-    parts = {
-        str(chain): functools.partial(end_of_chain, at[chain.name], chain.links)
-        for chain in chains(g.__code__)
-        if chain.name in at and chain.name not in own
+    if g in owners:
+        at[g.__code__.co_varnames[0]] = functools.partial(owners.get, g)
+    found = {
+        str(chain): functools.partial(end_of_chain, at[chain.name], chain.links) for chain in parts if chain.name in at
     }
-    return [Reading(name, look, then, None, None) for name, look in parts.items() if is_number_or_word(then := look())]
+    return [Reading(name, look, look(), None, None) for name, look in found.items()]
 
 
 def reading(name: str, look: Callable[[], Any]) -> Reading:
@@ -196,6 +220,18 @@ def argument_of(code: CodeType, *operations: str) -> tuple[str, ...]:
             if operation in wanted
         ]
     )
+
+
+@functools.lru_cache(maxsize=1024)
+def names_read_beyond_updates(code: CodeType) -> frozenset[str]:
+    """The names from around some code that it reads elsewhere than in `name += 1`."""
+    read, stored = set(), set()
+    for one in nested_codes(code):
+        for (operation, argument), position in zip(instruction_words(one), one.co_positions(), strict=True):
+            name = opcode.opname[operation]
+            if name in (*ROOTS, *ASSIGNING):
+                (read if name in ROOTS else stored).add((instruction_name(one, name, argument), position))
+    return frozenset([name for name, _ in read - stored])
 
 
 def items(value: Any) -> Iterable[Any]:

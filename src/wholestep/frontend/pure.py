@@ -1,7 +1,8 @@
 """Impurity checks: random generators and clocks are errors in a trace, which would freeze their values.
 
 The states of random generators are compared before and after: NumPy's and Python's own, and those that the function can
-read. Where some code of it names a clock or asks the system for a seed, its calls of built-in functions are watched.
+read. So are numbers and arrays that it reads by name; one that has changed is a warning. Where some code of it names a
+clock or asks the system for a seed, its calls of built-in functions are watched.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import dis
 import functools
 import os
 import random
+import re
 import sys
 import threading
 import time
@@ -21,9 +23,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wholestep.errors import ImpurityError, Where
+from wholestep.errors import FrozenValueWarning, ImpurityError, Where, warn
 from wholestep.frontend.array import Array
-from wholestep.frontend.closure_reads import content, of_a_library
+from wholestep.frontend.closure_reads import Reading, content, is_number_or_word, of_a_library, value_readings
 from wholestep.frontend.conversions import KEYED
 from wholestep.frontend.source.reading import nested_codes
 from wholestep.frontend.source.rewriting import original_code
@@ -85,12 +87,15 @@ _active = _Active()
 def pure(f: Any, again: str) -> Iterator[None]:
     """Guard a trace of f; raises ImpurityError where a generator has advanced, or a clock is read.
 
-    `again` names the step that would repeat the same numbers. A nested trace is checked as a part of the outer one.
+    `again` names the step that would repeat the same numbers. A nested trace is checked as a part of the outer one, but
+    for values that f reads: gives FrozenValueWarning where one of them has changed.
     """
+    reach = Reach(f)
+    values = value_readings(reach.functions, reach.owners)
     if _active.on:
         yield
+        warn_of_frozen(values, reach, again)
         return
-    reach = Reach(f)
     before = [(name, generator, state_of(generator)) for name, generator in reach.generators]
     _active.on = True
     try:
@@ -101,14 +106,38 @@ def pure(f: Any, again: str) -> Iterator[None]:
     for name, generator, state in before:
         if state_of(generator) != state:
             refuse_draw(reach, name, generator, again)
+    warn_of_frozen(values, reach, again)
+
+
+def warn_of_frozen(values: list[Reading], reach: Reach, again: str) -> None:
+    """Warn of the first value that the traced function has changed and reads."""
+    changed = next((reading for reading in values if not reading.stays()), None)
+    if changed is not None:
+        number = is_number_or_word(changed.then)
+        change = f"was {changed.then!r:.40} and became {changed.look()!r:.40}" if number else "was bound to another array"
+        warn(
+            f"trace: {changed.name} {change} while a function was traced, and every {again} sees the one of the trace",
+            FrozenValueWarning,
+            where=line_of_read(reach, re.findall(r"\w+", changed.name)[-1]),
+            hint="pass what changes as an argument, in the batch, or in the carry of a loop",
+        )
+
+
+def line_of_read(reach: Reach, name: str) -> Where:
+    """The first place in the user's functions that reads a name, an attribute or an item."""
+    codes = [code for f in reach.functions for code in nested_codes(f.__code__)]
+    found = [(code, one.offset) for code in codes for one in dis.get_instructions(code) if one.argval == name]
+    return found[0] if found else None
 
 
 class Reach:
-    """The reach of a function: generators, each with its name, and the user's functions that it may call."""
+    """The reach of a function: generators, each with its name, the user's functions that it may call, and the owners of
+    those that are bound methods."""
 
     def __init__(self, f: Any) -> None:
         self.generators: list[tuple[str, Any]] = [(one.name, one.generator) for one in shared().values()]
         self.functions: list[FunctionType] = []
+        self.owners: dict[FunctionType, Any] = {}
         self.telling = False
         self.waiting: list[tuple[str, Any]] = [("", f)]
         self.seen = {id(g) for _, g in self.generators}
@@ -130,7 +159,10 @@ class Reach:
         elif isinstance(x, FunctionType):
             self.function(x)
         elif isinstance(x, MethodType):
-            self.add("self" if isinstance(x.__func__, FunctionType) else name or x.__name__, x.__self__)
+            plain = isinstance(x.__func__, FunctionType)
+            if plain:
+                self.owners[x.__func__] = x.__self__
+            self.add("self" if plain else name or x.__name__, x.__self__)
             self.add(name, x.__func__)
         elif isinstance(x, functools.partial):
             for part in (x.func, *x.args, *x.keywords.values()):
