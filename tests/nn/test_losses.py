@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import wholestep as ws
-from wholestep import errors
+from wholestep import errors, nn
 from wholestep.nn.cross_entropies import cross_entropy, focal, nll_loss, poly_cross_entropy
 from wholestep.nn.ctc import ctc_loss
 from wholestep.nn.losses import gaussian_nll, huber, log_cosh, mae, mse, poisson_nll, smooth_l1
@@ -356,6 +356,11 @@ def test_a_variance_that_is_too_small_can_grow():
     assert gradient[0] < -1e5
 
 
+def of_targets(name, targets):
+    scores = [np.ones(2)] * (1 + (name == "margin_ranking"))
+    return lambda: getattr(nn, name)(*scores, targets)
+
+
 REFUSALS = {
     "shapes that would broadcast": (lambda: mse(np.ones((3, 1)), np.ones(3)), errors.ShapeError),
     "predictions that are integers": (lambda: mse(np.ones(3, int), np.ones(3)), errors.DtypeError),
@@ -387,6 +392,10 @@ REFUSALS = {
     ),
     "a label that is negative": (lambda: nll_loss(np.ones((3, 2)), np.array([0, -1, 1])), errors.BoundsError),
     "a label too large": (lambda: multiclass_hinge(np.ones((3, 2)), np.array([0, 2, 1])), errors.BoundsError),
+    **{
+        f"targets of 0 and 1 in {name}": (of_targets(name, np.array([0, 1])), errors.ParameterError)
+        for name in ("hinge", "hinge_embedding", "soft_margin", "margin_ranking")
+    },
     "a blank too large": (
         lambda: ctc_loss(np.ones((3, 1, 2)), np.ones((1, 1), int), np.array([3]), np.array([1]), blank=2),
         errors.BoundsError,
@@ -416,6 +425,13 @@ def test_refused(name):
     with pytest.raises(error, match=r"^\w+: ") as caught:
         call()
     assert "test_losses.py" in str(caught.value), "the message names the user's line"
+
+
+def test_targets_of_a_margin_loss_are_looked_at_when_a_program_runs():
+    step = ws.jit(lambda x, t: hinge(x, t))
+    assert step(np.ones(2), np.array([1.0, -1.0])) == 1.0
+    with pytest.raises(errors.BoundsError, match=r"hinge: there are targets other[\s\S]*test_losses.py[\s\S]*2 \* t - 1"):
+        step(np.ones(2), np.array([0.0, 1.0]))
 
 
 def test_the_message_of_a_label_outside_the_classes():

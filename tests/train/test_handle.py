@@ -11,7 +11,7 @@ from tests.train.by_hand import rows, same
 from tests.train.models import classifier, perceptron
 
 import wholestep as ws
-from wholestep import tree
+from wholestep import nn, tree
 from wholestep.train.state.state import State, new_counters
 
 NAN, INF = float("nan"), float("inf")
@@ -128,7 +128,8 @@ def test_state_is_copied_in_and_out(device):
     step = ws.compile(
         lambda p, x: np.sum(p["w"] * x), params, optimizer=ws.optim.sgd(1.0), batch=np.ones(2), device=device
     )
-    step.params["w"][:] = 7.0
+    copied = step.params
+    copied["w"][:] = 7.0
     params["w"][:] = 7.0
     step(np.ones(2))
     equal(step.params, {"w": np.zeros(2)})
@@ -637,6 +638,41 @@ def test_what_a_step_does_not_read_cannot_be_assigned(device):
         step.hyper["lr"] = 0.5
     assert "step.set(lr=0.5)" in str(caught.value)
     assert pickle.loads(pickle.dumps(step.hyper)) == copy.deepcopy(step.hyper) == dict(step.hyper)
+
+
+def stores(step):
+    """Statements that store into a copy of the step's state, and keep no name of it."""
+
+    def of_an_item():
+        step.params["w"] = np.zeros(3)
+
+    def of_elements():
+        step.params["w"][0] += 1.0
+
+    def of_the_state():
+        step.state["params"]["w"][:] = 0.0
+
+    def of_no_item():
+        del step.buffers["w"]
+
+    return of_an_item, of_elements, of_the_state, of_no_item
+
+
+def test_a_store_into_a_copy_of_the_state_is_refused():
+    model = nn.Linear(3, 1, key=0)
+    rows = np.ones((4, 3), np.float32)
+    step = ws.compile(lambda m, x: np.mean(m["w"](x) ** 2), {"w": model}, optimizer=ws.optim.sgd(0.1), batch=rows)
+    for store in stores(step):
+        with pytest.raises(ws.errors.UnsupportedError, match=r"it is a copy(.|\n)*test_handle.py(.|\n)*hint: .* = step\."):
+            store()
+    with pytest.raises(ws.errors.UnsupportedError, match=r"step\.model: it is a copy"):
+        step.model["w"].weight[:] = 0.0
+    kept = {"before": step.params}
+    params = kept["params"] = step.params
+    params["w.weight"] *= 0.0
+    dict(step.params)["w.weight"] = step.params.copy()["w.weight"] = 0.0
+    step.set(params=params)
+    assert not np.any(step.model["w"].weight) and np.any(kept["before"]["w.weight"])
 
 
 def test_an_optimizer_may_count_where_it_runs_eagerly():

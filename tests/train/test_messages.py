@@ -87,6 +87,7 @@ CASES = {
     ),
     "optimizer_that_counts_by_itself": lambda: step(optimizer=Counting()),
     "hyper_parameter_in_a_copy": lambda: step().hyper.__setitem__("lr", 0.5),
+    "batch_by_names": lambda: step()(x=BATCH["x"], y=BATCH["y"]),
     "nothing_to_train": lambda: step(loss=lambda p, b: np.mean(b["x"]), params={}),
     "optimizer_of_other_arguments": lambda: step(optimizer=Torchlike()),
     "optimizer_of_optax": lambda: step(optimizer=GradientTransformation()),

@@ -179,7 +179,7 @@ def ctc(p: Any, b: Any, **options: Any) -> Any:
 LOSSES: dict[str, Any] = {
     **{
         name: partial(lambda f, p, b, **o: f(out(p, b), b["y"], **o), getattr(nn, name))
-        for name in "mse mae huber smooth_l1 log_cosh bce_with_logits binary_focal hinge poisson_nll".split()
+        for name in "mse mae huber smooth_l1 log_cosh bce_with_logits binary_focal poisson_nll".split()
     },
     **{
         name: partial(lambda f, p, b, **o: f(nn.log_softmax(out(p, b)), b["label"], **o), getattr(nn, name))
@@ -193,7 +193,7 @@ LOSSES: dict[str, Any] = {
     "ctc_loss": ctc,
     **{
         name: partial(lambda f, p, b, **o: f(out(p, b), 2 * (b["y"] > 0) - 1, **o), getattr(nn, name))
-        for name in "soft_margin hinge_embedding".split()
+        for name in "hinge soft_margin hinge_embedding".split()
     },
     "margin_ranking": lambda p, b, **o: nn.margin_ranking(out(p, b), b["y"], 2 * (b["y"] > 0) - 1, margin=0.5, **o),
     "multilabel_soft_margin": lambda p, b, **o: nn.multilabel_soft_margin(out(p, b), b["y"] > 0, **o),
@@ -240,6 +240,11 @@ def test_means_pass_and_sums_are_found(name: str, example: str) -> None:
     for size in (1, 3):
         parted(f, example, microbatch=size)
     assert "a sum" in refused(lambda p, b: f(p, b, reduction="sum"), example)
+
+
+def test_a_sum_over_targets_of_either_sign_is_found_without_an_example() -> None:
+    shapes = {"x": ws.ShapeDtype((ROWS, 5), "float32"), "sign": ws.ShapeDtype((ROWS, 3), "float32")}
+    refused(lambda p, b: nn.hinge(out(p, b), b["sign"], reduction="sum"), shapes)
 
 
 def rowwise(p: Any, b: Any) -> Any:

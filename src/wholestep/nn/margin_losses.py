@@ -11,7 +11,7 @@ from wholestep.ir.graph import NDArray
 from wholestep.nn.distances import l2_normalize
 from wholestep.nn.exponentials import log_softmax
 from wholestep.nn.probabilities import bce_with_logits
-from wholestep.nn.reduction import Reduction, check_axis, paired_operands, real_floating, reduce_losses
+from wholestep.nn.reduction import Reduction, check_axis, paired_operands, paired_signs, real_floating, reduce_losses
 
 
 def margin_ranking(
@@ -22,7 +22,7 @@ def margin_ranking(
     `weights` and `reduction` are those of `mse`.
 
     Shapes: floats first and second and targets, of one shape; a scalar, or that shape with `reduction="none"`.
-    Raises: as `mse` does.
+    Raises: as `mse` does, and ParameterError for other targets; in a compiled program BoundsError.
     Source: Burges et al., "Learning to rank using gradient descent", 2005; PyTorch's MarginRankingLoss.
 
     >>> import numpy as np, wholestep as ws
@@ -30,7 +30,7 @@ def margin_ranking(
     [0.0, 2.0]
     """
     a, b = paired_operands("margin_ranking", first, second, "second scores")
-    _, t = paired_operands("margin_ranking", first, targets)
+    _, t = paired_signs("margin_ranking", first, targets)
     return reduce_losses("margin_ranking", first, wnp.maximum(margin - t * (a - b), 0), reduction, weights)
 
 
@@ -40,7 +40,7 @@ def hinge_embedding(
     """The distance itself where the target is 1, max(0, margin - distance) where it is -1.
 
     Shapes: distances and targets as `mse`.
-    Raises: as `mse` does.
+    Raises: as `mse` does, and ParameterError for other targets; in a compiled program BoundsError.
     Source: Hadsell, Chopra and LeCun, "Dimensionality reduction by learning an invariant mapping", 2006; PyTorch's
     HingeEmbeddingLoss.
 
@@ -48,7 +48,7 @@ def hinge_embedding(
     >>> ws.nn.hinge_embedding(np.array([0.25, 0.25]), np.array([1, -1]), reduction="none").tolist()
     [0.25, 0.75]
     """
-    x, t = paired_operands("hinge_embedding", distances, targets)
+    x, t = paired_signs("hinge_embedding", distances, targets)
     losses = wnp.where(t > 0, x, wnp.maximum(margin - x, 0))
     return reduce_losses("hinge_embedding", distances, losses, reduction, weights)
 
@@ -57,14 +57,14 @@ def soft_margin(scores: Any, targets: Any, *, weights: Any = None, reduction: Re
     """log(1 + exp(-t * x)), for scores x and targets t of -1 and 1: the logistic loss.
 
     Shapes: as `mse`.
-    Raises: as `mse` does.
+    Raises: as `mse` does, and ParameterError for other targets; in a compiled program BoundsError.
     Source: Cox, "The regression analysis of binary sequences", 1958.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.soft_margin(np.array([0.0, 800.0]), np.array([1, -1]), reduction="none").round(4).tolist()
     [0.6931, 800.0]
     """
-    x, t = paired_operands("soft_margin", scores, targets)
+    x, t = paired_signs("soft_margin", scores, targets)
     return reduce_losses("soft_margin", scores, wnp.logaddexp(0, -t * x), reduction, weights)
 
 

@@ -14,6 +14,7 @@ from wholestep.nn.reduction import (
     loss_setting,
     narrow,
     paired_operands,
+    paired_signs,
     real_floating,
     reduce_losses,
 )
@@ -25,14 +26,14 @@ def hinge(
     """The hinge loss of two classes: max(0, margin - t * x), for scores x and targets t of -1 and 1.
 
     Shapes: as `mse`.
-    Raises: as `mse` does.
+    Raises: as `mse` does, and ParameterError for other targets; in a compiled program BoundsError.
     Source: Cortes and Vapnik, "Support-vector networks", 1995.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.hinge(np.array([2.0, 0.5, 1.0]), np.array([1, 1, -1]), reduction="none").tolist()
     [0.0, 0.5, 2.0]
     """
-    x, t = paired_operands("hinge", scores, targets)
+    x, t = paired_signs("hinge", scores, targets)
     return reduce_losses("hinge", scores, wnp.maximum(margin - t * x, 0), reduction, weights)
 
 

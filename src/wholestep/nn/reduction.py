@@ -7,6 +7,7 @@ from typing import Any, Literal
 from wholestep import dtypes, numpy as wnp
 from wholestep.errors import AxisError, DtypeError, ParameterError, ShapeError
 from wholestep.frontend.tracing import type_of
+from wholestep.numpy.conditions import where_holds
 
 Reduction = Literal["mean", "sum", "none"]
 
@@ -62,6 +63,16 @@ def paired_operands(name: str, predictions: Any, targets: Any, what: str = "targ
             hint="give both the same shape; broadcasting here would compare every sample with every other",
         )
     return x, t.astype(dtypes.compute_dtype(t.dtype) if dtypes.is_inexact(t.dtype) else x.dtype, copy=False)
+
+
+def paired_signs(name: str, predictions: Any, targets: Any) -> tuple[Any, Any]:
+    """Predictions and targets of -1 and 1 as arrays of one shape and dtype; other targets are an error.
+
+    Raises ParameterError where they are known, and BoundsError when a program runs.
+    """
+    x, t = paired_operands(name, predictions, targets)
+    said = f"{name}: there are targets other than -1 and 1\n2 * t - 1 makes them of targets t of 0 and 1"
+    return x, where_holds(t, wnp.abs(t) == 1, said)
 
 
 def real_floating(name: str, x: Any, what: str) -> Any:

@@ -295,10 +295,10 @@ def select_unlike_rows(example: LossExample, rows: int) -> NDArray:
 
 
 def example_arguments(example: LossExample, rows: int) -> Iterator[tuple[list[NDArray], list[bool]]]:
-    """Arguments of the loss with so many rows, and marks of those with rows: first all varied, at last as given.
+    """Arguments of the loss with so many rows, and marks of those with rows: first all varied, then as given.
 
     Zeros and equal rows would hide a sum or a maximum. The later arguments vary less, for a loss that is nan or has
-    indices out of range for varied ones.
+    indices out of range for varied ones. The last have ones in place of zeros, which are no targets of a margin loss.
     """
     batch = batch_rows(example, rows, select_unlike_rows(example, rows))
     has_rows = [False] * len(tree.leaves(example.state)) + [bool(kind_of(x).shape) for x in tree.leaves(batch)]
@@ -308,6 +308,8 @@ def example_arguments(example: LossExample, rows: int) -> Iterator[tuple[list[ND
         state = {**example.state, "params": params} if floats else example.state
         drawn = tree.map(lambda x, rng=rng, on=(floats, others): vary_array(x, rng, *on), batch)
         yield [np.asarray(x) for x in tree.leaves((state, drawn))], has_rows
+    filled = tree.map(lambda x: x if np.any(x) else np.ones_like(x), drawn)
+    yield [np.asarray(x) for x in tree.leaves((example.state, filled))], has_rows
 
 
 def without_zeros(x: Any, rng: np.random.Generator) -> NDArray:

@@ -11,6 +11,7 @@ import numpy as np
 
 from wholestep import random
 from wholestep.boundary.counts import is_integer
+from wholestep.boundary.lost_stores import refuse_lost_store
 from wholestep.boundary.public import bounded
 from wholestep.errors import TreeError, UnsupportedError
 from wholestep.train.program.engine import Engine
@@ -49,6 +50,7 @@ class HeldState(ABC):
         The model that was given to `compile` stays as it was. Raises UnsupportedError where the step was compiled from
         plain parameters.
         """
+        refuse_lost_store("step.model", "model = step.model; change it; step.set(params=nn.split(model)[0])")
         with self._lock:
             model, state = self._engine.step_function.model, self._engine.state
             if model is None:
@@ -59,19 +61,25 @@ class HeldState(ABC):
 
     @property
     def params(self) -> Any:
-        """The current parameters, in arrays of the caller's own; those of a model by path."""
+        """The current parameters, in arrays of the caller's own; those of a model by path.
+
+        Raises UnsupportedError for a store into that copy, such as `step.params["w"] = x`, which would be lost.
+        """
+        refuse_lost_store("step.params", "params = step.params; change them; step.set(params=params)")
         with self._lock:
             return self._engine.state.copy("params")
 
     @property
     def buffers(self) -> Any:
         """The current buffers, in arrays of the caller's own."""
+        refuse_lost_store("step.buffers", "buffers = step.buffers; change them; step.set(buffers=buffers)")
         with self._lock:
             return self._engine.state.copy("buffers")
 
     @property
     def state(self) -> dict[str, Any]:
         """The whole state, in arrays of the caller's own: a dictionary of params, buffers, optimizer and counters."""
+        refuse_lost_store("step.state", "state = step.state; change it; step.load_state(state)")
         with self._lock:
             return self._engine.state.whole()
 

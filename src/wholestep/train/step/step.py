@@ -31,7 +31,7 @@ from wholestep.train.state.parameter_checks import warn_of_suspect_parameters
 from wholestep.train.state.precision import convert_floats
 from wholestep.train.state.result import Result
 from wholestep.train.state.state import STATE_PARTS
-from wholestep.train.step.attached import Attached
+from wholestep.train.step.attached import NO_BATCH, Attached
 from wholestep.train.step.export import ExportedStep
 from wholestep.train.step.held_state import HeldState
 from wholestep.train.step.save_load import SavedState
@@ -80,7 +80,7 @@ class Step(ExclusiveAccess, HeldState, SavedState, ExportedStep, Inspected):
         for name, value in (hyper or {}).items():
             self._engine.hyper[name][...] = value
 
-    def __call__(self, batch: Any, *more: Any) -> Result:
+    def __call__(self, batch: Any = NO_BATCH, *more: Any, **named: Any) -> Result:
         """Run one step, or K, and return the result.
 
         The batch may have other sizes than the one that the step was compiled for, such as the last one of an epoch:
@@ -88,15 +88,15 @@ class Step(ExclusiveAccess, HeldState, SavedState, ExportedStep, Inspected):
         name them. With K steps a call the first axis is the number of steps. Structure, dtypes and the number of axes
         must be those of the example batch, and all sizes too where the step is `strict`.
 
-        Raises TreeError, ShapeError or DtypeError for a batch that does not fit, MutationError where a captured array
-        has changed, and errors of the program itself, such as BoundsError; the state is then as it was. Raises
-        ReentrancyError in a signal handler or a finalizer that runs inside a call by the same thread, which goes on.
-        Gives RecompilationWarning where it was compiled for many sizes of one axis.
+        Raises TreeError, ShapeError or DtypeError for a batch that does not fit, ArgumentError for none or several,
+        MutationError where a captured array has changed, and errors of the program itself, such as BoundsError; the
+        state is then as it was. Raises ReentrancyError in a signal handler or a finalizer that runs inside a call by
+        the same thread, which goes on. Gives RecompilationWarning where it was compiled for many sizes of one axis.
         """
         try:
             with self._lock:
-                if self._busy or more:
-                    raise reentrancy_error() if self._busy else several_batches_error(more)
+                if self._busy or more or named or batch is NO_BATCH:
+                    raise reentrancy_error() if self._busy else no_single_batch_error(batch, more, named)
                 self._busy = True
                 try:
                     result = self._engine.attempt(batch)
@@ -322,9 +322,14 @@ def predict(model: Any, x: Any) -> Any:
     return model(x)
 
 
-def several_batches_error(more: tuple[Any, ...]) -> ArgumentError:
-    """The error for a batch in several arguments."""
+def no_single_batch_error(batch: Any, more: tuple[Any, ...], named: dict[str, Any]) -> ArgumentError:
+    """The error for a batch in several arguments, in arguments with names of their own, or in none."""
+    if named:
+        got, items = f"the arguments {', '.join(named)}", ", ".join([f"{name!r}: {name}" for name in named])
+        return ArgumentError(
+            f"step: it takes one batch, and got {got}", hint=f"give the batch as one tree: step({{{items}}})"
+        )
     return ArgumentError(
-        f"step: it takes one batch, and got {1 + len(more)} arguments",
+        f"step: it takes one batch, and got {(batch is not NO_BATCH) + len(more)} arguments",
         hint="give the batch as one tree: step((x, y)), or step({'x': x, 'y': y})",
     )
