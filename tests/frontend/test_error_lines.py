@@ -1,5 +1,6 @@
 """Errors of Python, NumPy and SciPy inside traced functions: every one names the user's file and line."""
 
+import pickle
 import warnings
 
 import numpy as np
@@ -133,3 +134,13 @@ def test_names_of_arguments_of_other_libraries_are_answered_by_numpys(call):
         errors.ArgumentError, match=r"numpy\.mean: [\s\S]*axis= instead of dim=, keepdims= instead of k"
     ):
         ws.jit(call)(np.ones((2, 3)))
+
+
+@pytest.mark.parametrize("text", [lambda x: f"{x:.3f}", str, "{:.2f}".format])
+def test_the_text_of_a_traced_value_is_no_number(text):
+    for transform in (ws.grad, ws.jit):
+        with pytest.raises(ws.errors.ConversionError, match=r"is the text of a traced array(.|\n)*test_error_lines.py"):
+            transform(lambda x: float(text(x)) * x)(2.0)
+    said = []
+    ws.grad(lambda x: said.append(text(x)) or x * x)(2.0)
+    assert "x = " + said[0] in ("x = 2.000", "x = 2.0", "x = 2.00") and type(pickle.loads(pickle.dumps(said[0]))) is str

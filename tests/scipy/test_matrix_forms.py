@@ -122,3 +122,15 @@ def test_what_is_refused():
             ws.jit(lambda a, f=f: f(a, disp=False))(A)
     with pytest.raises(ValueError, match="'real', or 'complex'"):
         ws.jit(lambda a: linalg.schur(a, output="full"))(A)
+
+
+@pytest.mark.parametrize("x", [np.inf, -np.inf, 2.0])
+def test_the_exponential_of_a_matrix_of_one_element(x):
+    a = np.array([[x]])
+    np.testing.assert_array_equal(ws.jit(lambda a: linalg.expm(a))(a), linalg.expm(a))
+
+
+def test_the_condition_of_an_empty_stack_of_matrices():
+    assert ws.jit(lambda a: np.linalg.cond(a))(np.zeros((0, 3, 3))).shape == (0,)
+    with pytest.raises(np.linalg.LinAlgError, match="empty arrays"):
+        ws.jit(lambda a: np.linalg.cond(a))(np.zeros((2, 0, 0)))

@@ -29,6 +29,7 @@ from wholestep.frontend.dispatch import (
     unsupported,
     with_documented_errors,
 )
+from wholestep.frontend.shown_values import ShownValue
 from wholestep.ir.build import current, escaped, owned
 from wholestep.ir.graph import Value
 
@@ -223,11 +224,11 @@ class Array(ArrayMethods):
 
     def __str__(self) -> str:
         data = self.held()
-        return repr(self) if data is None else str(data[()])
+        return ShownValue(repr(self) if data is None else str(data[()]))
 
     def __format__(self, spec: str) -> str:
         data = self.held()
-        return str(self) if data is None or self.shape else format(data[()], spec)
+        return str(self) if data is None or self.shape else ShownValue(format(data[()], spec))
 
     # NumPy's protocols
 

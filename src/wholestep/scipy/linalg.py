@@ -201,8 +201,9 @@ def lu(a: Any, permute_l: bool = False, p_indices: bool = False) -> Any:
 
 @covers(outside.expm)
 def expm(A: Any) -> Array:
-    """scipy.linalg.expm."""
-    return wrap(mf.expm(square_operand("expm", A)))
+    """scipy.linalg.expm; the exponential of the one element of a matrix, which may be infinite."""
+    a = square_operand("expm", A)
+    return np.exp(wrap(a)) if a.shape[-1] == 1 else wrap(mf.expm(a))
 
 
 @covers(outside.sqrtm)

@@ -101,7 +101,7 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
 def cond(x: Any, p: Any = None) -> Any:
     """numpy.linalg.cond."""
     a: Any = wrap(check_matrix("cond", x))
-    if a.size == 0:
+    if 0 in a.shape[-2:]:
         raise np.linalg.LinAlgError("cond is not defined on empty arrays")
     if p is None or p in (2, -2):
         s = svdvals(a)
