@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 
 from wholestep import tree
-from wholestep.boundary.counts import whole_number
+from wholestep.boundary.counts import check_flags, whole_number
 from wholestep.boundary.public import bounded
 from wholestep.collectives import Communicator
 from wholestep.errors import ParameterError, ShapeError, UnsupportedError
 from wholestep.ir.graph import NDArray
 from wholestep.nn.keys import takes_key
-from wholestep.random.keys import checked_key
 from wholestep.train.data.prefetch import read_ahead
 from wholestep.train.data.sampling import Buckets, Drawn, Plan, RandomWords, Rows, Sampler, Weighted
 from wholestep.train.data.sources import Arrays, Collate, Source, Stream, source_of, stack_items
@@ -97,6 +96,7 @@ class Loader:
         self.one_each = batch_size is None
         self.batch_size = 1 if batch_size is None else whole_number("batch_size", batch_size, "loader")
         self.steps_per_call = whole_number("steps_per_call", steps_per_call, "loader")
+        check_flags("loader", shuffle=shuffle, drop_last=drop_last)
         self.drop_last = bool(drop_last)
         self.transform = transform
         self.draws_keys = transform is not None and takes_key(transform)
@@ -396,5 +396,5 @@ def shuffle_buffered(items: Iterator[Any], size: int, words: RandomWords) -> Ite
 
 def seed_of(key: Any) -> int:
     """A seed or a key as one number."""
-    low, high = [int(word) for word in np.asarray(checked_key("loader", base_key(key)))]
+    low, high = [int(word) for word in base_key("loader", key)]
     return low | high << 32

@@ -133,10 +133,7 @@ class Attached:
             raise ParameterError(f"{self.name}: it takes no key", hint=f"def {self.name}(model, batch, *, key)")
         if key is None and self.needs_key:
             raise ParameterError(f"{self.name}: no key to draw from", hint=f"{self.name}(batch, key=ws.random.key(0))")
-        given = None if key is None else np.asarray(base_key(key))
-        if given is not None and not (given.shape == (2,) and given.dtype == np.uint32):
-            raise ParameterError(f"{self.name}: key is {key!r:.40}", hint="a seed, or a key: key=ws.random.key(0)")
-        return given
+        return None if key is None else base_key(self.name, key)
 
     def found(self, batch: Any, key: Any) -> tuple[AttachedProgram, tuple[NDArray, ...]]:
         """The program for this batch and key, and its arguments; a fast check recognizes most batches."""

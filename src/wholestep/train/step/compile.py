@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, TypeVar
 
+from wholestep.boundary.counts import check_flags
 from wholestep.collectives import Communicator
 from wholestep.compiler import devices
 from wholestep.compiler.backends import DEFAULT_DEVICE
@@ -173,6 +174,7 @@ def compile(
             grad_norm=grad_norm,
             device=device,
         )
+        check_flags("compile", strict=strict, allow_unused=allow_unused)
         axis = mesh_axis(mesh)
         streamed = stream_of(stream, options["folder"], precision)
         batch = outside.taken_over(batch, "batch", "compile")
@@ -234,7 +236,7 @@ def state_parts(
             make(partial(convert_floats, precision=step_function.precision), part) for part in (params, buffers)
         ]
     optimizer = make(step_function.begun, params)
-    counters = new_counters(base_key(key), step_function.scaling)
+    counters = new_counters(base_key("compile", key), step_function.scaling)
     return {"params": params, "buffers": buffers, "optimizer": optimizer, "counters": counters}
 
 

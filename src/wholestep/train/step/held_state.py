@@ -14,6 +14,9 @@ from wholestep.boundary.counts import is_integer
 from wholestep.boundary.lost_stores import refuse_lost_store
 from wholestep.boundary.public import bounded
 from wholestep.errors import TreeError, UnsupportedError
+from wholestep.frontend import outside
+from wholestep.ir.graph import NDArray
+from wholestep.random.keys import checked_key
 from wholestep.train.program.engine import Engine
 from wholestep.train.program.hyperparameters import flush_accumulation, hyper_changes, with_averaged_parameters
 from wholestep.train.state.loss_scaling import scale_of
@@ -150,7 +153,7 @@ class HeldState(ABC):
             parts = given_parts(changes, engine.step_function.model)
             counters: dict[str, Any] = {}
             if "key" in changes:
-                counters["key"] = base_key(changes.pop("key"))
+                counters["key"] = base_key("step.set", changes.pop("key"))
             if "loss_scale" in changes and engine.step_function.scaling is not None:
                 counters["scale"] = np.float32(scale_of(changes.pop("loss_scale"), "step.set"))
             if counters:
@@ -224,6 +227,8 @@ class HeldState(ABC):
                 self._engine.unfinished = None
 
 
-def base_key(key: Any) -> Any:
-    """The key of a seed, or the given key itself."""
-    return random.key(key) if is_integer(key) else key
+def base_key(what: str, key: Any) -> NDArray:
+    """The key of a seed, or the given key itself; raises DtypeError or ShapeError for what is neither."""
+    given = outside.array(key, "key", what) if outside.foreign(key) else key
+    made: NDArray = checked_key(what, random.key(given) if is_integer(given) else given)
+    return made
