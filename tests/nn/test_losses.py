@@ -430,7 +430,9 @@ def test_refused(name):
 def test_targets_of_a_margin_loss_are_looked_at_when_a_program_runs():
     step = ws.jit(lambda x, t: hinge(x, t))
     assert step(np.ones(2), np.array([1.0, -1.0])) == 1.0
-    with pytest.raises(errors.BoundsError, match=r"hinge: there are targets other[\s\S]*test_losses.py[\s\S]*2 \* t - 1"):
+    with pytest.raises(
+        errors.BoundsError, match=r"hinge: there are targets other[\s\S]*test_losses.py[\s\S]*2 \* t - 1"
+    ):
         step(np.ones(2), np.array([0.0, 1.0]))
 
 

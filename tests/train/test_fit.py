@@ -709,3 +709,11 @@ def test_the_page_on_the_loop_runs(tmp_path, monkeypatch, capsys):
         exec(compile(source, "loop.md", "exec"), names)
     assert len(names["history"].epochs) == 5
     assert json.loads((tmp_path / "run.jsonl").read_text().splitlines()[0])["event"] == "start"
+
+
+def test_an_iterator_that_was_read_before_is_an_error():
+    batches = iter([np.ones(2), np.ones(2)])
+    step = ws.compile(lambda p, x: np.sum((p - x) ** 2), 0.0, optimizer=ws.optim.sgd(0.1), batch=np.ones(2))
+    assert len(ws.fit(step, batches, epochs=1, progress=None).losses) == 2
+    with pytest.raises(ws.errors.ParameterError, match=r"the data gave no batch[\s\S]*read before"):
+        ws.fit(step, batches, epochs=1, progress=None)

@@ -663,7 +663,9 @@ def test_a_store_into_a_copy_of_the_state_is_refused():
     rows = np.ones((4, 3), np.float32)
     step = ws.compile(lambda m, x: np.mean(m["w"](x) ** 2), {"w": model}, optimizer=ws.optim.sgd(0.1), batch=rows)
     for store in stores(step):
-        with pytest.raises(ws.errors.UnsupportedError, match=r"it is a copy(.|\n)*test_handle.py(.|\n)*hint: .* = step\."):
+        with pytest.raises(
+            ws.errors.UnsupportedError, match=r"it is a copy(.|\n)*test_handle.py(.|\n)*hint: .* = step\."
+        ):
             store()
     with pytest.raises(ws.errors.UnsupportedError, match=r"step\.model: it is a copy"):
         step.model["w"].weight[:] = 0.0

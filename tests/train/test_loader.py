@@ -556,3 +556,9 @@ def test_what_does_not_go_together_is_refused(make, error, says):
     with pytest.raises(error, match=says):
         make()
     no_thread()
+
+
+@pytest.mark.parametrize("data", [np.ma.masked_array(np.ones((4, 2)), mask=True), [np.ma.masked_array([1.0, 2.0])] * 4])
+def test_masked_arrays_are_refused(data):
+    with pytest.raises(DtypeError, match=r"MaskedArray is not supported[\s\S]*filled"):
+        list(Loader(data, 2))

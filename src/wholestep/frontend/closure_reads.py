@@ -102,9 +102,7 @@ def value_readings(functions: Iterable[FunctionType], owners: Mapping[FunctionTy
     return [r for r in found if is_number_or_word(r.then) or isinstance(r.then, np.ndarray)]
 
 
-def readings_of_parts(
-    g: FunctionType, parts: Iterable[ReadChain], owners: Mapping[FunctionType, Any]
-) -> list[Reading]:
+def readings_of_parts(g: FunctionType, parts: Iterable[ReadChain], owners: Mapping[FunctionType, Any]) -> list[Reading]:
     """The attributes and items of what a function names; the first parameter of a method is a name, too."""
     at = dict(looks(g))
     if g in owners:

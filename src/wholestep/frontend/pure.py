@@ -113,8 +113,9 @@ def warn_of_frozen(values: list[Reading], reach: Reach, again: str) -> None:
     """Warn of the first value that the traced function has changed and reads."""
     changed = next((reading for reading in values if not reading.stays()), None)
     if changed is not None:
-        number = is_number_or_word(changed.then)
-        change = f"was {changed.then!r:.40} and became {changed.look()!r:.40}" if number else "was bound to another array"
+        change = "was bound to another array"
+        if is_number_or_word(changed.then):
+            change = f"was {changed.then!r:.40} and became {changed.look()!r:.40}"
         warn(
             f"trace: {changed.name} {change} while a function was traced, and every {again} sees the one of the trace",
             FrozenValueWarning,

@@ -201,8 +201,9 @@ def lu(a: Any, permute_l: bool = False, p_indices: bool = False) -> Any:
 
 @covers(outside.expm)
 def expm(A: Any) -> Array:
-    """scipy.linalg.expm; the exponential of the one element of a matrix, which may be infinite."""
+    """scipy.linalg.expm."""
     a = square_operand("expm", A)
+    # The series of one infinite element is nan, and its exponential is not.
     return np.exp(wrap(a)) if a.shape[-1] == 1 else wrap(mf.expm(a))
 
 

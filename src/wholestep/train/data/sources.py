@@ -12,6 +12,7 @@ import numpy as np
 from wholestep import tree
 from wholestep.errors import DtypeError, ParameterError, ShapeError, TreeError
 from wholestep.frontend import outside
+from wholestep.frontend.promotion import refuse_subclass
 from wholestep.ir.graph import NDArray
 from wholestep.train.data.file_errors import open_arrays
 from wholestep.words import type_in_words
@@ -61,7 +62,7 @@ class Arrays:
                     f"loader: {path} is {type_in_words(x)}, not an array",
                     hint="convert it with np.asarray; samples that are trees go into a list",
                 )
-            numeric_array(x, path)
+            refuse_subclass(numeric_array(x, path))
             if x.ndim == 0:
                 raise ShapeError(f"loader: {path} is {typename(x)}, which has no axis of rows")
             if len(x) != len(leaves[0]):
@@ -189,6 +190,8 @@ def stack_items(items: list[Any]) -> Any:
 
 def stack_leaf(column: Sequence[Any], path: str) -> NDArray:
     """The same leaf of several items as one array."""
+    for x in column:
+        refuse_subclass(x)
     arrays = [np.asarray(x) for x in column]
     first = numeric_array(arrays[0], path)
     for i, x in enumerate(arrays):

@@ -341,6 +341,7 @@ def epoch(run: TrainingRun, goal: Goal, view: RunDisplay, pressed: InterruptFlag
     """Train on the remaining batches of an epoch, until something ends the run."""
     hooks = [c.on_step for c in run.callbacks if type(c).on_step is not Callback.on_step]
     loader, history, batch = run.loader, run.history, None
+    first = loader.position
     view.begin()
     with closing(iter(loader)) as batches:
         for batch in batches:
@@ -359,6 +360,8 @@ def epoch(run: TrainingRun, goal: Goal, view: RunDisplay, pressed: InterruptFlag
             if ended and (result.interrupted or loader.position != loader.steps):
                 return
     run.drain()
+    if batch is None and not first:
+        raise ParameterError("fit: the data gave no batch", hint="an iterator that was read before gives no more items")
     look_at_epoch(run, batch, run.steps - view.steps)
     end_epoch(run, goal, view)
     run.ranks.agree(history, history.interrupted or pressed.any)
