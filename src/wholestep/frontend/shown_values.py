@@ -17,7 +17,7 @@ class ShownValue(str):
         raise ConversionError(
             f"text: {str.__str__(self)!r} is the text of a traced array, and a number read from it would have no "
             "derivative",
-            hint="x itself is the number, np.round(x, n) a rounded one, and ws.stop_gradient(x) one without a derivative",
+            hint="x itself is the number, np.round(x, n) a rounded one, ws.stop_gradient(x) one with no derivative",
         )
 
     __float__ = __int__ = __complex__ = refuse

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from wholestep import tree
 from wholestep.boundary.public import bounded
 from wholestep.compiler import devices
