@@ -89,7 +89,7 @@ def readings(f: Any) -> list[Reading]:
     return found
 
 
-def value_readings(functions: Iterable[FunctionType], owners: Mapping[FunctionType, Any]) -> list[Reading]:
+def value_readings(functions: Iterable[FunctionType], owners: Mapping[Any, Any]) -> list[Reading]:
     """The numbers, words and arrays that functions, methods of these owners among them, read by name.
 
     What a function assigns is among them, unless only an update reads it, such as `name += 1`.
@@ -102,7 +102,7 @@ def value_readings(functions: Iterable[FunctionType], owners: Mapping[FunctionTy
     return [r for r in found if is_number_or_word(r.then) or isinstance(r.then, np.ndarray)]
 
 
-def readings_of_parts(g: FunctionType, parts: Iterable[ReadChain], owners: Mapping[FunctionType, Any]) -> list[Reading]:
+def readings_of_parts(g: FunctionType, parts: Iterable[ReadChain], owners: Mapping[Any, Any]) -> list[Reading]:
     """The attributes and items of what a function names; the first parameter of a method is a name, too."""
     at = dict(looks(g))
     if g in owners:
@@ -223,7 +223,8 @@ def argument_of(code: CodeType, *operations: str) -> tuple[str, ...]:
 @functools.lru_cache(maxsize=1024)
 def names_read_beyond_updates(code: CodeType) -> frozenset[str]:
     """The names from around some code that it reads elsewhere than in `name += 1`."""
-    read, stored = set(), set()
+    read: set[tuple[str, Any]] = set()
+    stored: set[tuple[str, Any]] = set()
     for one in nested_codes(code):
         for (operation, argument), position in zip(instruction_words(one), one.co_positions(), strict=True):
             name = opcode.opname[operation]

@@ -138,7 +138,7 @@ class Reach:
     def __init__(self, f: Any) -> None:
         self.generators: list[tuple[str, Any]] = [(one.name, one.generator) for one in shared().values()]
         self.functions: list[FunctionType] = []
-        self.owners: dict[FunctionType, Any] = {}
+        self.owners: dict[Any, Any] = {}
         self.telling = False
         self.waiting: list[tuple[str, Any]] = [("", f)]
         self.seen = {id(g) for _, g in self.generators}
