@@ -131,7 +131,7 @@ def fractional_max_pool(x: Any, size: Sequence[int], places: Sequence[int], draw
 
 
 def starts(draw: Any, length: int, size: int, places: int) -> Any:
-    """The first elements of the windows along an axis: about equally far apart, shifted by a draw, the last one at the end."""
+    """The first elements of the windows along an axis: about equally far apart, shifted by a draw, one at the end."""
     last = wnp.full((*draw.shape, 1), length - size, np.int64)
     if places == 1:
         return last
