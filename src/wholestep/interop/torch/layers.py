@@ -76,11 +76,11 @@ def rms_norm(x: Any, shape: Sequence[Any], gain: Any = None, eps: float | None =
 def native_group_norm(
     x: Any, gain: Any, bias: Any, n: Any, channels: Any, places: Any, groups: int, eps: float
 ) -> tuple[Any, ...]:
-    wide = in_wide(x).reshape(x.shape[0], groups, -1)
-    mean, var = mean_and_variance(wide, (2,))
+    wide = in_wide(x).reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
+    mean, var = mean_and_variance(wide, tuple(range(2, wide.ndim)))
     made, scale = normalized(wide, mean, var, eps)
     y = apply_gain_and_bias(made.reshape(x.shape), on_channels(x, gain), on_channels(x, bias))
-    return y.astype(x.dtype), mean[..., 0], scale[..., 0]
+    return y.astype(x.dtype), mean.reshape(mean.shape[:2]), scale.reshape(mean.shape[:2])
 
 
 @entry("group_norm")

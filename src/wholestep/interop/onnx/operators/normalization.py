@@ -61,8 +61,9 @@ def instance_norm(node: OnnxNode, x: Any, gain: Any, bias: Any) -> Any:
 def group_norm(node: OnnxNode, x: Any, gain: Any, bias: Any) -> Any:
     """Groups of channels of each sample; before opset 21 with one gain and bias for each group."""
     groups, channels = node.need("num_groups"), x.shape[1]
-    parts = in_single(x).reshape(x.shape[0], groups, -1)
-    made = standard(parts, (2,), node.get("epsilon", EPSILON))[0].reshape(x.shape).astype(x.dtype, copy=False)
+    parts = in_single(x).reshape(x.shape[0], groups, channels // groups, *x.shape[2:])
+    made = standard(parts, tuple(range(2, parts.ndim)), node.get("epsilon", EPSILON))[0]
+    made = made.reshape(x.shape).astype(x.dtype, copy=False)
     if gain.shape[0] != channels:
         gain, bias = wnp.repeat(gain, channels // groups), wnp.repeat(bias, channels // groups)
     return made * in_channels(x, gain) + in_channels(x, bias)
