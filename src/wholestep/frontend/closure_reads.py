@@ -222,14 +222,17 @@ def argument_of(code: CodeType, *operations: str) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=1024)
 def names_read_beyond_updates(code: CodeType) -> frozenset[str]:
-    """The names from around some code that it reads elsewhere than in `name += 1`."""
+    """The names from around some code that it reads elsewhere than in `name += 1`, and before it assigns them."""
     read: set[tuple[str, Any]] = set()
     stored: set[tuple[str, Any]] = set()
     for one in nested_codes(code):
+        assigned: dict[str, bool] = {}
         for (operation, argument), position in zip(instruction_words(one), one.co_positions(), strict=True):
-            name = opcode.opname[operation]
-            if name in (*ROOTS, *ASSIGNING):
-                (read if name in ROOTS else stored).add((instruction_name(one, name, argument), position))
+            word = opcode.opname[operation]
+            if word in (*ROOTS, *ASSIGNING):
+                name = instruction_name(one, word, argument)
+                if not assigned.setdefault(name, word in ASSIGNING):
+                    (read if word in ROOTS else stored).add((name, position))
     return frozenset([name for name, _ in read - stored])
 
 
