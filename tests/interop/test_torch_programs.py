@@ -12,6 +12,12 @@ pytestmark = [pytest.mark.filterwarnings("ignore")]
 tn = torch.nn
 
 
+@pytest.fixture(autouse=True)
+def seeded():
+    """Weights that are the same in any order of the tests."""
+    torch.manual_seed(0)
+
+
 class Tied(tn.Module):
     """A model with a tied weight, attention, and a parameter that is not trained."""
 
