@@ -14,6 +14,7 @@ from wholestep.frontend.marks import stop_gradient
 from wholestep.interop.handlers import Handlers
 from wholestep.interop.torch.promotion import cast
 from wholestep.interop.torch.reductions import vector_norm
+from wholestep.nn.normalization import in_wide
 from wholestep.scipy import linalg as scipy_linalg
 
 CONTRACTIONS = Handlers()
@@ -59,18 +60,24 @@ def trilinear(
 
 @entry("linear")
 def linear(x: Any, weight: Any, bias: Any = None) -> Any:
-    made = x @ wnp.swapaxes(weight, 0, 1) if weight.ndim == 2 else x @ weight
-    return made if bias is None else made + bias
+    turned = wnp.swapaxes(weight, 0, 1) if weight.ndim == 2 else weight
+    return x @ turned if bias is None else rounded_once(wnp.matmul, bias, x, turned)
 
 
 @entry("addmm", "addmv", "baddbmm")
 def addmm(c: Any, x: Any, y: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    return scaled(x @ y, alpha) + scaled(c, beta)
+    return rounded_once(wnp.matmul, c, x, y, beta, alpha)
 
 
 @entry("addbmm")
 def addbmm(c: Any, x: Any, y: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    return scaled(wnp.einsum("bij,bjk->ik", x, y), alpha) + scaled(c, beta)
+    return rounded_once(functools.partial(wnp.einsum, "bij,bjk->ik"), c, x, y, beta, alpha)
+
+
+def rounded_once(product: Callable[..., Any], c: Any, x: Any, y: Any, beta: Any = 1, alpha: Any = 1) -> Any:
+    """alpha * product(x, y) + beta * c, which half precisions hold after the sum, and not after the product too."""
+    made = scaled(product(in_wide(x), in_wide(y)), alpha) + scaled(in_wide(c), beta)
+    return made.astype(x.dtype, copy=False)
 
 
 @entry("_grouped_mm", "grouped_mm_fallback")
