@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import wholestep as ws
+from wholestep.errors import ParameterError
 from wholestep.nn import init, large_draws
 
 DRAWS = {
@@ -34,6 +35,16 @@ def test_large_draws_inside_of_a_program_are_a_part_of_it(monkeypatch):
     drawn = ws.jit(lambda key, std: init.normal(key, (20,), std=std))(ws.random.key(1), 0.5)
     assert np.array_equal(drawn, init.normal(1, (20,), std=0.5))
     assert ws.grad(lambda std: init.normal(1, (20,), std=std).sum())(2.0) == pytest.approx(init.normal(1, (20,)).sum())
+
+
+def test_bounds_are_checked_and_may_be_arrays(monkeypatch):
+    bounds = np.zeros(5), np.arange(1.0, 6.0)
+    expected = init.uniform(0, (4, 5), *bounds)
+    monkeypatch.setattr(large_draws, "LARGE", 10)
+    assert np.array_equal(init.uniform(0, (4, 5), *bounds), expected)
+    for draw in (lambda: init.uniform(0, (20,), 3.0, 1.0), lambda: init.truncated_normal(0, (20,), low=2.0, high=1.0)):
+        with pytest.raises(ParameterError):
+            draw()
 
 
 def test_a_spread_of_double_precision_leaves_the_dtype():

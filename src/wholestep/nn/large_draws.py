@@ -23,8 +23,10 @@ LARGE = 1 << 20
 def draw_many(draw: Draw, key: Any, shape: Sequence[int], dtype: Any, **options: float) -> NDArray:
     """The numbers of `draw(key, shape=shape, dtype=dtype, **options)`, each made from its own words of the key."""
     sizes, key = shape_of(draw.__name__, shape), as_key(key)
-    if current() is not None or not isinstance(key, np.ndarray) or math.prod(sizes) < LARGE:
+    simple = isinstance(key, np.ndarray) and all([isinstance(number, int | float) for number in options.values()])
+    if current() is not None or not simple or math.prod(sizes) < LARGE:
         return draw(key, shape=sizes, dtype=dtype, **options)
+    draw(key, shape=(), dtype=dtype, **options)  # raises for bounds that would make the numbers of a program nan
     return compiled_draw(draw, math.prod(sizes), np.dtype(dtype), *options.items())(key).reshape(sizes)
 
 
