@@ -196,9 +196,8 @@ class GraphReader:
                 self.number(node)
                 calls.append(self.call(node))
             elif node.op == "output":
-                found = (
-                    node.args[0] if isinstance(node.args[0], tuple | list) else node.args
-                )  # a test returns one alone
+                # The test of a loop returns its one result alone.
+                found = node.args[0] if isinstance(node.args[0], tuple | list) else node.args
                 results = tuple(self.argument(x) for x in found if x not in self.tokens)
         return tuple(inputs), tuple(calls), results
 
