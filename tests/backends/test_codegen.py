@@ -13,10 +13,11 @@ from tests.kernel import interpret
 from wholestep.backends.cpu.cpu_features import CpuTarget, host_levels, named_target
 from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.lang import BOOL, I64, Axis, Index, Kernel
+from wholestep.kernel.ops import fma, halves_bf16x2
 from wholestep.kernel.verify import verify_kernel
 
 F16, F32, F64 = (np.dtype(t) for t in (np.float16, np.float32, np.float64))
-BF16 = np.dtype(ml_dtypes.bfloat16)
+BF16, WORD = np.dtype(ml_dtypes.bfloat16), np.dtype(np.uint32)
 EXTENTS = (0, 1, 2, 7, 16, 31, 32, 33, 64, 97)
 SCHEDULES = [(lanes, tile) for lanes in (1, 4, 16, 64) for tile in (1, 2, 3)]
 
@@ -43,6 +44,31 @@ def folding(op: str, n: int, lanes: int, tile: int, dtype: np.dtype[Any] = F32) 
             found = loop.fold(op, b.load(x, Index(0, {i: 1})))
         b.store(y, Index(), found)
     return b.kernel()
+
+
+@pytest.mark.parametrize("level", [None, *host_levels()])
+@pytest.mark.parametrize("lanes", [1, 8, 16])
+def test_pairs_of_bfloat16_are_chains_of_products_with_and_without_an_instruction(
+    level: str | None, lanes: int
+) -> None:
+    """A word is two fused multiply-adds, that of the upper half first."""
+    n, terms = 33, 21
+    b, i, k = KernelBuilder("pairs"), axis("i", n, lanes, 2), axis("k", terms)
+    with b:
+        x, y, z = b.buffer("x", WORD, terms), b.buffer("y", WORD, terms * n), b.buffer("z", F32, n, written=True)
+        with b.loop(i):
+            with b.loop(k) as loop:
+                found = loop.fold("dot_bf16x2", b.load(x, Index(0, {k: 1})), b.load(y, Index(0, {k: n, i: 1})))
+            b.store(z, Index(0, {i: 1}), found)
+    rng = np.random.default_rng(0)
+    left, right = [rng.normal(size=2 * size).astype(BF16).view(WORD) for size in (terms, terms * n)]
+    given = [left, right, np.zeros(n, F32)]
+    run(b.kernel(), *given, target=named_target(level) if level else None)
+    wanted = np.zeros(n, F32)
+    for word, words in zip(left, right.reshape(terms, n), strict=True):
+        for p, q in zip(halves_bf16x2(word), halves_bf16x2(words), strict=True):
+            wanted = fma(np.broadcast_to(p, n), q, wanted)
+    assert given[2].tobytes() == wanted.tobytes()
 
 
 @pytest.mark.parametrize("n", EXTENTS)

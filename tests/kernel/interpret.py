@@ -22,7 +22,7 @@ from tests.kernel.thread_accesses import OrderShows, ThreadAccesses
 from wholestep.dims import Size, most, supposing
 from wholestep.errors import KernelError
 from wholestep.kernel.lang import Axis, Barrier, Buffer, Fold, Index, Kernel, Loop, Statement, Store, Var, walk
-from wholestep.kernel.ops import FOLDS, OPS
+from wholestep.kernel.ops import FOLDS, OPS, halves_bf16x2
 from wholestep.kernel.workgroups import find_workgroup, has_barrier
 
 Array = np.ndarray[Any, Any]
@@ -213,7 +213,11 @@ class KernelInterpreter:
     def folded(self, fold: Fold, before: Array) -> Array:
         """The result of a fold over the current steps, which are the last dimension."""
         values = [self[v] for v in fold.values]
-        term = values[0] * values[1] if fold.op == "fma" else values[0]
+        if fold.op == "dot_bf16x2":
+            (a, b), (c, d) = map(halves_bf16x2, values)
+            term = a * c + b * d
+        else:
+            term = values[0] * values[1] if fold.op == "fma" else values[0]
         return np.asarray(FOLDS[fold.op].meaning(before, self.reduced(fold.op, term, len(self.shape) - 1)[..., 0]))
 
     def reduced(self, op: str, term: Array, dim: int) -> Array:

@@ -16,6 +16,7 @@ from wholestep import dtypes
 from wholestep.kernel.build import KernelBuilder, OpenLoop
 from wholestep.kernel.lang import BOOL, I64, Axis, Buffer, Index, Kernel, Var
 
+F32, WORD = dtypes.from_short("f32"), dtypes.from_short("u32")
 FLOATS = ("f32", "f64")
 INTEGERS = ("i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64")
 STORED = ("bool", "f16", "bf16", *FLOATS, *INTEGERS)
@@ -127,8 +128,10 @@ class Writer:
 
     def fold(self, loop: OpenLoop, values: list[Var], before: list[Var]) -> Var:
         """A reduction of values inside the loop, from the neutral number or from a value before it."""
-        op = str(self.pick("add", "fma", "mul", "max", "min", "and", "or"))
+        op = str(self.pick("add", "fma", "dot_bf16x2", "mul", "max", "min", "and", "or"))
         x, y = self.number(values), self.number(values)
+        if op == "dot_bf16x2":
+            return loop.fold(op, self.pair(x, y), self.pair(y, x))
         if op in ("add", "fma", "mul") and dtypes.is_float(x.dtype):
             x = self.coarse(x)
             x = x if op != "mul" else self.builder.op("select", self.builder.op("lt", x, 0), -1.0, x * 0.0 + 1.0)
@@ -140,6 +143,11 @@ class Writer:
             return loop.fold(op, x, self.coarse(self.convert(y, x.dtype)))
         first = next((v for v in before if v.dtype == x.dtype), None) if op in ("add", "max", "min") else None
         return loop.fold(op, x, init=None if first is None else self.outside(first))
+
+    def pair(self, x: Var, y: Var) -> Var:
+        """A word of two coarse bfloat16 numbers."""
+        first, second = [self.builder.bits(self.coarse(self.convert(v, F32)), WORD) for v in (x, y)]
+        return self.builder.op("or", first, self.builder.op("shr", second, 16))
 
     def outside(self, x: Var) -> Var:
         """A coarse number, made before the current loop."""

@@ -87,7 +87,15 @@ FAULTS = {
     "fold of two values": ("v0 = f32(0.0)\nfor i in 4:\n    fold v1 = add(v0, v0) from v0", "add takes 1 values"),
     "fold from another dtype": (
         "v0 = f32(0.0)\nv1 = d[0]\nfor i in 4:\n    fold v2 = add(v1) from v0",
-        "of that dtype",
+        "a result of float64",
+    ),
+    "pairs that are no words": (
+        "v0 = f32(0.0)\nv1 = x[0]\nfor i in 4:\n    fold v2 = dot_bf16x2(v1, v1) from v0",
+        "dot_bf16x2 does not take float32",
+    ),
+    "pairs into words": (
+        "v0 = u32(0)\nv1 = x[0]\nv2 = bits(u32, v1)\nfor i in 4:\n    fold v3 = dot_bf16x2(v2, v2) from v0",
+        "a result of float32",
     ),
     "fold of truth values": ("v0 = p[0]\nfor i in 4:\n    fold v1 = add(v0) from v0", "add does not take bool"),
     "across in many steps": (

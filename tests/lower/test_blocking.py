@@ -7,6 +7,7 @@ import os
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -30,6 +31,7 @@ from wholestep.kernel.text import format_kernel
 from wholestep.lower.blocking.block_sizes import AxisPart, BlockSizes, even_parts, split_axis
 from wholestep.lower.blocking.blocked_contraction import block_contraction
 from wholestep.lower.blocking.contraction_nest import find_contraction
+from wholestep.lower.blocking.paired_terms import WORD
 from wholestep.lower.compile import lower_program
 from wholestep.lower.program.program import LoweredProgram
 from wholestep.lower.program.steps import ForLoop, Launch, walk_steps
@@ -66,8 +68,9 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int], BlockSiz
     """A function that replaces the choice of block sizes, given the number of lanes, for all contractions."""
 
     def choose(chosen: Callable[[int], BlockSizes | None]) -> None:
-        def block_sizes(nest: Any, target: Any, caches: Caches) -> BlockSizes | None:
-            return chosen(target.lanes(nest.dtype.itemsize))
+        def block_sizes(nest: Any, target: Any, caches: Caches, dot_bf16: bool) -> BlockSizes | None:
+            found = chosen(target.lanes(nest.dtype.itemsize))
+            return found and found._replace(paired=found.paired and not found.strip and nest.multiplies_bf16)
 
         monkeypatch.setattr(machine, "block_sizes", block_sizes)
 
@@ -82,12 +85,14 @@ def drawn_sizes(draw: random.Random) -> Callable[[int], BlockSizes]:
     group, scratch = draw.choice((1, 3, 96)), draw.choice((0, 384, 1 << 20))
     gathered, ahead = strip > 0 and draw.random() < 0.5, draw.choice((0, 1, 2))
     near, shares = draw.choice((0, 0, 16, 4096)), draw.choice((0, 1, 2, 8))
+    paired, waiting = draw.random() < 0.7, draw.choice((100, 1 << 21))
 
     def sizes(lanes: int) -> BlockSizes:
         wide = strip * lanes * vectors
         across = columns * lanes * 2
         found = BlockSizes(lanes, rows, vectors, terms, across, most, unroll, panels, group, scratch, together=together)
-        return found._replace(strip=wide, gathered=gathered, ahead=ahead, near=near, shares=shares)
+        found = found._replace(strip=wide, gathered=gathered, ahead=ahead, near=near, shares=shares)
+        return found._replace(paired=paired, scratch_sums=waiting)
 
     return sizes
 
@@ -110,7 +115,8 @@ def drawn_program(draw: random.Random) -> tuple[Callable[..., Any], list[Array],
     """A contraction with an epilogue, its arguments, and its exact value, or None for operands that round."""
     extents = drawn_extents(draw)
     spec, name = draw.choice(SPECS), draw.choice(list(EPILOGUES))
-    dtype = np.dtype(draw.choice(("float32", "float32", "float64", "float16", ml_dtypes.bfloat16)))
+    bfloat16 = ml_dtypes.bfloat16
+    dtype = np.dtype(draw.choice(("float32", "float32", "float64", "float16", bfloat16, bfloat16)))
     (x, y), out = spec.split("->")[0].split(","), spec.split("->")[1]
     rng, exact = np.random.default_rng(draw.randrange(1 << 30)), draw.random() < 0.5
     shapes = [tuple([extents[c] for c in labels]) for labels in (x, y, out)]
@@ -236,13 +242,20 @@ def stay_within(kernels: Iterable[Any], bound: float = 1e-2) -> None:
     for kernel in [k for k in kernels if not calls(k)]:
         native = Native([kernel], None, {})
         for right in (False, True):
-            given = [rng.integers(-3, 4, b.size).astype(b.dtype) for b in kernel.buffers]
+            given = [drawn_elements(rng, b.size, b.dtype) for b in kernel.buffers]
             wanted = [a.copy() for a in given]
             run_kernel(kernel, wanted)
             held = [fenced(a, right) for a in given]
             native.run(0, [a for a, _ in held])
             for (a, _), b in zip(held, wanted, strict=True):
                 np.testing.assert_allclose(a.astype(float), b.astype(float), rtol=bound, atol=bound)
+
+
+def drawn_elements(rng: np.random.Generator, size: int, dtype: np.dtype[Any]) -> Array:
+    """Small integers; as words, pairs of bfloat16 numbers."""
+    if dtype != WORD:
+        return rng.integers(-3, 4, size).astype(dtype)
+    return rng.integers(-3, 4, 2 * size).astype(ml_dtypes.bfloat16).view(WORD)
 
 
 def calls(kernel: Any) -> bool:
@@ -548,6 +561,44 @@ def test_rows_side_by_side_are_read_in_place_where_their_terms_are_near() -> Non
                 plan = lower_program(graph_of(lambda a, b: a.T @ b, args), target)
                 packed = {name.rpartition("_")[2] for name in blocks_of(plan)} - {"panels", "columns", "tiles"}
                 assert packed == ({"rows"} if rows > near else set()), (level, dtype, rows)
+
+
+def test_pairs_are_read_as_words_where_they_are_words(sizes: Any) -> None:
+    """Terms at odd places, or strided ones, are packed one by one: the bits are those of one kernel."""
+    rng = np.random.default_rng(0)
+    whole = rng.normal(size=(40, 132)).astype(ml_dtypes.bfloat16)
+    right = rng.normal(size=(40, 66)).astype(ml_dtypes.bfloat16)
+    parts = (np.s_[:, :66], np.s_[:, 1:67], np.s_[:, 2:68], np.s_[:, ::2], np.s_[1:, 3:69])
+    for columns in (132, 131):
+        for part in parts:
+            args = [np.ascontiguousarray(whole[:, :columns]), right]
+            graph = graph_of(lambda a, b, part=part: (a[part] @ b.T, b @ a[part].T), args)
+            results = []
+            for chosen in (never, lambda lanes: BlockSizes(lanes, 4, 2, 32, 64, 64, paired=True)):
+                sizes(chosen)
+                results.append([np.array(x).tobytes() for x in compiled(graph)(args)])
+            assert results[0] == results[1], (columns, part)
+
+
+def test_processors_that_multiply_pairs_of_bfloat16_do() -> None:
+    """In tiles over packed words, for operands that are bfloat16 numbers, and only for those."""
+    cpu = replace(named_target("x86-64-v4"), features="+avx512bf16", dot_bf16=True)
+    for dtype, epilogue, pairs in (
+        (ml_dtypes.bfloat16, False, True),
+        (np.float32, True, True),
+        (np.float32, False, False),
+    ):
+        args = [np.zeros((256, 301), dtype), np.zeros((301, 512), dtype)]
+
+        def f(a: Any, b: Any, narrow: bool = epilogue) -> Any:
+            return ws.autocast(np.matmul, "bfloat16")(a, b) if narrow else a @ b
+
+        for target, wanted in ((cpu, pairs), (named_target("x86-64-v4"), False)):
+            plan = lower_program(graph_of(f, args), machine_model(target))
+            verify_program(plan)
+            text = "\n".join([assembly(module, target) for module in llvm_source(plan, target).modules])
+            assert ("dot_bf16x2" in printed(plan)) == ("vdpbf16ps" in text) == wanted
+            assert not re.findall(r"zmm.*\(%rsp\)|\(%rsp\).*zmm", text)
 
 
 @pytest.mark.parametrize("level", ["x86-64-v3", "x86-64-v4"])

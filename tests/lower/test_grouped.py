@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from numpy.lib.stride_tricks import sliding_window_view
@@ -55,7 +56,8 @@ def drawn_groups(draw: random.Random) -> Callable[[int], BlockSizes]:
     """Random blocks, small enough that most contractions are several."""
     rows, vectors, terms = draw.choice((1, 2, 4, 6)), draw.choice((1, 2, 3)), draw.choice((3, 8, 16, 40, 256))
     group, scratch, unroll = draw.choice((1, 7, 24, 96)), draw.choice((400, 3000, 1 << 20)), draw.choice((1, 2, 4))
-    return lambda lanes: BlockSizes(lanes, rows, vectors, terms, 64, 64, unroll, group=group, scratch=scratch)
+    blocks = {"group": group, "scratch": scratch, "scratch_sums": 2 * scratch, "paired": draw.random() < 0.7}
+    return lambda lanes: BlockSizes(lanes, rows, vectors, terms, 64, 64, unroll, **blocks)
 
 
 def drawn_convolution(draw: random.Random) -> tuple[Program, list[Array]]:
@@ -66,7 +68,8 @@ def drawn_convolution(draw: random.Random) -> tuple[Program, list[Array]]:
     size = [draw.choice((5, 6, 8, 11)) for _ in range(axes)]
     shapes = [(n, c * groups, *size), (o * groups, c, *[k] * axes)]
     rng, last = np.random.default_rng(draw.randrange(1 << 30)), draw.random() < 0.5
-    x, w = [rng.integers(-3, 4, shape).astype("f") for shape in shapes]
+    dtype = np.dtype(draw.choice(("float32", "float32", ml_dtypes.bfloat16)))
+    x, w = [rng.integers(-3, 4, shape).astype(dtype) for shape in shapes]
     x = np.ascontiguousarray(np.moveaxis(x, 1, -1)) if last else x
     convolved = {1: nn.conv1d, 2: nn.conv2d}[axes]
 
@@ -84,7 +87,8 @@ def drawn_sequence(draw: random.Random) -> tuple[Program, list[Array]]:
     extents = {c: draw.choice((2, 3, 8, 13, 20)) for c in "btcik"} | {"j": draw.choice((8, 13, 16, 40))}
     operands = spec.split("->")[0].split(",")
     rng, plain = np.random.default_rng(draw.randrange(1 << 30)), draw.random() < 0.5
-    args = [rng.integers(-3, 4, [extents[c] for c in labels]).astype("f") for labels in operands]
+    dtype = np.dtype(draw.choice(("float32", "float32", ml_dtypes.bfloat16)))
+    args = [rng.integers(-3, 4, [extents[c] for c in labels]).astype(dtype) for labels in operands]
     if plain:
         return lambda a, b: np.einsum(spec, a, b), args
     return lambda a, b: np.maximum(np.einsum(spec, a, b), 0) * 2, args
@@ -118,7 +122,7 @@ def compare_groups(name: str, draw: random.Random, sizes: Any, number: int) -> N
     sizes(never)
     with thread_pool.threads(1), quick_code():
         plain = flat(compiled(graph)(args))
-    wanted = f(*[a.astype("d") for a in args])
+    wanted = f(*[a.astype("d") for a in args]) if args[0].dtype == np.float32 else plain
     for x, y in zip(plain, ws.tree.flatten(wanted)[0], strict=True):
         assert np.array_equal(x, y), f"draw {name}: small integers are exact"
     sizes(drawn_groups(draw))
@@ -250,7 +254,7 @@ def test_sums_of_many_columns_wait_for_rows_that_lie_apart(sizes: Any) -> None:
     def f(a: Any, b: Any, c: Any) -> Any:
         return np.maximum(np.einsum("btih,tbj->ihj", a, b), 0) + c.transpose(1, 0, 2)
 
-    sizes(lambda lanes: BlockSizes(lanes, 6, 2, 8, 64, 64, group=12, scratch=300))
+    sizes(lambda lanes: BlockSizes(lanes, 6, 2, 8, 64, 64, group=12, scratch=300, scratch_sums=600))
     graph = graph_of(f, args)
     assert groups_of(plan_of(graph))
     (found,) = compiled(graph)(args)
@@ -268,7 +272,7 @@ def test_sums_of_many_columns_wait_for_terms_that_are_taken_step_by_step(sizes: 
         y = np.einsum("nxycij,ijco->nxyo", sliding_window_view(x, (2, 2), axis=(1, 2)), w)
         return np.maximum(y, 0), y * 2
 
-    sizes(lambda lanes: BlockSizes(8, 4, 2, 16, 64, 64, group=96, scratch=400))
+    sizes(lambda lanes: BlockSizes(8, 4, 2, 16, 64, 64, group=96, scratch=400, scratch_sums=800))
     graph = graph_of(f, [x, w])
     assert groups_of(plan_of(graph))
     for found, wanted in zip(compiled(graph)([x, w]), f(x.astype("d"), w.astype("d")), strict=True):
@@ -301,7 +305,7 @@ def test_the_interpreter_of_programs_agrees(sizes: Any) -> None:
     def f(x: Any, w: Any) -> Any:
         return np.maximum(np.einsum("nxycij,ijco->nxyo", sliding_window_view(x, (3, 3), axis=(1, 2)), w), 0)
 
-    sizes(lambda lanes: BlockSizes(lanes, 6, 2, 20, 64, 64, group=10, scratch=2000))
+    sizes(lambda lanes: BlockSizes(lanes, 6, 2, 20, 64, 64, group=10, scratch=2000, scratch_sums=4000))
     plan = plan_of(graph_of(f, [x, w]))
     assert groups_of(plan)
     (found,) = ProgramInterpreter(plan)([x, w])
@@ -317,7 +321,7 @@ def test_a_convolution_in_groups(golden: Golden, sizes: Any) -> None:
     def f(x: Any, w: Any) -> Any:
         return np.maximum(np.einsum("nxycij,ijco->nxyo", sliding_window_view(x, (3, 3), axis=(1, 2)), w), 0)
 
-    sizes(lambda lanes: BlockSizes(lanes, 6, 2, 48, 64, 64, group=12, scratch=2000))
+    sizes(lambda lanes: BlockSizes(lanes, 6, 2, 48, 64, 64, group=12, scratch=2000, scratch_sums=4000))
     assert printed(plan_of(graph_of(f, args))) == golden
 
 

@@ -109,8 +109,9 @@ def processor() -> tuple[str, str]:
 def vectors() -> tuple[str, str]:
     found = host_target()
     fused = "fused multiply-add" if found.fma else "no fused multiply-add: it is emulated, and slow"
-    tiles = ", bfloat16 tiles" if found.amx_bf16 else ""
-    size = f"{8 * found.vector_bytes} bits, {found.registers} registers, {fused}{tiles}"
+    more = ", pairs of bfloat16" if found.dot_bf16 else ""
+    more += ", bfloat16 tiles" if found.amx_bf16 else ""
+    size = f"{8 * found.vector_bytes} bits, {found.registers} registers, {fused}{more}"
     return size, f"{found.lanes(4)} float32 or {found.lanes(8)} float64 numbers at a time"
 
 

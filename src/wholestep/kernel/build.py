@@ -28,7 +28,7 @@ from wholestep.kernel.lang import (
     Var,
     neutral_element,
 )
-from wholestep.kernel.ops import OPS
+from wholestep.kernel.ops import OPS, fold_dtype
 
 
 class OpenBody(NamedTuple):
@@ -52,7 +52,7 @@ class OpenLoop:
 
     def fold(self, op: str, *values: Var, init: Var | None = None) -> Var:
         """Reduce a value of the body over the loop; the result may be used once the loop is closed."""
-        dtype = values[0].dtype
+        dtype = fold_dtype(op, values[0].dtype)
         start = self.builder.constant(neutral_element(op, dtype), dtype) if init is None else init
         result = Var("fold", (), dtype)
         self.builder.depths[result] = self.depth - 1

@@ -226,6 +226,9 @@ def combined(op: str, held: str, values: Sequence[str], dtype: DType) -> str:
     x = values[0]
     if dtype.kind == "b":
         return f"{held} {'|' if op in ('or', 'max', 'add') else '&'}= {x};"
+    if op == "dot_bf16x2":
+        (a, b), (c, d) = [(f"ws_from_f32({v} & 0xffff0000u)", f"ws_from_f32({v} << 16)") for v in values]
+        return f"{held} = ws_fmaf({b}, {d}, ws_fmaf({a}, {c}, {held}));"
     if op == "fma":
         if dtype.kind == "f":
             return f"{held} = ws_fma{suffix(dtype)}({x}, {values[1]}, {held});"

@@ -260,7 +260,8 @@ class Barrier:
 class Fold(NamedTuple):
     """A reduction over a loop: `result = init op value op value ...` in any fixed order.
 
-    `op` is add, mul, max, min (NaN wins), and, or, or fma with two values: `result = init + sum of a * b`.
+    `op` is add, mul, max, min (NaN wins), and, or, or fma with two values: `result = init + sum of a * b`. The values
+    of dot_bf16x2 are words of two bfloat16 numbers each, whose two products are added to a float32 result.
     """
 
     op: str
@@ -375,7 +376,7 @@ def loop_points(kernel: Kernel) -> int:
     return count(kernel.body)
 
 
-NEUTRAL: dict[str, Any] = {"add": 0, "fma": 0, "mul": 1, "and": True, "or": False}
+NEUTRAL: dict[str, Any] = {"add": 0, "fma": 0, "dot_bf16x2": 0, "mul": 1, "and": True, "or": False}
 """The default initial value of a fold; that of max and min depends on the dtype."""
 
 

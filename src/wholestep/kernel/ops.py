@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from wholestep.kernel.lang import DType
+
 
 class Op(NamedTuple):
     """A scalar operation: number of operands, kinds of dtype it takes ("b", "i", "f", "w"), and its meaning in NumPy.
@@ -157,10 +159,44 @@ assume: they test the bits, or are an instruction that the compiler does not sim
 FOLDS: dict[str, Op] = {
     "add": Op(1, "if", np.add),
     "fma": Op(2, "if", np.add),
+    "dot_bf16x2": Op(2, "w", np.add, "f"),
     "mul": Op(1, "if", np.multiply),
     "max": Op(1, "bif", np.maximum),
     "min": Op(1, "bif", np.minimum),
     "and": Op(1, "bi", np.bitwise_and),
     "or": Op(1, "bi", np.bitwise_or),
 }
-"""The reductions: the number of operands of each, their kinds, and the operation that combines two results."""
+"""The reductions: the number of operands of each, their kinds, and the operation that combines two results.
+
+`gives` is "f" for a float32 result; otherwise it has the operands' dtype. The operands of `dot_bf16x2` are words of two
+bfloat16 numbers each, the one whose product is added first in the upper half.
+"""
+
+
+def fold_dtype(op: str, values: DType) -> DType:
+    """The dtype of a fold's result, from that of its operands.
+
+    >>> import numpy as np
+    >>> fold_dtype("dot_bf16x2", np.dtype("uint32")), fold_dtype("fma", np.dtype("float64"))
+    (dtype('float32'), dtype('float64'))
+    """
+    return np.dtype(np.float32) if FOLDS[op].gives == "f" else values
+
+
+def combining_fold(op: str) -> str:
+    """The fold that combines two results of a fold.
+
+    >>> combining_fold("fma"), combining_fold("max")
+    ('add', 'max')
+    """
+    return "add" if op in PRODUCT_SUMS else op
+
+
+PRODUCT_SUMS = ("fma", "dot_bf16x2")
+"""The folds that are sums of products, and chains in the order of their terms."""
+
+
+def halves_bf16x2(word: Any) -> tuple[Any, Any]:
+    """The two bfloat16 numbers of words, as float32: of the upper half, and of the lower."""
+    word = np.asarray(word, np.uint32)
+    return (word & np.uint32(0xFFFF0000)).view(np.float32), (word << np.uint32(16)).view(np.float32)

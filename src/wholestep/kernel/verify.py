@@ -29,7 +29,7 @@ from wholestep.kernel.lang import (
     Var,
     walk,
 )
-from wholestep.kernel.ops import FOLDS, OPS
+from wholestep.kernel.ops import FOLDS, OPS, fold_dtype
 from wholestep.kernel.text import KernelPrinter
 from wholestep.kernel.workgroups import barrier_problem, find_workgroup, scratch_problem, thread_problem
 
@@ -166,8 +166,9 @@ class KernelVerifier:
     def left(self, f: Fold) -> None:
         """Check the operands and dtypes of a fold."""
         self.require(f, self.reduction(f.op, f.values) or self.seen(*f.values))
-        if f.result.op != "fold" or {f.result.dtype, f.init.dtype} != {f.values[0].dtype}:
-            raise self.wrong(f"a fold of {f.values[0].dtype} wants a first value and a result of that dtype", f)
+        dtype = fold_dtype(f.op, f.values[0].dtype)
+        if f.result.op != "fold" or {f.result.dtype, f.init.dtype} != {dtype}:
+            raise self.wrong(f"a fold of {f.values[0].dtype} wants a first value and a result of {dtype}", f)
 
     def reduction(self, op: str, values: tuple[Var, ...]) -> str:
         known = FOLDS.get(op)

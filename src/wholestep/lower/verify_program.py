@@ -91,7 +91,7 @@ def kernel_footprint(kernel: Kernel) -> list[AccessedSpan]:
     for access in reachable_accesses(kernel):
         if access.is_store:
             stores.append(access)
-        elif any(s.buffer is access.buffer and stores_before(s, access) for s in stores):
+        elif stored_before([s for s in stores if s.buffer is access.buffer], access):
             continue
         size, elements = access.buffer.size, accessed_elements(access.offset, access.buffer.size)
         sure = elements is not None and surely_happens(access)
@@ -100,20 +100,30 @@ def kernel_footprint(kernel: Kernel) -> list[AccessedSpan]:
     return found
 
 
-def stores_before(store: MemoryAccess, load: MemoryAccess) -> bool:
-    """True if each iteration of the loops around both certainly stores the elements that it loads later."""
-    one, two = affine_form(store.offset), affine_form(load.offset)
-    around = [a.axis for a, b in zip(store.path, load.path, strict=False) if a is b]
-    apart = any(one.axes.get(a) != two.axes.get(a) for a in around)
-    if not surely_happens(store) or one.values or two.values or apart:
-        return False
-    inner = [Index(i.const, {a: c for a, c in i.axes.items() if a not in around}) for i in (one, two)]
-    made, wanted = (accessed_elements(i, store.buffer.size) for i in inner)
-    if made is None or wanted is None or min(ValueRanges().index(i)[0] for i in inner) < 0:
-        return False
-    held = np.zeros(store.buffer.size, bool)
-    held[made] = True
-    return bool(held[wanted].all())
+def stored_before(stores: Sequence[MemoryAccess], load: MemoryAccess) -> bool:
+    """True if each iteration of the loops around a load and some stores certainly stores the elements that it loads
+    later; each of these stores may store a part."""
+    held: dict[tuple[Axis, ...], ByteMask] = {}
+    for store in stores:
+        around = tuple([a.axis for a, b in zip(store.path, load.path, strict=False) if a is b])
+        made, wanted = [inner_elements(access, around) for access in (store, load)]
+        same = all(affine_form(store.offset).axes.get(a) == affine_form(load.offset).axes.get(a) for a in around)
+        if not surely_happens(store) or not same or made is None or wanted is None:
+            continue
+        written = held.setdefault(around, np.zeros(store.buffer.size, bool))
+        written[made] = True
+        if written[wanted].all():
+            return True
+    return False
+
+
+def inner_elements(access: MemoryAccess, around: Sequence[Axis]) -> ElementSet | None:
+    """The elements that an access selects in one iteration of the loops around; None if that is unknown."""
+    plain = affine_form(access.offset)
+    inner = Index(plain.const, {a: c for a, c in plain.axes.items() if a not in around})
+    if plain.values or ValueRanges().index(inner)[0] < 0:
+        return None
+    return accessed_elements(inner, access.buffer.size)
 
 
 def accessed_elements(index: Index, size: int) -> ElementSet | None:

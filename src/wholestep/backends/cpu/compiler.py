@@ -39,7 +39,7 @@ def machine_model(target: CpuTarget) -> CpuMachine:
     """Return the machine model that lowering uses."""
     # Cores with vectors of 64 bytes have a second cache of at least 1 MiB, others mostly half of that.
     caches = Caches(second=1 << 20) if target.vector_bytes == 64 else DEFAULT_CACHES
-    return CpuMachine(vector=target.vector_bytes, registers=target.registers, caches=caches)
+    return CpuMachine(vector=target.vector_bytes, registers=target.registers, caches=caches, dot_bf16=target.dot_bf16)
 
 
 def llvm_source(

@@ -19,6 +19,7 @@ class CpuTarget:
     """A processor as the code generator sees it; equal targets get equal code.
 
     `cpu` and `features` are LLVM's words; `vector_bytes` is the size of a vector register, `registers` their number.
+    `dot_bf16` tells whether one instruction multiplies pairs of bfloat16 numbers, and adds both products to float32.
     """
 
     triple: str
@@ -28,6 +29,7 @@ class CpuTarget:
     registers: int
     fma: bool
     amx_bf16: bool
+    dot_bf16: bool = False
 
     @property
     def arch(self) -> str:
@@ -201,4 +203,5 @@ def target_from_features(triple: str, cpu: str, features: Mapping[str, bool]) ->
         width, registers = 64, 32
     else:
         width, registers = (32 if "avx2" in has else 16), 16
-    return CpuTarget(triple, cpu, flat, width, registers, "fma" in has, {"amx-bf16", "amx-tile"} <= has)
+    pairs = width == 64 and "avx512bf16" in has
+    return CpuTarget(triple, cpu, flat, width, registers, "fma" in has, {"amx-bf16", "amx-tile"} <= has, pairs)

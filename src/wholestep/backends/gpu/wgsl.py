@@ -63,6 +63,9 @@ class WGSL(KernelLanguage):
         x = values[0]
         if dtype.kind == "b":
             return f"{held} = {held} {'|' if op in ('or', 'max', 'add') else '&'} {x};"
+        if op == "dot_bf16x2":
+            (a, b), (c, d) = [(f"ws_float({v} & 0xffff0000u)", f"ws_float({v} << 16u)") for v in values]
+            return f"{held} = fma({b}, {d}, fma({a}, {c}, {held}));"
         if op == "fma":
             if dtype.kind == "f":
                 return f"{held} = fma({x}, {values[1]}, {held});"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from wholestep.kernel import c_scalars as scalars
 from wholestep.kernel.lang import DType, Loop, Var, neutral_element
+from wholestep.kernel.ops import combining_fold
 from wholestep.kernel.summation import continues_sum, is_float_sum, sum_blocks
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class CAccumulator(NamedTuple):
     @property
     def join(self) -> str:
         """The operation that combines two accumulators."""
-        return "add" if self.op == "fma" else self.op
+        return combining_fold(self.op)
 
     def joined(self, held: str, x: str) -> str:
         """The statement that combines one accumulator into another."""

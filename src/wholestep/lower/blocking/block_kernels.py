@@ -21,6 +21,15 @@ from wholestep.lower.blocking.block_sizes import (
 )
 from wholestep.lower.blocking.contraction_nest import COLUMNS, RESULTS, ROWS, ContractionNest, runs_along
 from wholestep.lower.blocking.element_copy import ElementCopy
+from wholestep.lower.blocking.paired_terms import (
+    WORD,
+    packed_count,
+    paired_word,
+    pairs_in_memory,
+    swapped_halves,
+    term_runs,
+    word_index,
+)
 
 PACKED_COLUMNS, PACKED_ROWS, PARTIAL_SUMS = "packed_columns", "packed_rows", "partial_sums"
 SCRATCH = (PACKED_COLUMNS, PACKED_ROWS, PARTIAL_SUMS)
@@ -74,8 +83,14 @@ class BlockWriter:
         ]
         self.runs = [run for run in runs if run.panels and run.width]
         self.panels = full + bool(rest)
+        self.count_terms((extents.terms,))
+
+    def count_terms(self, extents: Sequence[int]) -> None:
+        """Derive the sizes of packed rows and columns from the extents of a block's terms."""
+        paired = self.sizes.paired
+        self.packed_terms, self.term_runs = packed_count(extents, paired), term_runs(extents[-1], paired)
         # Rows that lie powers of two apart would share one set of a cache.
-        self.pitch = extents.terms + sizes.lanes * sizes.gathered
+        self.pitch = self.packed_terms + self.sizes.lanes * self.sizes.gathered
 
     def made(self) -> BlockKernel:
         """The finished kernel; the size of each buffer is the end of its accesses."""
@@ -89,13 +104,14 @@ class BlockWriter:
 
     # Buffers and loops.
 
-    def buffers(self, role: str) -> Callable[[Buffer], Buffer]:
-        """The buffers that stand for those of the nest in a role."""
+    def buffers(self, role: str, words: bool = False) -> Callable[[Buffer], Buffer]:
+        """The buffers that stand for those of the nest in a role, or their elements two by two as words."""
 
         def buffer(old: Buffer) -> Buffer:
             key = (role, old)
             if key not in self.operands:
-                self.operands[key] = self.builder.buffer(f"{role}_{old.name}", old.dtype, old.room)
+                dtype, room = (WORD, old.room // 2) if words else (old.dtype, old.room)
+                self.operands[key] = self.builder.buffer(f"{role}_{old.name}", dtype, room)
             return self.operands[key]
 
         return buffer
@@ -103,13 +119,14 @@ class BlockWriter:
     def scratch(self, name: str) -> Buffer:
         """A scratch buffer."""
         room = {
-            PACKED_COLUMNS: self.outer_columns * self.panels * self.sizes.panel * self.extents.terms,
+            PACKED_COLUMNS: self.outer_columns * self.panels * self.sizes.panel * self.packed_terms,
             PACKED_ROWS: self.packed_row_count * self.pitch,
             PARTIAL_SUMS: self.row_count * self.outer_columns * self.panels * self.sizes.panel,
         }
         key = (name, None)
         if key not in self.operands:
-            self.operands[key] = self.builder.buffer(name, self.nest.dtype, room[name])
+            dtype = WORD if self.sizes.paired and name != PARTIAL_SUMS else self.nest.dtype
+            self.operands[key] = self.builder.buffer(name, dtype, room[name])
         return self.operands[key]
 
     def element_copy(self, places: dict[Axis, Index], role: str) -> ElementCopy:
@@ -149,7 +166,7 @@ class BlockWriter:
 
     def packed_column(self, number: Index, term: Index, column: Index) -> Index:
         """The place of an element in the packed columns: panel by panel, term by term."""
-        return ((number + self.reuse) * self.extents.terms + term) * self.sizes.panel + column
+        return ((number + self.reuse) * self.packed_terms + term) * self.sizes.panel + column
 
     def packed_row(self, number: Index, term: Index) -> Index:
         """The place of an element in the packed rows: row by row."""
@@ -161,52 +178,73 @@ class BlockWriter:
 
     # Packing.
 
-    def pack_element(self, role: str, places: dict[Axis, Index], name: str, at: Index) -> None:
-        """Compute an element of an operand and store it in a packed buffer."""
+    def pack_element(self, role: str, places: dict[Axis, Index], terms: int, name: str, at: Index) -> None:
+        """Store an element of an operand in a packed buffer: that of a term, or of so many at twice its place."""
+        value = self.packed_value(role, places, terms)
+        self.builder.store(self.scratch(name), at, value)
+
+    def packed_value(self, role: str, places: dict[Axis, Index], terms: int) -> Var:
+        """A packed element of an operand."""
+        last, builder = self.nest.terms[-1], self.builder
+        if not self.sizes.paired:
+            return self.element(role, places)
+        pair = places[last] * 2
+        if not pairs_in_memory(self.nest, role):
+            return paired_word(builder, [self.element(role, {**places, last: pair + i}) for i in range(terms)])
+        (load,) = memory_accesses(self.nest.statements(role))
+        index = word_index(self.element_copy({**places, last: pair}, role).index(load.offset))
+        return swapped_halves(builder, builder.load(self.buffers(role, words=True)(load.buffer), index))
+
+    def element(self, role: str, places: dict[Axis, Index]) -> Var:
+        """An element of an operand."""
         nest = self.nest
         values, wanted = (
             (nest.row_values, nest.row_operand) if role == ROWS else (nest.column_values, nest.column_operand)
         )
         copy = self.element_copy(places, role)
         copy.write(values)
-        self.builder.store(self.scratch(name), at, copy.values[wanted])
+        return copy.values[wanted]
 
     def pack_panels(self, run: PanelRun, outer: dict[Axis, Index], first: Index) -> None:
         """Pack panels side by side: rows of vectors, across all panels, or squares that are transposed in registers."""
         turned = self.turned(COLUMNS, self.nest.columns[-1], self.nest.terms[-1])
-        lanes, terms = self.sizes.lanes, self.extents.terms
+        lanes = self.sizes.lanes
         vectors = -(-run.width // lanes)
         alone = run.together == 1
-        loops = [
-            ("s", terms, 1, 4 if alone else 1, self.sizes.ahead),
-            ("p", run.together, 1, run.together, 0),
-            ("t", run.width, lanes, vectors, 0),
-        ]
-        if turned:
-            loops = [("p", run.together, 1, 1, 0), ("t", run.width, lanes, 1, 0), ("s", terms, 1, lanes, 0)]
-        with ExitStack() as stack:
-            at = {facts[0]: stack.enter_context(self.loop(*facts)) for facts in loops}
-            self.pack_column(run, outer, first + at["p"], at["s"], at["t"])
+        for terms in self.term_runs:
+            loops = [
+                ("s", terms.extent, 1, 4 if alone else 1, self.sizes.ahead),
+                ("p", run.together, 1, run.together, 0),
+                ("t", run.width, lanes, vectors, 0),
+            ]
+            if turned:
+                loops = [("p", run.together, 1, 1, 0), ("t", run.width, lanes, 1, 0), ("s", terms.extent, 1, lanes, 0)]
+            with ExitStack() as stack:
+                at = {facts[0]: stack.enter_context(self.loop(*facts)) for facts in loops}
+                self.pack_column(run, outer, first + at["p"], at["s"] + terms.start, at["t"], terms.terms)
 
-    def pack_column(self, run: PanelRun, outer: dict[Axis, Index], panel: Index, term: Index, column: Index) -> None:
+    def pack_column(
+        self, run: PanelRun, outer: dict[Axis, Index], panel: Index, term: Index, column: Index, terms: int
+    ) -> None:
         """Pack one element of a panel."""
         lane = panel * self.sizes.panel + column + run.start
         places = {**outer, self.nest.columns[-1]: lane, self.nest.terms[-1]: term}
         place = self.packed_column(self.panel_number(outer, panel, run), term, column)
-        self.pack_element(COLUMNS, places, PACKED_COLUMNS, place)
+        self.pack_element(COLUMNS, places, terms, PACKED_COLUMNS, place)
 
     def pack_columns(self) -> None:
         """Pack the columns of a block, with their terms shared among threads."""
         turned = self.turned(COLUMNS, self.nest.columns[-1], self.nest.terms[-1])
         lanes = self.sizes.lanes
-        with self.loop("s", self.extents.terms, 1, lanes if turned else 1) as term:
-            for run in self.runs:
-                with ExitStack() as loops:
-                    outer = self.outer_loops(loops, "h", self.nest.columns)
-                    panel = loops.enter_context(self.loop("p", run.panels))
-                    tile = 1 if turned else -(-run.width // lanes)
-                    column = loops.enter_context(self.loop("t", run.width, lanes, tile))
-                    self.pack_column(run, outer, panel, term, column)
+        for terms in self.term_runs:
+            with self.loop("s", terms.extent, 1, lanes if turned else 1) as term:
+                for run in self.runs:
+                    with ExitStack() as loops:
+                        outer = self.outer_loops(loops, "h", self.nest.columns)
+                        panel = loops.enter_context(self.loop("p", run.panels))
+                        tile = 1 if turned else -(-run.width // lanes)
+                        column = loops.enter_context(self.loop("t", run.width, lanes, tile))
+                        self.pack_column(run, outer, panel, term + terms.start, column, terms.terms)
 
     def pack_rows(self) -> None:
         """Pack the rows of a block, with the rows shared among threads."""
@@ -215,9 +253,12 @@ class BlockWriter:
         with ExitStack() as loops:
             row = loops.enter_context(self.loop("i", self.extents.rows, 1, lanes if turned else 1))
             outer = self.outer_loops(loops, "b", nest.rows)
-            term = loops.enter_context(self.loop("s", self.extents.terms, lanes, 1 if turned else 4))
-            places = {**outer, nest.rows[-1]: row, nest.terms[-1]: term}
-            self.pack_element(ROWS, places, PACKED_ROWS, self.packed_row(self.row_number(outer, row), term))
+            for terms in self.term_runs:
+                with self.loop("s", terms.extent, lanes, 1 if turned else 4) as s:
+                    term = s + terms.start
+                    places = {**outer, nest.rows[-1]: row, nest.terms[-1]: term}
+                    place = self.packed_row(self.row_number(outer, row), term)
+                    self.pack_element(ROWS, places, terms.terms, PACKED_ROWS, place)
 
     def turned(self, role: str, axis: Axis, across: Axis) -> bool:
         """True if an operand is contiguous along another axis than the one that it is packed along, so that squares of
@@ -317,7 +358,7 @@ class BlockWriter:
                 after = loop.hand(inside, total)
                 loop.ordered = False
             return after
-        together = self.extents.terms // math.prod([part.extent for part in self.apart])
+        together = self.packed_terms // math.prod([part.extent for part in self.apart])
         axis = Axis("k", together, tile=self.sizes.unroll)
         with self.builder.loop(axis) as loop:
             term = Index(0, {axis: 1})
@@ -327,7 +368,7 @@ class BlockWriter:
                 first = first * part.extent + at
             y = self.column_element(places, first * together + term, panel)
             given = [x if v is nest.row_operand else y for v in nest.fold.values]
-            return loop.fold("fma", *given, init=so_far)
+            return loop.fold("dot_bf16x2" if self.sizes.paired else "fma", *given, init=so_far)
 
     def row_element(self, places: dict[Axis, Index], row: Index, term: Index, packed: bool) -> Var:
         """The element of the row operand: a packed one, or computed in place."""

@@ -34,6 +34,8 @@ class BlockSizes(NamedTuple):
     """The approximate number of rows that a thread packs for itself at a time, if rows or terms have several axes."""
     scratch: int = 1 << 20
     """The most elements that are packed at a time of one operand."""
+    scratch_sums: int = 1 << 21
+    """The most partial sums in scratch memory between blocks of terms, where the result cannot hold them."""
     near: int = 0
     """The most elements from one term to the next at which adjacent rows are read in place."""
     together: int = 1
@@ -54,6 +56,8 @@ class BlockSizes(NamedTuple):
     """The number n of partial sums of a sum, each of every n-th term; 0 where the sum is one chain."""
     abreast: int = 1
     """The number of columns of a strip that are read side by side, where there are partial sums."""
+    paired: bool = False
+    """True where both operands are bfloat16 numbers, two consecutive terms of which are packed as one word."""
 
     @property
     def panel(self) -> int:

@@ -63,10 +63,12 @@ def block_contraction(
         return None
     row_axis, column_axis = nest.rows[-1], nest.columns[-1]
     rows, columns = [AxisPart(0, row_axis.extent)], [AxisPart(0, column_axis.extent)]
-    if nest.movable(row_axis) and packs_rows(nest, sizes.near):
-        rows = even_parts(row_axis.extent, sizes.rows, sizes.tile_rows)
     if nest.movable(column_axis):
         columns = even_parts(column_axis.extent, sizes.columns, sizes.panel)
+    if nest.movable(row_axis) and (sizes.paired or packs_rows(nest, sizes.near)):
+        in_scratch = nest.plain_store is None and len(terms) > 1
+        most = min(sizes.rows, sizes.scratch_sums // columns[0].extent) if in_scratch else sizes.rows
+        rows = even_parts(row_axis.extent, max(most, sizes.tile_rows), sizes.tile_rows)
     return ContractionBlocks(nest, sizes, new_loop, worth_sharing).blocked(rows, columns, terms)
 
 
@@ -100,7 +102,7 @@ class ContractionBlocks(BlockLaunches):
         super().__init__(nest, sizes, new_loop, worth_sharing)
         self.rows, self.columns = nest.rows[-1], nest.columns[-1]
         self.counted = nest.counted(nest.terms[-1])
-        self.pack_rows = packs_rows(nest, sizes.near)
+        self.pack_rows = sizes.paired or packs_rows(nest, sizes.near)
 
     def blocked(
         self, rows: Sequence[AxisPart], columns: Sequence[AxisPart], terms: Sequence[AxisPart]

@@ -85,6 +85,14 @@ class ContractionNest:
         """The values made before the sum that the epilogue reads."""
         return needed_values(self.prologue, values_read(self.epilogue))
 
+    @cached_property
+    def multiplies_bf16(self) -> bool:
+        """True if both operands are bfloat16 numbers, in float32."""
+        return all(
+            v.op == "convert" and v.dtype == np.float32 and v.args[0].dtype.name == "bfloat16"
+            for v in (self.row_operand, self.column_operand)
+        )
+
     def statements(self, role: str) -> tuple[Statement, ...]:
         """The statements that access the buffers of a role."""
         if role == ROWS:

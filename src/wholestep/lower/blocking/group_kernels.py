@@ -6,6 +6,7 @@ place, a few rows at a time, so that no array of all windows is made.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,6 +16,7 @@ from wholestep.kernel.lang import Axis, Index
 from wholestep.lower.blocking.block_kernels import PACKED_COLUMNS, PACKED_ROWS, BlockExtents, BlockWriter
 from wholestep.lower.blocking.block_sizes import BlockSizes, TermSteps
 from wholestep.lower.blocking.contraction_nest import COLUMNS, ROWS, ContractionNest, runs_along
+from wholestep.lower.blocking.paired_terms import TermRun
 
 
 class GroupExtents(NamedTuple):
@@ -119,6 +121,7 @@ class GroupWriter(BlockWriter):
         apart: Sequence[TermSteps] | None,
     ) -> None:
         super().__init__(name, nest, sizes, BlockExtents(1, extents.columns, math.prod(extents.terms)))
+        self.count_terms(extents.terms)
         self.block, self.order, self.groups = extents, tuple(order), groups
         self.apart, self.in_place = apart or (), apart is not None
         self.row_count = math.prod(extents.rows)
@@ -135,33 +138,38 @@ class GroupWriter(BlockWriter):
         return found
 
     @contextmanager
-    def term_loops(self, lanes: int, tile: int) -> Iterator[dict[Axis, Index]]:
-        """Loops over the terms, the innermost with these lanes and this tile."""
+    def term_loops(self, run: TermRun, lanes: int, tile: int) -> Iterator[dict[Axis, Index]]:
+        """Loops over the packed elements of terms, the innermost over a run, with these lanes and this tile."""
         nest, extents = self.nest, self.block.terms
         with ExitStack() as loops:
             at = {
                 axis: loops.enter_context(self.loop("s", extent))
                 for axis, extent in zip(nest.terms[:-1], extents[:-1], strict=True)
             }
-            yield at | {nest.terms[-1]: loops.enter_context(self.loop("s", extents[-1], lanes, tile))}
+            yield at | {nest.terms[-1]: loops.enter_context(self.loop("s", run.extent, lanes, tile)) + run.start}
+
+    def term_number(self, terms: dict[Axis, Index]) -> Index:
+        """The number of a packed element among those of all terms."""
+        last = sum([run.extent for run in self.term_runs])
+        return self.flat(self.nest.terms, (*self.block.terms[:-1], last), terms)
 
     def pack_columns(self) -> None:
         """Pack the columns of a block, with the panels shared among threads."""
         nest, lanes = self.nest, self.sizes.lanes
         turned = self.turned(COLUMNS, nest.columns[-1], nest.terms[-1])
-        for run in self.runs:
+        for run, some in itertools.product(self.runs, self.term_runs):
             with ExitStack() as loops:
                 panel = loops.enter_context(self.loop("p", run.panels))
                 outer = self.outer_loops(loops, "h", nest.columns)
                 if turned:
                     column = loops.enter_context(self.loop("t", run.width, lanes))
-                terms = loops.enter_context(self.term_loops(1, lanes if turned else 4))
+                terms = loops.enter_context(self.term_loops(some, 1, lanes if turned else 4))
                 if not turned:
                     column = loops.enter_context(self.loop("t", run.width, lanes, -(-run.width // lanes)))
-                term = self.flat(nest.terms, self.block.terms, terms)
-                place = self.packed_column(self.panel_number(outer, panel, run), term, column)
+                place = self.packed_column(self.panel_number(outer, panel, run), self.term_number(terms), column)
                 lane = panel * self.sizes.panel + column + run.start
-                self.pack_element(COLUMNS, {**outer, **terms, nest.columns[-1]: lane}, PACKED_COLUMNS, place)
+                places = {**outer, **terms, nest.columns[-1]: lane}
+                self.pack_element(COLUMNS, places, some.terms, PACKED_COLUMNS, place)
 
     def groups_of_rows(self, first: bool, last: bool) -> None:
         """All groups of a block: each is packed, and then multiplied by all panels of columns."""
@@ -197,7 +205,7 @@ class GroupWriter(BlockWriter):
         """The place of an element in the packed rows: row by row, or term by term in each group."""
         if not self.term_pitch:
             return super().packed_row(number, term)
-        return (self.group * self.extents.terms + term) * self.term_pitch + self.row
+        return (self.group * self.packed_terms + term) * self.term_pitch + self.row
 
     def pack_group(self, outer: dict[Axis, Index]) -> None:
         """Pack the rows of a group: vectors along the last axis of the terms where that is contiguous, or along that of
@@ -205,15 +213,16 @@ class GroupWriter(BlockWriter):
         lanes, (at, steps), extents = self.sizes.lanes, self.groups, self.block.rows
         own = dict(zip(self.order[at:], (steps, *extents[at + 1 :]), strict=True))
         if self.term_pitch:
-            with ExitStack() as loops:
-                terms = loops.enter_context(self.term_loops(1, 1))
-                vectors = -(-own[self.order[-1]] // lanes)
-                schedule = {self.order[-1]: (lanes, max(n for n in (1, 2, 3, 4) if vectors % n == 0))}
-                inner = {
-                    axis: loops.enter_context(self.loop("m", extent, *schedule.get(axis, (1, 1))))
-                    for axis, extent in own.items()
-                }
-                self.pack_row(outer, own, inner, terms)
+            for run in self.term_runs:
+                with ExitStack() as loops:
+                    terms = loops.enter_context(self.term_loops(run, 1, 1))
+                    vectors = -(-own[self.order[-1]] // lanes)
+                    schedule = {self.order[-1]: (lanes, max(n for n in (1, 2, 3, 4) if vectors % n == 0))}
+                    inner = {
+                        axis: loops.enter_context(self.loop("m", extent, *schedule.get(axis, (1, 1))))
+                        for axis, extent in own.items()
+                    }
+                    self.pack_row(outer, own, inner, terms, run.terms)
             return
         statements = self.nest.statements(ROWS)
         turned = None if self.even else next((axis for axis in own if runs_along(statements, axis)), None)
@@ -221,15 +230,21 @@ class GroupWriter(BlockWriter):
             inner = {}
             for axis in sorted(own, key=lambda axis: axis is turned):
                 inner[axis] = loops.enter_context(self.loop("m", own[axis], 1, lanes if axis is turned else 1))
-            terms = loops.enter_context(self.term_loops(lanes, 4 if self.even else 1))
-            self.pack_row(outer, own, inner, terms)
+            for run in self.term_runs:
+                with self.term_loops(run, lanes, 4 if self.even else 1) as terms:
+                    self.pack_row(outer, own, inner, terms, run.terms)
 
     def pack_row(
-        self, outer: dict[Axis, Index], own: dict[Axis, int], inner: dict[Axis, Index], terms: dict[Axis, Index]
+        self,
+        outer: dict[Axis, Index],
+        own: dict[Axis, int],
+        inner: dict[Axis, Index],
+        terms: dict[Axis, Index],
+        together: int,
     ) -> None:
         """Pack one element of a group's rows."""
         first = self.order[self.groups.axis]
         self.row = self.flat(list(own), list(own.values()), inner)
         places = {**outer, **inner, **terms, first: outer[first] + inner[first]}
-        place = self.packed_row(self.row_number(places, self.row), self.flat(self.nest.terms, self.block.terms, terms))
-        self.pack_element(ROWS, places, PACKED_ROWS, place)
+        place = self.packed_row(self.row_number(places, self.row), self.term_number(terms))
+        self.pack_element(ROWS, places, together, PACKED_ROWS, place)

@@ -155,7 +155,7 @@ class GroupedBlocks(BlockLaunches):
         )
         rows = sizes.scratch // terms
         if not self.waits:
-            rows = min(rows, 2 * sizes.scratch // (self.column_parts[0].extent * others))
+            rows = min(rows, sizes.scratch_sums // (self.column_parts[0].extent * others))
         self.row_parts = bounded_parts(self.order, rows, even_parts)
 
     def blocked(self) -> BlockedContraction | None:

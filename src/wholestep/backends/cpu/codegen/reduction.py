@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from wholestep.backends.cpu.codegen.llvm_types import LlvmType, lane_mask, llvm_constant, llvm_type, simd_type
 from wholestep.backends.cpu.codegen.ops import EMITTERS, OpEmitter
 from wholestep.backends.cpu.codegen.writer import FunctionWriter
 from wholestep.kernel.lang import DType, neutral_element
+from wholestep.kernel.ops import combining_fold
 
 Combine = Callable[..., str]
 
@@ -29,8 +32,30 @@ def multiply_accumulate(at: OpEmitter, held: str, x: str, y: str) -> str:
     return EMITTERS["i"]["add"](at, held, EMITTERS["i"]["mul"](at, x, y))
 
 
+def accumulate_pairs(at: OpEmitter, held: str, x: str, y: str) -> str:
+    """held and the two products of words of two bfloat16 numbers each, that of the upper halves first."""
+    w, lanes = at.w, at.lanes
+    if w.target.dot_bf16 and lanes in (4, 8, 16):
+        words, pairs = simd_type("i32", lanes), simd_type("bfloat", 2 * lanes)
+        x, y = (w.let(f"bitcast {words} {v} to {pairs}") for v in (x, y))
+        name = f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}"
+        types, given = f"{at.type}, {pairs}, {pairs}", f"{at.type} {held}, {pairs} {x}, {pairs} {y}"
+        return w.call(at.type, name, types, given)
+    word = at._replace(form=llvm_type(np.dtype(np.uint32)))
+
+    def half(v: str, how: str) -> str:
+        bits = w.let(f"{how.split()[0]} {word.type} {v}, {word.number(int(how.split()[1]))}")
+        return w.let(f"bitcast {word.type} {bits} to {at.type}")
+
+    for how in ("and -65536", "shl 16"):
+        held = EMITTERS["f"]["fma"](at, half(x, how), half(y, how), held)
+    return held
+
+
 def combine_function(op: str, kind: str) -> Combine:
-    """Return the function by which a fold accumulates one more value (two, for fma)."""
+    """Return the function by which a fold accumulates one more value (two, for sums of products)."""
+    if op == "dot_bf16x2":
+        return accumulate_pairs
     if op == "fma":
         return multiply_accumulate
     if kind == "b":
@@ -47,7 +72,7 @@ class Reducer:
         self.form: LlvmType = llvm_type(dtype)
         self.op = op
         self.take = combine_function(op, self.form.kind)
-        self.join = combine_function("add" if op == "fma" else op, self.form.kind)
+        self.join = combine_function(combining_fold(op), self.form.kind)
 
     def identity(self, lanes: int) -> str:
         """Return the identity element."""

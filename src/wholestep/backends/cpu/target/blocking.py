@@ -97,12 +97,15 @@ def register_count(machine: Target) -> int:
     return max([n for n in TILES if n <= machine.registers])
 
 
-def block_sizes(nest: ContractionNest, machine: Target, caches: Caches) -> BlockSizes | None:
-    """The blocks of a contraction; None where its operands are better read in place."""
+def block_sizes(nest: ContractionNest, machine: Target, caches: Caches, dot_bf16: bool = False) -> BlockSizes | None:
+    """The blocks of a contraction; None where its operands are better read in place. `dot_bf16` tells whether terms of
+    bfloat16 are multiplied in pairs."""
     if nest.batch and not shares_products(nest.row_count, nest.column_count, nest.term_count):
         return None
-    size = nest.dtype.itemsize
-    lanes = machine.lanes(size)
+    paired = dot_bf16 and nest.multiplies_bf16
+    lanes = machine.lanes(nest.dtype.itemsize)
+    # The bytes of a packed term, and of one that is read in place.
+    size = nest.dtype.itemsize // (2 if paired else 1)
     registers = register_count(machine)
     tile_rows, vectors = tile_shape(nest, lanes, registers)
     panel = lanes * vectors
@@ -135,10 +138,12 @@ def block_sizes(nest: ContractionNest, machine: Target, caches: Caches) -> Block
         panels_outermost=few,
         group=group,
         scratch=SCRATCH_BYTES // size,
+        scratch_sums=(1 if paired else 2) * SCRATCH_BYTES // nest.dtype.itemsize,
         near=NEAR_BYTES // size,
         together=max(together, 1),
         shares=SHARES if few else 0,
         ahead=PACKED_AHEAD if few else 0,
+        paired=paired,
     )
 
 

@@ -35,13 +35,15 @@ REDUCTION_SPLIT = SplitLimits(elements=1 << 15, results=16, sums=1024, chunks=64
 
 @dataclass(frozen=True)
 class CpuMachine(Target):
-    """A processor with vectors of `vector` bytes, `registers` of them, and threads that share kernels out."""
+    """A processor with vectors of `vector` bytes, `registers` of them, and threads that share kernels out; `dot_bf16`
+    tells whether it multiplies pairs of bfloat16 numbers."""
 
     name: str = "cpu"
     vector: int = 32
     row_vectors: int = 16
     split: SplitLimits | None = REDUCTION_SPLIT
     caches: Caches = DEFAULT_CACHES
+    dot_bf16: bool = False
 
     def schedule(self, draft: DraftKernel) -> tuple[KernelWriter, Kernel]:
         return schedule_kernel(draft, self)
@@ -52,7 +54,7 @@ class CpuMachine(Target):
 
     def block_contraction(self, kernel: Kernel, new_loop: Callable[[], int]) -> BlockedContraction | None:
         nest = find_contraction(join_grid(kernel))
-        sizes = None if nest is None else block_sizes(nest, self, self.caches)
+        sizes = None if nest is None else block_sizes(nest, self, self.caches, self.dot_bf16)
         return None if nest is None or sizes is None else block_contraction(nest, sizes, new_loop, worth_sharing)
 
     def panel_columns(self, itemsize: int) -> int:
