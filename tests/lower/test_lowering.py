@@ -58,6 +58,8 @@ SHORT_RUNS = {
         lambda x: x[:, :, ::-1, ::-1].transpose(2, 3, 0, 1).copy(),
         ["i2", "i3", "i0", "i1"],
     ),
+    "kernels in half precision": (lambda x: x.transpose(2, 3, 1, 0).astype(np.float16), ["i3", "i2", "i0", "i1"]),
+    "transformed kernels": (lambda x: np.maximum(x.transpose(2, 3, 1, 0), 0) + 1, ["i3", "i2", "i0", "i1"]),
 }
 
 
@@ -69,7 +71,7 @@ def test_a_copy_out_of_short_runs_uses_lines_up(name):
     axes = axes_of(launch.kernel)
     assert [a.name for a in axes] == order
     assert {a.name: a.lanes for a in axes if a.lanes > 1} == {"i3": 16}
-    found = np.zeros(x.size, F32)
+    found = np.zeros(x.size, f(x).dtype)
     interpret.run_kernel(launch.kernel, [x.reshape(-1), found])
     np.testing.assert_array_equal(found.reshape(f(x).shape), f(x))
     np.testing.assert_array_equal(ws.jit(f)(x), f(x))

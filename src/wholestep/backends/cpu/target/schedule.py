@@ -16,6 +16,7 @@ from wholestep.backends.cpu.target.tiles import (
     reused_axes,
     schedule_row,
     tile_axes,
+    transposed_axis,
     turned_terms,
 )
 from wholestep.kernel.accesses import MemoryAccess, memory_accesses
@@ -58,10 +59,10 @@ def schedule_kernel(draft: DraftKernel, machine: Target) -> tuple[KernelWriter, 
         return found, schedule_row(found).apply(whole)
     kernel = collapse_loops(whole, MOST_LANES)
     lane = best_lane(kernel, machine)
+    columns = column_order(whole, machine) if lane is None or gathers_lanes(kernel, lane, machine) else []
+    if columns:
+        return order_columns(draft, found, columns, machine)
     if lane is None:
-        columns = column_order(whole, machine)
-        if columns:
-            return order_columns(draft, found, columns, machine)
         found, kernel, lane = rotate_reduction(draft, found, kernel, machine)
     order = sorted(found.grid, key=lambda a: found.axes[a] is lane)
     terms = math.prod([loop.axis.extent for loop in kernel.loops if loop.folds or loop.carries])
@@ -118,6 +119,14 @@ def column_order(kernel: Kernel, machine: Target) -> list[Axis]:
     runs = [a for a in axes if a is not lane and 0 < steps[a] * size < LINE]
     order = sorted(axes, key=lambda a: -steps[a])
     return order if runs and all(order.index(lane) < order.index(a) for a in runs) else []
+
+
+def gathers_lanes(kernel: Kernel, lane: Axis, machine: Target) -> bool:
+    """Test whether vectors along the lane are stored whole, and loaded element by element."""
+    accesses = memory_accesses(kernel.body)
+    strides = {a.is_store: a.offset.coefficient(lane) for a in accesses}
+    apart = abs(strides.get(False, 0)) > MAX_PICK_STRIDE and strides.get(True) == 1
+    return apart and transposed_axis(kernel, lane, preferred_lanes(kernel, lane, machine)) is None
 
 
 def order_columns(
