@@ -32,11 +32,13 @@ SQUARES = (64, 96, 128, 192, 256, 384, 512, 1024, 2048, 4096)
 FEW_ROWS = (1, 8, 32, 64, 128)
 PEERS = {"numpy": "numpy", "torch": "torch", "jax": "jax"}
 """The other libraries, and the module that each needs."""
+HALF_SQUARES = (128, 256, 512, 1024, 2048, 4096)
+"""The sizes of products in bfloat16, which NumPy has none of."""
 LEAST_SECONDS = 0.02
 """The least seconds of a turn: threads of others, which wait awake, are asleep after it."""
 IN_A_ROW, ENOUGH = 64, 1 << 26
 """Up to how many products follow each other in a call, and the arithmetic with which one is enough."""
-TOLERANCE = {"float32": 1e-4, "float64": 1e-11}
+TOLERANCE = {"float32": 1e-4, "float64": 1e-11, "bfloat16": 2e-2}
 """The distance that results may be apart, relative to the largest one."""
 Operand = np.ndarray[Any, Any]
 Call = Callable[[], Any]
@@ -81,8 +83,9 @@ class Product(NamedTuple):
         shapes = ((self.m, self.k), (self.k, self.n))
         stored = [s[::-1] if t == "T" else s for s, t in zip(shapes, self.layout, strict=True)]
         front = (self.batch,) if self.batch > 1 else ()
-        x, y = [rng.standard_normal((*front, *s), dtype=np.dtype(self.dtype).type) for s in stored]
-        return x, y / np.sqrt(self.k, dtype=y.dtype)
+        drawn = np.float64 if self.dtype == "float64" else np.float32
+        x, y = [rng.standard_normal((*front, *s), dtype=drawn) for s in stored]
+        return x.astype(self.dtype), (y / np.sqrt(self.k, dtype=drawn)).astype(self.dtype)
 
     def turned(self, x: Any, y: Any) -> tuple[Any, Any]:
         """Operands as they are multiplied, of any library's arrays as they are stored."""
@@ -125,6 +128,9 @@ def catalog() -> list[Product]:
         for size in SQUARES:
             asked = 1.0 if size < 512 else 0.95
             found += [Product(str(size), layout, dtype, size, size, size, asked=asked) for layout in LAYOUTS]
+    for size in HALF_SQUARES:
+        asked = 1.0 if size < 512 else 0.95
+        found += [Product(str(size), layout, "bfloat16", size, size, size, asked=asked) for layout in LAYOUTS]
     for rows in FEW_ROWS:
         asked = 0.9 if rows == 1 else 1.0
         for layout in ("NN", "NT"):
@@ -178,7 +184,10 @@ def torch_call(product: Product, x: Operand, y: Operand) -> Call:
     """A call of PyTorch, which writes over the results of the one before."""
     import torch
 
-    left, right = torch.from_numpy(x), torch.from_numpy(y)
+    half = x.dtype.name == "bfloat16"  # which PyTorch does not read from NumPy
+    left, right = [
+        torch.from_numpy(v.view(np.int16)).view(torch.bfloat16) if half else torch.from_numpy(v) for v in (x, y)
+    ]
     a, b = product.turned(left, right)
     first = a @ b
     return partial(product.into, torch.matmul, left, right, (first, torch.empty_like(first)))
@@ -258,8 +267,9 @@ def measure(product: Product, peers: Sequence[str], rounds: int, budget: float, 
     }
     rng = np.random.default_rng(0)
     x, y = product.operands(rng)
-    calls = {name: CALLS[name](product, x, y) for name in ("wholestep", *peers)}
-    results = {name: np.asarray(call()) for name, call in calls.items()}
+    able = [name for name in peers if name != "numpy" or product.dtype != "bfloat16"]
+    calls = {name: CALLS[name](product, x, y) for name in ("wholestep", *able)}
+    results = {name: as_numbers(call()) for name, call in calls.items()}
     ours = results.pop("wholestep")
     for name, result in results.items():
         far = float(np.max(np.abs(ours - result)) / np.max(np.abs(result)))
@@ -275,6 +285,13 @@ def measure(product: Product, peers: Sequence[str], rounds: int, budget: float, 
     return Row(product.key, product.asked, product.flops, each, predicted)
 
 
+def as_numbers(result: Any) -> Operand:
+    """A result of any library as NumPy's; bfloat16 as float32, which PyTorch requires."""
+    if "bfloat16" not in str(result.dtype):
+        return np.asarray(result)
+    return np.asarray(result.float() if hasattr(result, "float") else result, np.float32)
+
+
 def predicted_seconds(product: Product, x: Operand, y: Operand, rates: Rates) -> float:
     """The time of a call by the cost model, at some rates of the machine."""
     plan = lower_program(ws.trace(product.of)(x, y), machine_model(host_target()))
@@ -284,27 +301,22 @@ def predicted_seconds(product: Product, x: Operand, y: Operand, rates: Rates) ->
 # Reports.
 
 
-def line(row: Row) -> list[str]:
-    """The cells of a row: rates, ratio, and the target ratio where it is missed."""
-    rates = [f"{row.flops / s / 1e9:.1f}" for s in row.seconds.values()]
+def line(row: Row, names: Sequence[str]) -> list[str]:
+    """The cells of a row: the rates of these libraries, ratio, and the target ratio where it is missed."""
+    rates = [f"{row.flops / row.seconds[name] / 1e9:.1f}" if name in row.seconds else "" for name in names]
     ours = row.seconds["wholestep"]
     short = f"{row.asked:.2f}" if row.ratio < row.asked else ""
     return [row.key, *rates, duration(ours), f"{row.ratio:.2f}", short, f"{row.predicted / ours:.2f}"]
-
-
-def header(rows: Sequence[Mapping[str, Any]] | Sequence[Row]) -> list[str]:
-    """The names of the cells of a row."""
-    first = rows[0]
-    names = first.seconds if isinstance(first, Row) else first["seconds"]
-    return ["GFLOP/s", *names, "ours", "ratio", "asked", "predicted"]
 
 
 def page_table(file: Path) -> str:
     """The table of a record, for the documentation."""
     record = json.loads(file.read_text(encoding="utf-8"))
     rows = [Row(**row) for row in record["rows"]]
-    title = ["product", *rows[0].seconds, "ours", "ratio", "asked", "predicted"]
-    lines = [f"| {' | '.join(cells)} |" for cells in (title, ["---", *["---:"] * (len(title) - 1)], *map(line, rows))]
+    names = list(dict.fromkeys(name for row in rows for name in row.seconds))
+    title = ["product", *names, "ours", "ratio", "asked", "predicted"]
+    cells = [title, ["---", *["---:"] * (len(title) - 1)], *[line(row, names) for row in rows]]
+    lines = [f"| {' | '.join(row)} |" for row in cells]
     return "\n".join([f"Measured on {record['processor']}, {record['threads']} threads.", "", *lines, ""])
 
 
@@ -330,15 +342,17 @@ def bench(
     if file is not None and not file.parent.is_dir():
         raise CommandError(f"there is no folder {file.parent}", hint="choose another file with --json")
     rows: list[Row] = []
+    names = ("wholestep", *peers)
     with same_threads(peers, threads):
         print(f"{machine.processor_and_code()}, {threads} threads", file=stream, flush=True)
         rates = measured()._replace(cores=threads)
         for product in products:
             rows.append(measure(product, peers, rounds, budget, rates))
-            print("  ".join(cell.rjust(9) for cell in line(rows[-1])), file=stream, flush=True)
+            print("  ".join(cell.rjust(9) for cell in line(rows[-1], names)), file=stream, flush=True)
             if file is not None:
                 file.write_text(written(rows, threads, rounds), encoding="utf-8")
-    print("\n" + "\n".join(columns(header(rows), [line(row) for row in rows])), file=stream)
+    titles = ["GFLOP/s", *names, "ours", "ratio", "asked", "predicted"]
+    print("\n" + "\n".join(columns(titles, [line(row, names) for row in rows])), file=stream)
     below = [row for row in rows if row.ratio < row.asked]
     print(f"\n{len(rows) - len(below)} of {len(rows)} products are as fast as asked", file=stream)
     return 0

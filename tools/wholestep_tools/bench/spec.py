@@ -159,7 +159,7 @@ REAL_RATE = 1e-5
 """The rate of the models of real size: at 1e-4 a ResNet's loss falls to a fiftieth in six steps, and rounding alone
 moves it by 4e-4."""
 WORKLOADS |= {
-    name: Workload(real.title, STEP, real.draw, REAL_RATE, 6, 1_000_000, 1e-4, real.without)
+    name: Workload(real.title, STEP, real.draw, REAL_RATE, 6, 1_000_000, 2e-2 if real.half else 1e-4, real.without)
     if real.trained
     else Workload(real.title, "forward", real.draw)
     for name, real in REAL.items()

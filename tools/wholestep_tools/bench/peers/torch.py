@@ -205,12 +205,23 @@ def answered(real: Real) -> Callable[..., Any]:
     return run
 
 
+def narrowed(loss: Callable[..., Any]) -> Callable[..., Any]:
+    """A loss under PyTorch's automatic mixed precision in bfloat16."""
+
+    def run(p: Any, batch: Any) -> Any:
+        with torch.autocast("cpu", torch.bfloat16):
+            return loss(p, batch)
+
+    return run
+
+
 ON = on_torch.TorchOperations()
 LOSSES: dict[str, Callable[..., Any]] = {"W1": mlp, "W2": cnn, "W3": gpt, "W4": tiny, "digits": digits, "text": text}
 LOSSES |= {
-    name: partial(real.model.loss, on_torch.TorchOperations(bool(real.lazy)))
+    name: narrowed(loss) if real.half else loss
     for name, real in REAL.items()
     if real.trained
+    for loss in [partial(real.model.loss, on_torch.TorchOperations(bool(real.lazy)))]
 }
 FUNCTIONS: dict[str, Callable[..., Any]] = {"W5": value_and_gradients, "W6": of_each, "W7": second}
 FUNCTIONS |= {name: answered(real) for name, real in REAL.items() if not real.trained}

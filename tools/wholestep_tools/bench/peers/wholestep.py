@@ -49,6 +49,7 @@ def trained(name: str, params: Arrays, batch: Arrays, at_once: int, device: str 
     lazy = REAL[name].lazy if name in REAL else ()
     optimizer = ws.optim.adam(WORKLOADS[name].rate, B1, B2, EPS, lazy=list(lazy) or False)
     options |= {"steps_per_call": at_once, "device": device}
+    options |= {"precision": "bfloat16"} if name in REAL and REAL[name].half else {}
     step = ws.compile(LOSSES[name], start, optimizer=optimizer, batch=batch, **options)
     return Training(step, batch)
 

@@ -41,6 +41,8 @@ class Real(NamedTuple):
     """The tables of which Adam updates no rows but those that the batch reads."""
     without: tuple[str, ...] = ()
     """The peers that are left out: they have no such update, or would need more memory than there is."""
+    half: bool = False
+    """True for a model whose operations are in bfloat16, beside parameters in float32."""
 
     def draw(self, rng: np.random.Generator) -> tuple[Arrays, Arrays]:
         """Parameters and batch."""
@@ -51,6 +53,9 @@ class Real(NamedTuple):
         return lambda params, batch: (self.model.forward(on, params, batch["x"]),)
 
 
+FLOAT32_PEERS = ("jax", "torch.compile")
+"""The peers whose models here have no half precision."""
+
 REAL: dict[str, Real] = {
     "mlp-4096": Real("MLP of 3 layers of 4096, batch 128", WideLayers()),
     "gpt-768": Real("GPT, width 768, 4 layers, 4 sequences of 256, vocabulary 8192", LanguageModel()),
@@ -60,6 +65,11 @@ REAL: dict[str, Real] = {
     ),
     "attention-2048": Real("one block of width 512 over a sequence of 2048", LongBlock()),
     "attention-16384": Real("one block of width 512 over a sequence of 16384", LongBlock(time=16384), without=("jax",)),
+    "mlp-4096-bf16": Real("the MLP in bfloat16", WideLayers(), without=FLOAT32_PEERS, half=True),
+    "gpt-768-bf16": Real("the GPT of vocabulary 8192 in bfloat16", LanguageModel(), without=FLOAT32_PEERS, half=True),
+    "resnet18-224-bf16": Real(
+        "ResNet-18, 4 images of 224x224, in bfloat16", ResNet18(224, 4, 1000), without=FLOAT32_PEERS, half=True
+    ),
     "vit-tiny": Real("ViT-tiny, 8 images of 224x224", VisionTransformer()),
     "resnet18-32": Real("ResNet-18, 32 images of 32x32", ResNet18(32, 32, 10)),
     "resnet18-224": Real("ResNet-18, 4 images of 224x224", ResNet18(224, 4, 1000)),
