@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,11 @@ from tests.native.test_wasm import NODE, needs_node
 
 import wholestep as ws
 from wholestep import tree
-from wholestep.backends.cpu.cpu_features import EXPORTED
+from wholestep.backends.cpu.compiler import machine_model
+from wholestep.backends.cpu.cpu_features import EXPORTED, named_target
 from wholestep.cli.run_exports import native_losses, wasm_losses
+from wholestep.lower.compile import lower_program
+from wholestep.runtime.cpu import backend
 from wholestep_tools.drawn.c_library import STRICT, CLibrary
 from wholestep_tools.drawn.law import compiled
 
@@ -240,3 +244,23 @@ def test_a_source_without_half_precision_has_none_of_its_functions(tmp_path: Pat
     step.export(tmp_path / "model.c")
     for name in ("model.c", "model.h"):
         assert "f16" not in (tmp_path / name).read_text(encoding="utf-8")
+
+
+def test_c_source_has_no_pairs_of_bfloat16(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C has no words for the instruction that multiplies them, and vectors of float32 are faster than scalars."""
+    processor = replace(named_target("x86-64-v4"), features="+avx512bf16", dot_bf16=True)
+    monkeypatch.setattr(backend, "exported_target", lambda name: processor)
+    w, x = np.zeros((64, 256), "f"), np.zeros((128, 64), "f")
+    made = lowered(lambda x, w: ws.autocast(np.matmul, "bfloat16")(x, w), x, w, processor)
+    assert "dot_bf16x2" in made
+    step = ws.compile(lambda p, x: np.mean((x @ p) ** 2), w, optimizer=ws.optim.sgd(0.1), batch=x, precision="bfloat16")
+    step.export(tmp_path / "m.c", processor="host")
+    text = (tmp_path / "m.c").read_text()
+    assert "0xffff0000u" not in text
+    assert "ws_fma_f16(" in text
+
+
+def lowered(f: Any, *given: Any) -> str:
+    """The kernels of a function for a processor, the last argument."""
+    *args, processor = given
+    return "\n".join(map(str, lower_program(ws.trace(f)(*args), machine_model(processor)).kernels()))

@@ -184,6 +184,11 @@ class Target:
         memory order."""
         return False
 
+    def portable(self) -> Target:
+        """The same target for source that other compilers read, without instructions that its language has no words
+        for."""
+        return self
+
     def worth_sharing(self, kernel: Kernel) -> bool:
         """Test whether a kernel does enough for its outermost loop to be shared among threads."""
         return False

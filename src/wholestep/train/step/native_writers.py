@@ -42,10 +42,12 @@ class NativeModel(Protocol):
 
 
 class NativeWriter(NamedTuple):
-    """The default processor of a target, and the function that writes its files."""
+    """The default processor of a target, and the function that writes its files; a `portable` text uses no instruction
+    that C has no words for."""
 
     processor: str
     write: Callable[[NativeModel, Backend, Path], Files]
+    portable: bool = False
 
 
 def model_files(target: str, path: Path, processor: str | None, made: Callable[[Target], NativeModel]) -> Files:
@@ -57,7 +59,8 @@ def model_files(target: str, path: Path, processor: str | None, made: Callable[[
     if target == "wasm" and processor not in (None, writer.processor):
         raise UnsupportedError(f"export to wasm: it is the processor, and not {processor}")
     backend = processor_backend(processor or writer.processor)
-    return writer.write(made(backend.target), backend, path)
+    machine = backend.target.portable() if writer.portable else backend.target
+    return writer.write(made(machine), backend, path)
 
 
 def object_files(model: NativeModel, backend: Backend, path: Path) -> Files:
@@ -84,7 +87,7 @@ def wasm_files(model: NativeModel, backend: Backend, path: Path) -> Files:
 
 WRITERS: dict[str, NativeWriter] = {
     "object": NativeWriter("host", object_files),
-    "c": NativeWriter("x86-64-v3", c_files),
+    "c": NativeWriter("x86-64-v3", c_files, portable=True),
     "wasm": NativeWriter("wasm32", wasm_files),
 }
 """The writer of each native target."""

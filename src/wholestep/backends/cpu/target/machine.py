@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from wholestep.backends.cpu.target.argsort import SORT_EXPANSIONS
@@ -62,6 +62,9 @@ class CpuMachine(Target):
 
     def packs_operands(self, rows: int, columns: int, terms: int, dtype: DType, batched: bool = False) -> bool:
         return packs_turned(rows, columns, terms, dtype, batched, self)
+
+    def portable(self) -> CpuMachine:
+        return replace(self, dot_bf16=False)
 
     def worth_sharing(self, kernel: Kernel) -> bool:
         return worth_sharing(kernel)
