@@ -273,6 +273,8 @@ FOUND: dict[str, tuple[Any, dict[str, int]]] = {
     "a mask of the batch without a guard": (lambda p, x: attention(p, x, (x[:, None, :, :6] > 0) | SEEN), {}),
     "another factor": (lambda p, x: gelu(x @ p["u"], 0.04), TANH),
     "another norm": (lambda p, x: (h := x @ p["u"]) / np.sqrt((h * h).mean(-1, keepdims=True) + 1) * p["gain"], {}),
+    "a norm of all numbers": (lambda p, x: ((h := x @ p["u"]) - h.mean()) / np.sqrt(h.var() + 1), {}),
+    "a norm of one row": (lambda p, x: normed(x.reshape(-1, 12)[:1] @ p["u"], p), LAYER_NORM),
     "a loop": (looped(mixed), LAYER_NORM | CAUSAL | GELU),
     "a loop that runs backwards": (looped(mixed, reverse=True), LAYER_NORM | CAUSAL | GELU),
     "gates in a loop": (looped(gated), one("sigmoid") | TANH),

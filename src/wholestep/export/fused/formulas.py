@@ -29,7 +29,7 @@ def formula_bindings(formula: Value, v: Value, found: Bindings) -> Bindings | No
     whole, formula, own_views = formula, same_elements(formula)[-1], same_elements(v)
     v = own_views[-1]
     if formula in found:
-        return found if is_same_array(same_elements(found[formula])[-1], v) else None
+        return {whole: own_views[0], **found} if is_same_array(same_elements(found[formula])[-1], v) else None
     if squeezed(formula.type.shape) != squeezed(v.type.shape) or formula.dtype != v.dtype:
         return None
     number, node, own = number_of(formula), formula.node, v.node
@@ -37,7 +37,7 @@ def formula_bindings(formula: Value, v: Value, found: Bindings) -> Bindings | No
         return found if is_same_number(number, number_of(v), v.dtype) else None
     if node is None:
         like = [x for x in own_views if x.type is formula.type]
-        return {**found, formula: like[-1]} if like else None
+        return {whole: own_views[0], **found, formula: like[-1]} if like else None
     if own is None or node.op is not own.op or node.outputs.index(formula) != own.outputs.index(v):
         return None
     if formula.type is not v.type and not (node.op.thin or node.op.name in ANY_AXES):

@@ -67,8 +67,9 @@ def group_layouts(y: Value, parts: int) -> Iterator[GroupLayout]:
     for v in inside:
         cut = defining_node(v, "reshape")
         split = v if cut is None else cut.inputs[0]
-        whole = is_plain(split) and split.type.size == y.type.size and split.shape[0] == y.shape[0]
-        if defining_node(split, "div") is None or split.ndim < 3 or not whole:
+        if defining_node(split, "div") is None or split.ndim < 3:
+            continue
+        if not is_plain(split) or split.type.size != y.type.size or split.shape[0] != y.shape[0]:
             continue
         yield GroupLayout(split.type, 1, 1)
         at = split.ndim - 2
