@@ -119,6 +119,21 @@ def test_torch_takes_python_numbers_where_an_input_holds_them() -> None:
         narrow(torch.tensor(X), 1j)
 
 
+def test_arrays_of_a_program_are_on_the_device_of_its_arguments() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is an outside oracle; not installed")
+    held = np.array([3.0, 1, 2])
+
+    class Weighed(nn.Module):
+        def __init__(self) -> None:
+            self.linear = nn.Linear(3, 3, dtype=np.float64, key=0)
+
+        def __call__(self, x: Any, factor: Any) -> Any:
+            return np.tril(self.linear(x)[:3] * held) + factor * np.arange(3.0)
+
+    elsewhere = torch.empty((4, 3), dtype=torch.float64, device="meta")
+    assert ws.to_torch(Weighed(), X, 2.0, module=True).to("meta")(elsewhere, 2.0).device == elsewhere.device
+
+
 def test_jax_trains_with_a_step_and_hands_its_state_back(jax: Any) -> None:
     step, batch = rows()
     f, state = jax.jit(ws.to_jax(step)), step.state

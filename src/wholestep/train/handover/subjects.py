@@ -46,6 +46,8 @@ class Check(NamedTuple):
     """The function that makes an argument for an input of a dtype an array of the library, where it may be one."""
     is_off: Callable[[], bool] | None = None
     """True while the library records a program in which sizes are arrays, which have no truth value."""
+    placed: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None
+    """The function that gives a program as one that makes arrays on the device of its arguments."""
 
 
 class HandedProgram(NamedTuple):
@@ -95,6 +97,7 @@ def with_checked_types(
     """A program as a function of a list of a library's arrays, which must have the types of its inputs."""
     is_off, array, dtypes = check.is_off, check.array, [dtype for dtype, _ in types.values()]
     wanted = {name: (check.dtype(dtype), shape) for name, (dtype, shape) in types.items()}
+    run = run if check.placed is None else check.placed(run)
 
     def call(leaves: Sequence[Any]) -> Any:
         leaves = [array(x, dtype) for x, dtype in zip(leaves, dtypes, strict=True)]

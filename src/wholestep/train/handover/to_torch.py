@@ -120,7 +120,23 @@ def check_of(torch: Any) -> Check:
             return torch.tensor(x, dtype=dtype_of(dtype))
         return torch.tensor(x) if isinstance(x, int | float | complex) else x
 
-    return Check(dtype_of, array_of, torch.jit.is_tracing)
+    return Check(dtype_of, array_of, torch.jit.is_tracing, lambda run: made_beside(torch, run))
+
+
+def made_beside(torch: Any, run: Callable[..., Any]) -> Callable[..., Any]:
+    """A program that makes its tensors where its arguments are, but in `torch.compile`, which enters no device."""
+
+    def here(*leaves: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return run(*leaves)
+        default = torch.empty(()).device
+        others = [x.device for x in leaves if isinstance(x, torch.Tensor) and x.device != default]
+        if not others:
+            return run(*leaves)
+        with others[0]:
+            return run(*leaves)
+
+    return here
 
 
 def dotted(paths: Iterable[str]) -> list[str]:
