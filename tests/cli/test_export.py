@@ -75,6 +75,30 @@ def test_a_step_of_symbolic_rows_runs_in_onnx_runtime(script, capsys):
 
 
 @pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("trained(x)", "trained(x)\nfor batch in np.split(x, [6]):\n    np.mean(batch)"),
+        ("trained(x)", "trained(x)\nbatch = 'a name of something else'"),
+        ("batch=x)", 'batch=ws.ShapeDtype((ws.Dim("rows"), 4), "float64"))'),
+        ("batch=x)", "batch=np.stack([x, x]), steps_per_call=2)\nx = batch = np.stack([x, x])"),
+    ],
+)
+def test_the_batch_is_one_that_the_step_takes(script, capsys, before, after):
+    text = script.read_text(encoding="utf-8")
+    script.write_text(text.replace(before, after), encoding="utf-8")
+    assert main(["export", "--to", "numpy", "--out", "line.py", "--step", "trained", str(script)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("compared: the losses of 3 calls differ by ")
+
+
+def test_batches_of_bfloat16_go_to_pytorch(script, capsys):
+    pytest.importorskip("torch", reason="PyTorch is an outside oracle; not installed")
+    text = script.read_text(encoding="utf-8")
+    script.write_text(text.replace("trained = ", 'x = x.astype("bfloat16")\ntrained = '), encoding="utf-8")
+    assert main(["export", "--to", "torch", "--out", "line.py", "--step", "trained", str(script)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("compared: the losses of 3 calls differ by ")
+
+
+@pytest.mark.parametrize(
     ("target", "file", "says"), [("c", "line.c", "no C compiler here"), ("wasm", "line.wasm", "no node here")]
 )
 def test_what_is_not_run_says_why(script, capsys, monkeypatch, target, file, says):

@@ -14,8 +14,8 @@ from wholestep import tree
 from wholestep.cli.digits_page import export_digits
 from wholestep.cli.options import Help, integer_at_least
 from wholestep.cli.own_steps import run_script, script_of
-from wholestep.cli.run_exports import REMARKS, RUNNERS, NotRun
-from wholestep.errors import CommandError, ExportError
+from wholestep.cli.run_exports import REMARKS, RUNNERS, Given, NotRun, mean_of_losses
+from wholestep.errors import CommandError, ExportError, WholestepError
 from wholestep.export.targets import NATIVE, TARGETS, target_for
 from wholestep.ir.graph import NDArray
 from wholestep.train.program.first_calls import observing
@@ -57,7 +57,7 @@ class BatchRecorder:
     """An observer that keeps the batch of the first call of each program of each step."""
 
     def __init__(self) -> None:
-        self.batches: list[tuple[Any, BatchSignature, list[NDArray]]] = []
+        self.batches: list[tuple[Any, Any]] = []
 
     def made(self, engine: Any) -> None:
         """Do nothing, since a step alone has no batch."""
@@ -65,14 +65,15 @@ class BatchRecorder:
     def called(self, engine: Any, feed: BatchSignature, arrays: Sequence[NDArray] | None) -> None:
         """Keep a copy of a batch."""
         if arrays is not None:
-            self.batches.append((engine, feed, [np.array(x) for x in arrays]))
+            self.batches.append((engine, tree.unflatten(feed.structure, [np.array(x) for x in arrays])))
 
-    def batch_of(self, engine: Any) -> Any:
-        """A batch of the types that a step was compiled for; None where it was called with none."""
-        wanted = [leaf.type for leaf in engine.signature.leaves]
-        for known, feed, arrays in self.batches:
-            if known is engine and [leaf.type for leaf in feed.leaves] == wanted:
-                return tree.unflatten(feed.structure, arrays)
+    def arrays_for(self, engine: Any, own: Any) -> tuple[NDArray, ...] | None:
+        """The arrays of the first batch that fits a step, of the script's own and of those of its calls; else None."""
+        for batch in (own, *[batch for known, batch in self.batches if known is engine]):
+            try:
+                return tuple(engine.signature.checked(batch))
+            except WholestepError:
+                continue
         return None
 
 
@@ -98,15 +99,18 @@ def export_script(options: argparse.Namespace) -> int:
         )
     if options.load is not None:
         step.load(options.load)
-    batch = names.get("batch") if names.get("batch") is not None else recorder.batch_of(step._engine)
+    signature = step._engine.signature
+    arrays = recorder.arrays_for(step._engine, names.get("batch"))
+    batch = None if arrays is None else tree.unflatten(signature.structure, arrays)
     data, beside = (names.get("data", batch), names.get("attach")) if target == "page" else (None, None)
     files = step.export(out, to=target, data=data, narrow=options.narrow, attach=beside)
     print("\n".join([f"wrote {file}" for file in files]))
-    if batch is None:
+    if arrays is None:
         print("not compared: the script never calls the step, and has no variable 'batch' to call it with")
         return 0
+    given = {leaf.path: x for leaf, x in zip(signature.leaves, arrays, strict=True)}
     try:
-        print(f"compared: {comparison(step, batch, out, target, options.calls)}")
+        print(f"compared: {comparison(step, batch, given, out, target, options.calls)}")
     except NotRun as reason:
         print(f"not compared: {reason}")
     return 0
@@ -122,14 +126,11 @@ def write_digits(options: argparse.Namespace) -> int:
     return 0
 
 
-def comparison(step: Step, batch: Any, out: Path, target: str, calls: int) -> str:
+def comparison(step: Step, batch: Any, given: Given, out: Path, target: str, calls: int) -> str:
     """A sentence with the difference of losses between a step and its file; raises ExportError beyond rounding."""
-    paths, types = tree.paths(batch, "batch"), [leaf.type.dtype for leaf in step._engine.signature.leaves]
-    rows = zip(paths, tree.leaves(batch), types, strict=True)
-    given = {path: np.asarray(x, dtype) for path, x, dtype in rows}
     with tempfile.TemporaryDirectory() as folder:
         theirs = RUNNERS[target](out, given, calls, Path(folder, "after.safetensors"))
-    ours = [np.mean(np.asarray(step(batch).loss, np.float64)) for _ in range(calls)]
+    ours = [mean_of_losses(step(batch).losses) for _ in range(calls)]
     largest = max(np.abs(ours).max(), np.finfo(np.float32).tiny)
     apart = float(np.abs(np.subtract(ours, theirs)).max() / largest)
     if not apart <= APART:

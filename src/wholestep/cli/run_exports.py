@@ -8,10 +8,10 @@ import math
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from wholestep.export.native.names import prefix_of
 from wholestep.export.python.support import checkpoint_file
 from wholestep.ir.graph import NDArray
 from wholestep.train.checkpoint.read import open_checkpoint
+from wholestep.train.handover.to_torch import tensor
 from wholestep.train.step.export import STATE_SUFFIX
 
 Given = Mapping[str, NDArray]
@@ -70,7 +71,7 @@ def python_losses(path: Path, given: Given, calls: int, after: Path) -> list[flo
     except ImportError as error:
         raise NotRun(f"what it imports is not here: {error}") from None
     state, found = module.load(path.with_suffix(STATE_SUFFIX)), []
-    array = sys.modules["torch"].tensor if hasattr(module, "torch") else np.asarray
+    array = partial(tensor, module.torch) if hasattr(module, "torch") else np.asarray
     batch = {name: array(x) for name, x in given.items()}
     for _ in range(calls):
         state, results = module.step(state, batch)
