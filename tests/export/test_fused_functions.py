@@ -262,6 +262,7 @@ FOUND: dict[str, tuple[Any, dict[str, int]]] = {
     "few heads of keys": (lambda p, x: attended(p, x, heads=(3, 1)), one("attention")),
     "few heads of keys, causal": (lambda p, x: attended(p, x, heads=(3, 1), causal=True), CAUSAL),
     "few heads of keys, masked": (lambda p, x: attended(p, x, heads=(3, 1), mask=MASKS["heads"]), MASKED),
+    "causal attention by a negative factor": (lambda p, x: attended(p, x, causal=True, scale=-0.4), {}),
     "attention of a sequence": (lambda p, x: attended(p, x, dims=3, causal=True), CAUSAL),
     "attention of batches of batches": (lambda p, x: attended(p, x, dims=5, mask=MASKS["all"]), MASKED),
     "attention with rotary positions": (rotated, CAUSAL),

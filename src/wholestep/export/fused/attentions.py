@@ -87,10 +87,13 @@ def attention_at(graph: Graph, node: Node) -> WrittenFunction | None:
 
 
 def attention_of(graph: Graph, written: WrittenAttention, softmaxed: SoftmaxedScores) -> WrittenFunction | None:
-    """Attention as one operation; None where its sizes or its masks do not fit one."""
+    """Attention as one operation; None where its sizes, its masks or its scale do not fit one.
+
+    PyTorch's own hides keys before it scales, so that a negative scale would show them alone.
+    """
     roles, x = roles_of(written), softmaxed.scores
     masks, operands = sorted_masks(written.scores.shown, x.shape, softmaxed.guarded), written.attended()
-    if roles is None or masks is None or not all(map(is_plain, operands)):
+    if roles is None or masks is None or not all(map(is_plain, operands)) or written.scores.scale <= 0:
         return None
     own, labels, out = roles
     sizes = head_sizes(own, labels, operands, x)
