@@ -13,7 +13,7 @@ import scipy.special
 
 import wholestep as ws
 from wholestep import tree
-from wholestep.errors import ParameterError, UnsupportedError
+from wholestep.errors import ArgumentError, ParameterError, UnsupportedError
 from wholestep_tools.audit.trainings.small_steps import OPTIMIZERS, STEPS, dense
 
 
@@ -266,3 +266,26 @@ def test_a_file_refuses_arrays_unlike_those_it_was_written_for(tmp_path: Path) -
     assert free({"x": np.ones((8, 3)), "y": np.ones(8)})["output"] == 3
     with pytest.raises(ValueError, match=r"y has the shape \(1,\)"):
         free({"x": np.ones((8, 3)), "y": np.ones(1)})
+
+
+def test_functions_of_the_state_alone_are_called_without_a_batch(tmp_path: Path) -> None:
+    step, _ = dense()
+    double = step.attach(lambda p: p["w"] * 2)
+    files = step.export(tmp_path / "step.py", to="numpy", attach={"double": double, "half": lambda p: p["w"] / 2})
+    module = imported(files[0])
+    state = module.load(files[1])
+    for name, factor in (("double", 2), ("half", 0.5)):
+        np.testing.assert_array_equal(
+            getattr(module, name)(state, {})["output"], state["params.w"] * np.float32(factor)
+        )
+
+
+def test_what_is_no_function_beside_a_step_or_no_file_of_it_is_refused(tmp_path: Path) -> None:
+    step, _ = dense()
+    for attach, said in ((predict, "functions have names there"), ({"predict": 3}, "an int under predict")):
+        with pytest.raises(ParameterError, match=said):
+            step.export(tmp_path / "step.py", to="numpy", attach=attach)
+    with pytest.raises(ParameterError, match=r"step.safetensors is where the state goes"):
+        step.export(tmp_path / "step.safetensors", to="numpy")
+    with pytest.raises(ArgumentError, match=r"to_file: 0 examples for predict\(p: .*, batch: .*missing"):
+        ws.to_file(predict, tmp_path / "predict.c")

@@ -143,7 +143,7 @@ def check_examples(f: Any, examples: tuple[Any, ...], call: str) -> None:
         name = getattr(f, "__name__", type(f).__name__)
         raise ArgumentError(
             f"{call}: {len(examples)} examples for {name}{signature}: {error}",
-            hint=f"ws.{call}(f, x): one array, or ws.ShapeDtype, like each argument that it will be called with",
+            hint="examples are one array, or ws.ShapeDtype, like each argument that it will be called with",
         ) from None
 
 

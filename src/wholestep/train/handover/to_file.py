@@ -10,6 +10,7 @@ from wholestep.errors import ArgumentError, UnsupportedError
 from wholestep.export.targets import TARGETS, checked_options, target_for, writer_of
 from wholestep.frontend.exporting import export_function
 from wholestep.train.handover.native_function import NATIVE_TARGETS, function_files
+from wholestep.train.handover.subjects import check_examples
 from wholestep.train.step.export import check_no_processor, write_files
 from wholestep.train.step.step import Step
 
@@ -57,6 +58,7 @@ def to_file(
             hint="step.export writes a step with its state, and the functions that are attached to it",
         )
     options = checked_options(target, narrow=narrow)
+    check_examples(f, examples, "to_file")
     program, _ = export_function(f, examples)
     if target in NATIVE_TARGETS:
         files = function_files(target, program, place, processor)

@@ -31,6 +31,7 @@ from wholestep.train.program.engine import Engine
 from wholestep.train.program.step_function import GRAD_NORM, PRINTED
 from wholestep.train.state.captured_arrays import check_unchanged
 from wholestep.train.step.attached import Attached, AttachedProgram
+from wholestep.words import type_in_words
 
 STATE_SUFFIX = ".safetensors"
 """The suffix of the state beside an exported program."""
@@ -96,7 +97,7 @@ class ExportedStep:
         ['line.py', 'line.safetensors']
         """
         place = Path(path)
-        target = target_for(place, to)
+        target, state = target_for(place, to), path_of_state(place)
         options = checked_options(target, narrow=narrow, model_state=model_state)
         with self._lock:
             if target in IN_BROWSERS:
@@ -115,9 +116,18 @@ class ExportedStep:
                 programs = [step_program(self._engine), *attached_programs(self, attach or {})]
                 files = writer_of(target)(programs, place, **options)
             write_files(files)
-            state = place.with_suffix(STATE_SUFFIX)
             checkpoint.save_step(self._engine, state, None, None, None)
         return (*files, state)
+
+
+def path_of_state(place: Path) -> Path:
+    """The file of the state beside a program; raises ParameterError for a program that would be that file itself."""
+    state = place.with_suffix(STATE_SUFFIX)
+    if state == place:
+        raise ParameterError(
+            f"export: {place.name} is where the state goes, beside the program", hint="name the program model.py"
+        )
+    return state
 
 
 def write_files(files: Files) -> None:
@@ -176,10 +186,17 @@ def attached_programs(step: Any, attach: Mapping[str, Any]) -> Iterator[Exported
 
 
 def checked_names(attach: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The functions by name; raises ParameterError for an invalid name."""
-    for name in attach:
-        if not name.isidentifier():
+    """The functions by name; raises ParameterError for an invalid name, and for what is no function."""
+    if not isinstance(attach, Mapping):
+        raise ParameterError(
+            f"export: attach= is {type_in_words(attach)}, and functions have names there",
+            hint='attach={"predict": f}',
+        )
+    for name, f in attach.items():
+        if not isinstance(name, str) or not name.isidentifier():
             raise ParameterError(f"export: {name!r} is no name of a function")
+        if not callable(f):
+            raise ParameterError(f"export: attach has {type_in_words(f)} under {name}, which is no function")
     return attach
 
 
@@ -193,18 +210,19 @@ def check_no_processor(target: str, processor: str | None) -> None:
 
 
 def attached_to(step: Any, f: Callable[..., Any]) -> tuple[Attached, AttachedProgram]:
-    """An attached function with its last used program; other functions are attached, for the step's batch."""
+    """An attached function with its last used program; other functions are attached, for the step's batch or none."""
     engine: Engine = step._engine
-    if not isinstance(f, Attached):
-        found = Attached(f, lambda: engine, lambda: step._lock, training=False)
-        return found, found.entry(engine.signature.abstract(), found.needs_key)
-    if f.engine() is not engine:
-        raise ParameterError(f"export: {f.name} is attached to another step")
-    if f.current is not engine or not f.entries:
+    found = f if isinstance(f, Attached) else Attached(f, lambda: engine, lambda: step._lock, training=False)
+    if found.engine() is not engine:
+        raise ParameterError(f"export: {found.name} is attached to another step")
+    if found.current is engine and found.entries:
+        return found, next(reversed(found.entries.values()))
+    takes_batch = found.takes_batch()
+    if found is f and takes_batch:
         raise UnsupportedError(
-            f"export: {f.name} has no program yet", hint="give it a batch: step.attach(f, batch=...)"
+            f"export: {found.name} has no program yet", hint="give it a batch: step.attach(f, batch=...)"
         )
-    return f, next(reversed(f.entries.values()))
+    return found, found.entry(engine.signature.abstract() if takes_batch else (), found.needs_key)
 
 
 def attached_program(name: str, found: tuple[Attached, AttachedProgram]) -> ExportedProgram:
