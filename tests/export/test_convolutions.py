@@ -21,8 +21,8 @@ from wholestep.ir.graph import Graph
 CONV = {1: nn.conv1d, 2: nn.conv2d, 3: nn.conv3d}
 
 
-def drawn(seed: int) -> tuple[Callable[..., Any], list[Any]]:
-    """A random convolution whose squares are summed, and its operands."""
+def drawn(seed: int, dtype: str = "float32") -> tuple[Callable[..., Any], list[Any]]:
+    """A random convolution in a dtype whose squares are summed, and its operands."""
     rng = np.random.default_rng(seed)
     k, groups = int(rng.integers(1, 4)), int(rng.choice([1, 1, 2, 3]))
     size, stride, dilation = (tuple(map(int, rng.integers(1, 4, k))) for _ in range(3))
@@ -38,15 +38,16 @@ def drawn(seed: int) -> tuple[Callable[..., Any], list[Any]]:
 
     def convolved(x: Any, w: Any) -> Any:
         image = np.moveaxis(x, -1, 1) if last else x
-        y = CONV[k](image, w, stride=stride, padding=around, dilation=dilation, groups=groups)
+        image, w = image.astype(dtype), w.astype(dtype)
+        y = CONV[k](image, w, stride=stride, padding=around, dilation=dilation, groups=groups).astype(np.float32)
         return np.sum(np.sin(np.moveaxis(y, 1, -1) if last else y) ** 2)
 
     return ws.value_and_grad(convolved, argnums=(0, 1)), [x, w]
 
 
-def check_same(got: Sequence[Any], want: Sequence[Any]) -> None:
+def check_same(got: Sequence[Any], want: Sequence[Any], near: float = 2e-4) -> None:
     for x, y in zip(got, want, strict=True):
-        np.testing.assert_allclose(x, y, rtol=2e-4, atol=2e-4)
+        np.testing.assert_allclose(x, y, rtol=near, atol=near)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -69,11 +70,12 @@ def test_jax_convolves_as_the_reference(first: int, jax: Any) -> None:
         assert 1 in args[1].shape[2:] or "windows(" not in function_source(graph, JAX)[0]
 
 
+@pytest.mark.parametrize(("dtype", "near"), [("float32", 2e-4), ("float16", 4e-3), ("bfloat16", 3e-2)])
 @pytest.mark.parametrize("seed", range(12))
-def test_onnx_convolves_as_the_reference(seed: int) -> None:
+def test_onnx_convolves_as_the_reference(seed: int, dtype: str, near: float) -> None:
     runtime = pytest.importorskip("onnxruntime", reason="ONNX Runtime is an outside oracle; not installed")
-    f, args = drawn(seed)
+    f, args = drawn(seed, dtype)
     graph: Graph = ws.trace(f)(*args)
     model = onnx_model(ExportedProgram("f", graph, ("x", "w"), ("y", "gx", "gw")))
     session = runtime.InferenceSession(model, providers=["CPUExecutionProvider"])
-    check_same(session.run(None, {"x": args[0], "w": args[1]}), interpret(graph, args))
+    check_same(session.run(None, {"x": args[0], "w": args[1]}), interpret(graph, args), near)

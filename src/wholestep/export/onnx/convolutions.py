@@ -10,6 +10,7 @@ import numpy as np
 from wholestep.export.convolutions import ConvolvedProduct
 from wholestep.export.onnx.arithmetic import onnx_computed
 from wholestep.export.onnx.convolved import cut_off, flipped_kernel
+from wholestep.export.onnx.kernels import wider
 from wholestep.export.onnx.writer import OnnxWriter
 from wholestep.ir.graph import Node, Value
 
@@ -52,9 +53,9 @@ def onnx_transposed(w: OnnxWriter, c: ConvolvedProduct, kernel: Value) -> str:
     letters = (*c.channels, *c.features, *c.kernel)
     y = w.permute(w.get(kernel), [c.other_letters.index(q) for q in letters])
     before, after = cut_off(c)
-    made = w.op(
-        "ConvTranspose", x, y, kernel_shape=c.shape(c.kernel), strides=c.gaps, dilations=c.dilations,
-        pads=(*before, *[max(n, 0) for n in after]), output_padding=[max(-n, 0) for n in after],
+    made = onnx_computed(
+        w, "ConvTranspose", [x, y], c.source.dtype, kernel_shape=c.shape(c.kernel), strides=c.gaps,
+        dilations=c.dilations, pads=(*before, *[max(n, 0) for n in after]), output_padding=[max(-n, 0) for n in after],
     )  # fmt: skip
     letters = (*c.rows, *c.features, *c.places)
     return w.permute(made, [letters.index(q) for q in c.out])
@@ -77,14 +78,17 @@ def onnx_gradient_by_patches(w: OnnxWriter, c: ConvolvedProduct) -> str:
     (n,), (q,), (o,) = c.channels, c.rows, c.features
     places, count = c.shape(c.kernel), c.count(c.places)
     total = math.prod(places)
-    x = w.permute(w.get(c.source), [*[c.axes[c.lead.index(letter)] for letter in (n, q)], *c.axes[2:]])
+    inside = wider("Conv", c.source.dtype)
+    source, other = (w.get(v) if v.dtype == inside else w.cast(w.get(v), inside) for v in (c.source, c.other))
+    x = w.permute(source, [*[c.axes[c.lead.index(letter)] for letter in (n, q)], *c.axes[2:]])
     alone = count == 1 and places == c.spatial and {*c.dilations} == {1}
     windows = x if alone else onnx_patches(w, c, x)
     windows = w.reshape(windows, [c.sizes[n], c.sizes[q] * count, total])
     letters = (n, o, *c.kernel)
-    g = w.permute(w.get(c.other), [c.other_letters.index(each) for each in letters])
+    g = w.permute(other, [c.other_letters.index(each) for each in letters])
     g = w.op("Transpose", w.reshape(g, [c.sizes[n], c.sizes[o], total]), perm=[0, 2, 1])
     made = w.op("ReduceSum", w.op("MatMul", windows, g), w.ints([0]), keepdims=0)
+    made = made if c.source.dtype == inside else w.cast(made, c.source.dtype)
     found = (q, *c.places, o)
     return w.permute(w.reshape(made, c.shape(found)), [found.index(each) for each in c.out])
 

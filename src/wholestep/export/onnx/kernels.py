@@ -13,7 +13,7 @@ FLOATS, NUMBERS = "f32 f64", "f32 f64 i32 i64"
 KERNELS: Mapping[str, str] = {
     **dict.fromkeys("Add Sub Mul Div Neg Less LessOrEqual ReduceSum CumSum Pow".split(), NUMBERS),
     **dict.fromkeys("Exp Log Sqrt Sin Cos Tanh Floor Ceil Round".split(), FLOATS),
-    **dict.fromkeys("Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Erf Conv".split(), "f32"),
+    **dict.fromkeys("Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Erf Conv ConvTranspose".split(), "f32"),
     "Abs": "f16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64",
     "Sign": "f32 f64 i8 i16 i32 i64 u8 u16 u32 u64",
     "Sigmoid": FLOATS,
