@@ -91,12 +91,12 @@ def numpy_update(c: Call) -> str:
 
 
 def numpy_product(c: Call) -> str:
-    """A contraction by the products of matrices."""
+    """A contraction by products of matrices, which add up in the dtype of their operands."""
     wide = dtypes.compute_dtype(c.out.dtype)
-    if wide == c.out.dtype and (product := as_matrix_product(c, ".T")):
-        return product
-    text = f"np.einsum({c.p['spec']!r}, {c.a[0]}, {c.a[1]}, dtype={c.target.dtype(wide)}, optimize=True)"
-    return text if wide == c.out.dtype else f"{text}.astype({c.dtype})"
+    if wide == c.out.dtype:
+        return as_matrix_product(c, ".T") or f"np.einsum({c.p['spec']!r}, {c.a[0]}, {c.a[1]}, optimize=True)"
+    x, y = [f"{text}.astype({c.target.dtype(wide)})" for text in c.a]
+    return f"np.einsum({c.p['spec']!r}, {x}, {y}, optimize=True).astype({c.dtype})"
 
 
 def numpy_read(c: Call) -> str:
@@ -201,6 +201,7 @@ NUMPY = PythonTarget(
     number=lambda text, dtype: f"np.asarray({text}, {dtype})",
     support="numpy_support.py",
     numbers_in=frozenset((*INFIX, "select")),
+    widened_by_numbers="V",
     decorated=lambda text, _: f'@np.errstate(all="ignore")\n{text}',
     outlined=frozenset(("random_bits", "random_blocks")),
 )

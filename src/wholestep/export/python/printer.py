@@ -254,7 +254,8 @@ class FunctionPrinter:
 
     def thin_operands(self, node: Node) -> list[str]:
         """Operands that the library broadcasts itself, numbers among them where the operation takes those."""
-        plain = node.op.name in self.target.numbers_in
+        weak = node.inputs[-1].dtype.kind != self.target.widened_by_numbers
+        plain = weak and node.op.name in self.target.numbers_in
         first = 1 if node.op.name == "select" else 0
         arrays = [v for v in node.inputs[first:] if number_of(v) is None]
         found = []

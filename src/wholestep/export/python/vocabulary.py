@@ -155,6 +155,8 @@ class PythonTarget:
     """The library as a file calls it."""
     decorated: Callable[[str, Role], str]
     """(text of a function of dictionaries, its role) -> the text with the library's decorators."""
+    widened_by_numbers: str = ""
+    """The kind of dtypes that are widened where a Python number is beside them, so that numbers are arrays there."""
     of_constants: str = ""
     """The first line of functions that hold arrays."""
     setup: str = ""
