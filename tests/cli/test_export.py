@@ -79,6 +79,7 @@ def test_a_step_of_symbolic_rows_runs_in_onnx_runtime(script, capsys):
     [
         ("trained(x)", "trained(x)\nfor batch in np.split(x, [6]):\n    np.mean(batch)"),
         ("trained(x)", "trained(x)\nbatch = 'a name of something else'"),
+        ("trained(x)", "trained(x * np.nan)\nbatch = x * np.nan"),
         ("batch=x)", 'batch=ws.ShapeDtype((ws.Dim("rows"), 4), "float64"))'),
         ("batch=x)", "batch=np.stack([x, x]), steps_per_call=2)\nx = batch = np.stack([x, x])"),
     ],

@@ -131,8 +131,14 @@ def comparison(step: Step, batch: Any, given: Given, out: Path, target: str, cal
     with tempfile.TemporaryDirectory() as folder:
         theirs = RUNNERS[target](out, given, calls, Path(folder, "after.safetensors"))
     ours = [mean_of_losses(step(batch).losses) for _ in range(calls)]
-    largest = max(np.abs(ours).max(), np.finfo(np.float32).tiny)
-    apart = float(np.abs(np.subtract(ours, theirs)).max() / largest)
+    apart = difference_of_losses(np.array(ours), np.array(theirs))
     if not apart <= APART:
         raise ExportError(f"export: the losses of the file are {theirs}, and those of the step {ours}")
     return f"the losses of {calls} calls differ by {apart:.1e} of their size at most{REMARKS.get(target, '')}"
+
+
+def difference_of_losses(ours: NDArray, theirs: NDArray) -> float:
+    """The largest difference relative to the largest loss; equal infinite losses and pairs of NaN differ by 0."""
+    largest = np.max(np.abs(ours), where=np.isfinite(ours), initial=np.finfo(np.float32).tiny)
+    unlike = (ours != theirs) & ~(np.isnan(ours) & np.isnan(theirs))
+    return float(np.max(np.abs(ours - theirs), where=unlike, initial=0) / largest)
