@@ -4,6 +4,8 @@ import os
 import sys
 from functools import cache
 
+from wholestep.errors import ParameterError
+
 WORDS = ("ir", "passes", "kernel", "plan", "time", "nan", "traceback")
 MOST_THREADS = 256
 """More than this many threads are refused: the pool's memory is laid out once."""
@@ -27,7 +29,7 @@ check_machine()
 def debug(word: str) -> bool:
     """Say whether WHOLESTEP_DEBUG, a comma-separated list of words, names this word.
 
-    Raises ValueError when `word` or the environment holds a word that is not in `WORDS`.
+    Raises ParameterError when `word` or the environment holds a word that is not in `WORDS`.
 
     >>> debug("ir") == ("ir" in os.environ.get("WHOLESTEP_DEBUG", "").split(","))
     True
@@ -39,7 +41,7 @@ def debug(word: str) -> bool:
 def check() -> bool:
     """Say whether WHOLESTEP_CHECK is 1: verify every graph and compare every fast path with the reference.
 
-    Raises ValueError when the variable is neither 0 nor 1.
+    Raises ParameterError when the variable is neither 0 nor 1.
 
     >>> check() == (os.environ.get("WHOLESTEP_CHECK") == "1")
     True
@@ -51,7 +53,7 @@ def check() -> bool:
 def strict() -> bool:
     """Return whether WHOLESTEP_STRICT is 1: an optimization whose own checks fail is an error, and not left out.
 
-    Raises ValueError when the variable is neither 0 nor 1.
+    Raises ParameterError when the variable is neither 0 nor 1.
 
     >>> strict() == (os.environ.get("WHOLESTEP_STRICT") == "1")
     True
@@ -63,7 +65,7 @@ def strict() -> bool:
 def threads() -> int | None:
     """The number of threads that WHOLESTEP_THREADS asks for; None where it is not set.
 
-    Raises ValueError when the variable is not a whole number from 1 to 256.
+    Raises ParameterError when the variable is not a whole number from 1 to 256.
 
     >>> threads() is None or threads() >= 1
     True
@@ -72,7 +74,7 @@ def threads() -> int | None:
     if not value:
         return None
     if not (value.isascii() and value.isdigit() and 1 <= int(value) <= MOST_THREADS):
-        raise ValueError(f"WHOLESTEP_THREADS is {value!r}: it must be a whole number from 1 to {MOST_THREADS}")
+        raise ParameterError(f"WHOLESTEP_THREADS is {value!r}: it must be a whole number from 1 to {MOST_THREADS}")
     return int(value)
 
 
@@ -123,11 +125,11 @@ def _asked() -> frozenset[str]:
 def _flag(name: str) -> bool:
     value = os.environ.get(name, "").strip()
     if value not in ("", "0", "1"):
-        raise ValueError(f"{name} is {value!r}: it must be 0 or 1")
+        raise ParameterError(f"{name} is {value!r}: it must be 0 or 1")
     return value == "1"
 
 
 def _known(word: str) -> str:
     if word not in WORDS:
-        raise ValueError(f"WHOLESTEP_DEBUG: unknown word {word!r}; the known words are {', '.join(WORDS)}")
+        raise ParameterError(f"WHOLESTEP_DEBUG: unknown word {word!r}; the known words are {', '.join(WORDS)}")
     return word

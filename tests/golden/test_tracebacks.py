@@ -27,15 +27,32 @@ def printed(f):
     raise AssertionError("there was no error")
 
 
-def test_the_flag_keeps_every_frame(monkeypatch):
-    monkeypatch.setenv("WHOLESTEP_DEBUG", "traceback")
-    config.reread()
-    try:
-        _, text, files = printed(shape)
-    finally:
-        monkeypatch.undo()
+@pytest.fixture
+def words(monkeypatch):
+    """Set the words of WHOLESTEP_DEBUG."""
+
+    def set_words(given):
+        monkeypatch.setenv("WHOLESTEP_DEBUG", given)
         config.reread()
+
+    yield set_words
+    monkeypatch.undo()
+    config.reread()
+
+
+def test_the_flag_keeps_every_frame(words):
+    words("traceback")
+    _, text, files = printed(shape)
     assert [file for file in files if is_internal(file)], text
+
+
+def test_an_unknown_word_of_the_flag_is_one_short_error_and_a_note_below_others(words):
+    words("tracback")
+    _, text, files = printed(lambda: ws.jit(lambda x: x + 1)(np.ones(2)))
+    assert text.count("Traceback") == 1 and "unknown word 'tracback'" in text
+    assert not [file for file in files if is_internal(file)]
+    error, text, _ = printed(shape)
+    assert type(error) is ws.errors.ShapeError and "unknown word 'tracback'" in text
 
 
 def shape():

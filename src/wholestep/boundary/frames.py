@@ -11,7 +11,7 @@ from types import TracebackType
 
 from wholestep import config
 from wholestep.dims import SymbolicError
-from wholestep.errors import PlanError, Where, WholestepError, here, is_internal, is_own, show
+from wholestep.errors import ParameterError, PlanError, Where, WholestepError, here, is_internal, is_own, show
 
 LOCATED = (TypeError, ValueError, IndexError, ArithmeticError, RuntimeError)
 """Errors of Python, NumPy and SciPy that get the user's line where they are raised inside a call of this library."""
@@ -25,7 +25,7 @@ def cut_frames(error: BaseException) -> None:
     of the library, and stays whole; its message has the caller's line. `WHOLESTEP_DEBUG=traceback` keeps all frames.
     """
     tell_line(error)
-    if config.debug("traceback"):
+    if keeps_frames(error):
         return
     meant = deliberate(error)
     waiting: list[BaseException | None] = [error]
@@ -36,6 +36,17 @@ def cut_frames(error: BaseException) -> None:
             seen.add(id(one))
             one.__traceback__ = visible(one, meant or deliberate(one))
             waiting += [one.__cause__, one.__context__]
+
+
+def keeps_frames(error: BaseException) -> bool:
+    """Test whether WHOLESTEP_DEBUG asks for all frames; an unknown word in it is told below the error."""
+    try:
+        return config.debug("traceback")
+    except ParameterError as wrong:
+        told = str(wrong).partition("\n")[0]
+        if not any(told in text for text in (str(error), *getattr(error, "__notes__", ()))):
+            error.add_note(told)
+        return False
 
 
 def tell_line(error: BaseException) -> None:
