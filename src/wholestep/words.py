@@ -37,6 +37,15 @@ def first_few(names: Sequence[str], most: int, separator: str = ", ") -> str:
     return separator.join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
+def alternatives(names: Sequence[str]) -> str:
+    """Names of which one is to be chosen, as a list in a sentence.
+
+    >>> alternatives(["text", "a path", "None"])
+    'text, a path or None'
+    """
+    return " or ".join([", ".join(names[:-1])] * (len(names) > 1) + [*names[-1:]])
+
+
 def with_article(noun: object) -> str:
     """A noun, or an object that reads as one, after "a" or "an".
 

@@ -8,11 +8,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from wholestep.boundary.declared import misfit
 from wholestep.boundary.foreign import GIVEN, KEYWORDS, NAMES, OWN_CALL
 from wholestep.boundary.frames import raised_below
 from wholestep.boundary.renaming import Ours
 from wholestep.dims import SymbolicError
-from wholestep.errors import ArgumentError, ConversionError, UnknownNameError, Where, in_full
+from wholestep.errors import ArgumentError, ConversionError, UnknownNameError, Where, WholestepError, in_full
 
 PLACES = ("ws.nn", "ws.optim", "ws.random", "ws.nn.metrics", "ws.nn.init", "ws")
 """Namespaces in which a name is looked for."""
@@ -113,7 +114,7 @@ def public_names(module: Any) -> Sequence[str]:
 
 
 def answered(
-    f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], error: TypeError | ValueError
+    f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], error: Exception
 ) -> BaseException | None:
     """The error that a caller of `f` gets in the place of one that Python or NumPy raised; None to keep it."""
     if isinstance(error.__cause__, ConversionError):
@@ -121,9 +122,12 @@ def answered(
         return error.__cause__.with_traceback(error.__traceback__)
     if isinstance(error, SymbolicError):
         return None if error.told else located(error, raised_below(error.__traceback__)[0])
-    if type(error) is not TypeError or error.__traceback__ is None or error.__traceback__.tb_next is not None:
+    if isinstance(error, WholestepError):
         return None
-    return call_error(f, args, kwargs, error)
+    if type(error) is TypeError and error.__traceback__ is not None and error.__traceback__.tb_next is None:
+        return call_error(f, args, kwargs, error)
+    fault = misfit(f, args, kwargs) if raised_below(error.__traceback__)[1] else None
+    return None if fault is None else ArgumentError(f"{called(f, args)}: {fault}")
 
 
 def located(error: SymbolicError, where: Where, who: str = "") -> SymbolicError:

@@ -1,4 +1,4 @@
-"""Counts that users give: numbers of steps, epochs, rows and the like, of one or more; and options that are flags."""
+"""Counts that users give: numbers of steps, epochs, rows and the like, of one or more."""
 
 from __future__ import annotations
 
@@ -29,13 +29,3 @@ def checked_count(name: str, n: Any, what: str) -> int:
 def is_integer(n: Any) -> bool:
     """True for a number of an integer type; a truth is none."""
     return isinstance(n, int | np.integer) and not isinstance(n, bool)
-
-
-def check_flags(what: str, **flags: Any) -> None:
-    """Raise ParameterError for an option that is neither true nor false, as the text "False" is not; None may stand.
-
-    >>> check_flags("run", shuffle=True, resume=np.bool_(False), drop_last=0)
-    """
-    for name, given in flags.items():
-        if not isinstance(given, bool | np.bool_ | None) and not (is_integer(given) and given in (0, 1)):
-            raise ParameterError(f"{what}: {name} is {given!r:.40}; it must be True or False")

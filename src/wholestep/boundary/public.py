@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, TypeVar
 
-from wholestep.boundary.answers import answered
+from wholestep.boundary.answers import answered, called
+from wholestep.boundary.declared import flags_of, is_truth
 from wholestep.boundary.frames import cut_frames
+from wholestep.errors import ParameterError
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
@@ -20,17 +22,20 @@ def boundary(f: F) -> F:
     """The function wrapped for callers from outside.
 
     Its errors lose the frames of this package; arguments that do not fit its parameters are an `ArgumentError` that
-    names the parameter to use. A call without an error costs one call of a Python function more.
+    names the parameter to use, and flags that are neither true nor false a `ParameterError`. A call without an error
+    costs one call of a Python function more.
     """
     if not isinstance(f, FunctionType) or f.__code__.co_filename == boundary.__code__.co_filename:
         return f
-    shorten, answer = cut_frames, answered
+    shorten, answer, flags, check = cut_frames, answered, flags_of(f), check_flags
 
     def called(*args: Any, **kwargs: Any) -> Any:
         try:
+            if flags:
+                check(f, flags, args, kwargs)
             try:
                 return f(*args, **kwargs)
-            except (TypeError, ValueError) as error:
+            except (TypeError, ValueError, AttributeError) as error:
                 known = answer(f, args, kwargs, error)
                 if known is None:
                     raise
@@ -44,6 +49,16 @@ def boundary(f: F) -> F:
     functools.update_wrapper(made, f)
     made.__wrapped__ = getattr(f, "__wrapped__", f)  # type: ignore[attr-defined]
     return made  # type: ignore[return-value]
+
+
+def check_flags(
+    f: Callable[..., Any], flags: Sequence[tuple[int, str]], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> None:
+    """Raise ParameterError where a call gives a flag that is neither true nor false."""
+    for place, name in flags:
+        given = args[place] if 0 <= place < len(args) else kwargs.get(name)
+        if given is not None and not is_truth(given):
+            raise ParameterError(f"{called(f, args)}: {name} is {given!r:.40}; it must be True or False")
 
 
 def bounded(cls: C) -> C:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import tree
-from wholestep.boundary.counts import check_flags, whole_number
+from wholestep.boundary.counts import whole_number
 from wholestep.boundary.public import bounded
 from wholestep.collectives import Communicator
 from wholestep.errors import ParameterError, ShapeError, UnsupportedError
@@ -96,7 +96,6 @@ class Loader:
         self.one_each = batch_size is None
         self.batch_size = 1 if batch_size is None else whole_number("batch_size", batch_size, "loader")
         self.steps_per_call = whole_number("steps_per_call", steps_per_call, "loader")
-        check_flags("loader", shuffle=shuffle, drop_last=drop_last)
         self.drop_last = bool(drop_last)
         self.transform = transform
         self.draws_keys = transform is not None and takes_key(transform)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
-from wholestep.boundary.counts import check_flags, whole_number
+from wholestep.boundary.counts import whole_number
 from wholestep.errors import DtypeError, LogWarning, ParameterError, UnknownNameError, warn
 from wholestep.train.data.loader import Loader
 from wholestep.train.loop.callbacks import COLUMNS, Checkpoint, LossLog
@@ -94,7 +94,6 @@ def fit(
     if metrics and validation is None:
         raise ParameterError("fit: metrics are measured on validation data", hint="give validation=")
     saving = checkpoint_of(checkpoint)
-    check_flags("fit", resume=resume)
     if resume and saving is None:
         raise ParameterError("fit: resume goes on from a checkpoint", hint="give checkpoint=")
     loggers = loggers_of(logger)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from wholestep.boundary.counts import checked_count
+from wholestep.boundary.declared import is_truth
 from wholestep.boundary.public import bounded
 from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.ir.graph import NDArray
@@ -25,6 +26,9 @@ from sklearn.exceptions import ConvergenceWarning  # noqa: E402, TID253
 from sklearn.utils import check_random_state  # noqa: E402, TID253
 from sklearn.utils.multiclass import check_classification_targets  # noqa: E402, TID253
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data  # noqa: E402, TID253
+
+LaterChecked: TypeAlias = bool
+"""A flag that `fit` checks: scikit-learn asks that constructors take anything."""
 
 FAR = 3.0
 """The bound into which standardised inputs are smoothly compressed, so that an outlier cannot dominate."""
@@ -46,10 +50,10 @@ class Perceptrons(BaseEstimator):  # type: ignore[misc]
         weight_decay: float = 1.0,
         epochs: int | None = None,
         batch_size: int = 64,
-        early_stopping: bool = False,
+        early_stopping: LaterChecked = False,
         validation_fraction: float = 0.1,
         patience: int = 10,
-        warm_start: bool = False,
+        warm_start: LaterChecked = False,
         random_state: Any = None,
     ) -> None:
         self.__dict__.update({name: value for name, value in locals().items() if name != "self"})
@@ -66,6 +70,9 @@ class Perceptrons(BaseEstimator):  # type: ignore[misc]
             checked_count(setting, value, self.name)
         for setting, below in (("lr", math.inf), ("weight_decay", math.inf), ("validation_fraction", 1.0)):
             check_interval(self.name, setting, getattr(self, setting), below)
+        for setting in ("early_stopping", "warm_start"):
+            if not is_truth(getattr(self, setting)):
+                raise ParameterError(f"{self.name}: {setting} is {getattr(self, setting)!r}; it must be True or False")
         if self.activation not in ACTIVATIONS:
             raise ParameterError(
                 f"{self.name}: activation is {self.activation!r}; it is one of {', '.join(sorted(ACTIVATIONS))}"

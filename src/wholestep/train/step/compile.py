@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, TypeVar
 
-from wholestep.boundary.counts import check_flags
 from wholestep.collectives import Communicator
 from wholestep.compiler import devices
 from wholestep.compiler.backends import DEFAULT_DEVICE
@@ -174,7 +173,6 @@ def compile(
             grad_norm=grad_norm,
             device=device,
         )
-        check_flags("compile", strict=strict, allow_unused=allow_unused)
         axis = mesh_axis(mesh)
         streamed = stream_of(stream, options["folder"], precision)
         batch = outside.taken_over(batch, "batch", "compile")

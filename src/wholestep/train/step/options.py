@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from wholestep.boundary.counts import check_flags, checked_count
+from wholestep.boundary.counts import checked_count
 from wholestep.compiler.devices import check_winograd
 from wholestep.errors import ParameterError
 from wholestep.lower.remat.memory_budget import parse_memory_budget
@@ -42,7 +42,6 @@ def shared_options(
 ) -> dict[str, Any]:
     """The options as fields of a `StepFunction`; raises for unknown options and options that contradict each other."""
     check_optimizer("compile: optimizer", optimizer, optional=True)
-    check_flags("compile", has_aux=has_aux, grad_norm=grad_norm)
     checked_count("steps_per_call", steps_per_call, "compile")
     check_choice("guard", guard, GUARDS)
     check_choice("precision", precision, (None, *PRECISIONS))

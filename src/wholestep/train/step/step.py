@@ -8,7 +8,7 @@ from typing import Any
 
 from wholestep import forks
 from wholestep.boundary.attributes import answering
-from wholestep.boundary.counts import check_flags, whole_number
+from wholestep.boundary.counts import whole_number
 from wholestep.boundary.frames import cut_frames
 from wholestep.boundary.public import bounded
 from wholestep.errors import ArgumentError, UnsupportedError
@@ -173,7 +173,6 @@ class Step(ExclusiveAccess, HeldState, SavedState, ExportedStep, Inspected):
         [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
         """
         count = whole_number("epochs", epochs)
-        check_flags("run", shuffle=shuffle, drop_last=drop_last, resume=resume)
 
         def begin() -> tuple[epoch_runs.ResidentData, Course]:
             rows = epoch_runs.ResidentData(self._engine, data, batch_size, shuffle, drop_last)
