@@ -396,6 +396,11 @@ REFUSALS = {
         f"targets of 0 and 1 in {name}": (of_targets(name, np.array([0, 1])), errors.ParameterError)
         for name in ("hinge", "hinge_embedding", "soft_margin", "margin_ranking")
     },
+    **{
+        f"targets of -1 and 1 in {name}": (of_targets(name, np.array([-1, 1])), errors.ParameterError)
+        for name in ("bce", "bce_with_logits", "binary_focal", "dice", "poisson_nll")
+    },
+    "probabilities that are scores": (lambda: nn.bce(np.array([1.5]), np.array([1])), errors.ParameterError),
     "a blank too large": (
         lambda: ctc_loss(np.ones((3, 1, 2)), np.ones((1, 1), int), np.array([3]), np.array([1]), blank=2),
         errors.BoundsError,
@@ -434,6 +439,14 @@ def test_targets_of_a_margin_loss_are_looked_at_when_a_program_runs():
         errors.BoundsError, match=r"hinge: there are targets other[\s\S]*test_losses.py[\s\S]*2 \* t - 1"
     ):
         step(np.ones(2), np.array([0.0, 1.0]))
+
+
+def test_chances_are_looked_at_when_a_program_runs_and_may_be_rounded_or_missing():
+    step = ws.jit(lambda x, t: nn.bce_with_logits(x, t))
+    assert step(np.zeros(2), np.array([-1e-7, 1 + 1e-7])) == pytest.approx(np.log(2))
+    assert np.isnan(step(np.zeros(2), np.array([0.0, np.nan])))
+    with pytest.raises(errors.BoundsError, match=r"targets outside \[0, 1\][\s\S]*test_losses.py[\s\S]*\(t \+ 1\) / 2"):
+        step(np.zeros(2), np.array([-1.0, 1.0]))
 
 
 def test_the_message_of_a_label_outside_the_classes():

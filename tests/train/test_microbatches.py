@@ -179,7 +179,11 @@ def ctc(p: Any, b: Any, **options: Any) -> Any:
 LOSSES: dict[str, Any] = {
     **{
         name: partial(lambda f, p, b, **o: f(out(p, b), b["y"], **o), getattr(nn, name))
-        for name in "mse mae huber smooth_l1 log_cosh bce_with_logits binary_focal poisson_nll".split()
+        for name in "mse mae huber smooth_l1 log_cosh".split()
+    },
+    **{
+        name: partial(lambda f, p, b, **o: f(out(p, b), nn.sigmoid(b["y"]), **o), getattr(nn, name))
+        for name in "bce_with_logits binary_focal poisson_nll".split()
     },
     **{
         name: partial(lambda f, p, b, **o: f(nn.log_softmax(out(p, b)), b["label"], **o), getattr(nn, name))

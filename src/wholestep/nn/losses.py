@@ -9,6 +9,7 @@ from wholestep import numpy as wnp, scipy
 from wholestep.frontend.marks import stop_gradient
 from wholestep.ir.graph import NDArray
 from wholestep.nn.reduction import Reduction, loss_setting, paired_operands, real_floating, reduce_losses
+from wholestep.numpy.conditions import where_holds
 
 
 def mse(predictions: Any, targets: Any, *, weights: Any = None, reduction: Reduction = "mean") -> NDArray:
@@ -122,7 +123,7 @@ def poisson_nll(
     for counts above 1, which no gradient sees.
 
     Shapes: as `mse`.
-    Raises: as `mse` does.
+    Raises: as `mse` does, and ParameterError for negative counts; in a compiled program BoundsError.
     Source: McCullagh and Nelder, "Generalized linear models", 1989, chapter 6.
 
     >>> import numpy as np, wholestep as ws
@@ -130,6 +131,7 @@ def poisson_nll(
     1.0
     """
     x, t = paired_operands("poisson_nll", predictions, targets)
+    t = where_holds(t, ~(t < 0), "poisson_nll: there are counts below 0")
     losses = wnp.exp(x) - t * x if log_input else x - t * wnp.log(x + eps)
     if full:
         many = t > 1

@@ -11,7 +11,16 @@ from wholestep.ir.graph import NDArray
 from wholestep.nn.distances import l2_normalize
 from wholestep.nn.exponentials import log_softmax
 from wholestep.nn.probabilities import bce_with_logits
-from wholestep.nn.reduction import Reduction, check_axis, paired_operands, paired_signs, real_floating, reduce_losses
+from wholestep.nn.reduction import (
+    Reduction,
+    check_axis,
+    check_chances,
+    paired_chances,
+    paired_operands,
+    paired_signs,
+    real_floating,
+    reduce_losses,
+)
 
 
 def margin_ranking(
@@ -168,7 +177,7 @@ def dice(
 
     Shapes: probabilities floats and targets, of one shape; a scalar, or the shape without the axes with
     `reduction="none"`.
-    Raises: as `mse` does, AxisError for an axis that is not there, ParameterError for a negative `smooth`.
+    Raises: as `mse` and `bce` do, AxisError for an axis that is not there, ParameterError for a negative `smooth`.
     Source: Milletari, Navab and Ahmadi, "V-Net: fully convolutional neural networks for volumetric medical image
     segmentation", 2016.
 
@@ -176,7 +185,8 @@ def dice(
     >>> float(ws.nn.dice(np.array([[1.0, 0.0, 1.0]]), np.array([[1, 0, 0]])))
     0.25
     """
-    p, t = paired_operands("dice", probabilities, targets)
+    p, t = paired_chances("dice", probabilities, targets)
+    p = check_chances("dice", "probabilities", p, "ws.nn.sigmoid or ws.nn.softmax makes them of scores")
     if isinstance(smooth, int | float) and smooth < 0:
         raise ParameterError(f"dice: smooth is {smooth}; it must be 0 or more")
     over = tuple(range(1, p.ndim)) if axes is None else axes

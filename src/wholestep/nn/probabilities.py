@@ -7,7 +7,15 @@ from typing import Any
 from wholestep import numpy as wnp, scipy
 from wholestep.ir.graph import NDArray
 from wholestep.nn.exponentials import faded
-from wholestep.nn.reduction import Reduction, check_axis, loss_setting, paired_operands, reduce_losses
+from wholestep.nn.reduction import (
+    Reduction,
+    check_axis,
+    check_chances,
+    loss_setting,
+    paired_chances,
+    paired_operands,
+    reduce_losses,
+)
 
 
 def bce(probabilities: Any, targets: Any, *, weights: Any = None, reduction: Reduction = "mean") -> NDArray:
@@ -16,14 +24,16 @@ def bce(probabilities: Any, targets: Any, *, weights: Any = None, reduction: Red
     An event of probability 0 that occurs has infinite loss; `bce_with_logits` has no such singularity.
 
     Shapes: as `mse`; targets lie between 0 and 1.
-    Raises: as `mse` does.
+    Raises: as `mse` does, and ParameterError for probabilities and targets outside [0, 1]; in a compiled program
+    BoundsError.
     Source: Good, "Rational decisions", 1952.
 
     >>> import numpy as np, wholestep as ws
     >>> float(ws.nn.bce(np.array([0.5, 1.0]), np.array([0, 1]), reduction="sum").round(6))
     0.693147
     """
-    p, t = paired_operands("bce", probabilities, targets)
+    p, t = paired_chances("bce", probabilities, targets)
+    p = check_chances("bce", "probabilities", p, "bce_with_logits takes scores of any size")
     return reduce_losses(
         "bce", probabilities, -scipy.special.xlogy(t, p) - scipy.special.xlog1py(1 - t, -p), reduction, weights
     )
@@ -38,14 +48,14 @@ def bce_with_logits(
     divide by it.
 
     Shapes: as `mse`; targets lie between 0 and 1.
-    Raises: as `mse` does, and ValueError for a `pos_weight` that does not broadcast.
+    Raises: as `bce` does, and ValueError for a `pos_weight` that does not broadcast.
     Source: as `bce`.
 
     >>> import numpy as np, wholestep as ws
     >>> ws.nn.bce_with_logits(np.array([0.0, 1000.0]), np.array([1, 0]), reduction="none").round(6).tolist()
     [0.693147, 1000.0]
     """
-    x, t = paired_operands("bce_with_logits", logits, targets)
+    x, t = paired_chances("bce_with_logits", logits, targets)
     surprise = wnp.logaddexp(wnp.zeros_like(x), -x)
     factor: Any = 1
     if pos_weight is not None:
@@ -99,14 +109,14 @@ def binary_focal(
     `alpha` is the weight of positive targets and 1 - alpha that of negative ones; None weighs none.
 
     Shapes: as `mse`; targets lie between 0 and 1.
-    Raises: as `mse` does, and ParameterError for a negative gamma or an alpha outside [0, 1].
+    Raises: as `bce` does, and ParameterError for a negative gamma or an alpha outside [0, 1].
     Source: as `focal`.
 
     >>> import numpy as np, wholestep as ws
     >>> float(ws.nn.binary_focal(np.zeros(1), np.ones(1), alpha=None).round(6))
     0.173287
     """
-    x, t = paired_operands("binary_focal", logits, targets)
+    x, t = paired_chances("binary_focal", logits, targets)
     missed = t * scipy.special.expit(-x) + (1 - t) * scipy.special.expit(x)
     surprise = (1 - t) * x + wnp.logaddexp(wnp.zeros_like(x), -x)
     losses = faded(missed, loss_setting("binary_focal", "gamma", gamma)) * surprise

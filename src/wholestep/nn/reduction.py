@@ -13,6 +13,9 @@ Reduction = Literal["mean", "sum", "none"]
 
 REDUCTIONS = ("mean", "sum", "none")
 
+ROUNDING = 2.0**-7
+"""The most by which a mixture of numbers between 0 and 1 is rounded beyond them, in bfloat16."""
+
 
 def reduce_losses(name: str, like: Any, losses: Any, reduction: str, weights: Any = None, units: Any = None) -> Any:
     """The losses, their sum, or their mean, each loss times its weight, in the dtype of `like`.
@@ -73,6 +76,21 @@ def paired_signs(name: str, predictions: Any, targets: Any) -> tuple[Any, Any]:
     x, t = paired_operands(name, predictions, targets)
     said = f"{name}: there are targets other than -1 and 1\n2 * t - 1 makes them of targets t of 0 and 1"
     return x, where_holds(t, wnp.abs(t) == 1, said)
+
+
+def paired_chances(name: str, predictions: Any, targets: Any) -> tuple[Any, Any]:
+    """Predictions and targets between 0 and 1 as arrays of one shape and dtype; other targets are an error.
+
+    Raises ParameterError where they are known, and BoundsError when a program runs.
+    """
+    x, t = paired_operands(name, predictions, targets)
+    return x, check_chances(name, "targets", t, "(t + 1) / 2 makes them of targets t of -1 and 1")
+
+
+def check_chances(name: str, what: str, chances: Any, way_out: str) -> Any:
+    """Numbers between 0 and 1, up to their rounding, or NaN; others are an error, as in `paired_signs`."""
+    out = (chances < -ROUNDING) | (chances > 1 + ROUNDING)
+    return where_holds(chances, ~out, f"{name}: there are {what} outside [0, 1]\n{way_out}")
 
 
 def real_floating(name: str, x: Any, what: str) -> Any:
