@@ -655,7 +655,10 @@ def stores(step):
     def of_no_item():
         del step.buffers["w"]
 
-    return of_an_item, of_elements, of_the_state, of_no_item
+    def by_a_method():
+        step.params["w.weight"].fill(0.0)
+
+    return of_an_item, of_elements, of_the_state, of_no_item, by_a_method
 
 
 def test_a_store_into_a_copy_of_the_state_is_refused():
@@ -672,6 +675,7 @@ def test_a_store_into_a_copy_of_the_state_is_refused():
     kept = {"before": step.params}
     params = kept["params"] = step.params
     params["w.weight"] *= 0.0
+    step.params["w.weight"].ravel().sort()
     dict(step.params)["w.weight"] = step.params.copy()["w.weight"] = 0.0
     step.set(params=params)
     assert not np.any(step.model["w"].weight) and np.any(kept["before"]["w.weight"])
