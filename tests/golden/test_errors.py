@@ -572,6 +572,26 @@ def sorted_by_python():
 
 
 @case
+def sorted_in_place():
+    def smallest(x):
+        elements = list(x)
+        elements.sort()
+        return elements[0]
+
+    ws.jit(smallest)(np.ones(3))
+
+
+@case
+def largest_by_a_key():
+    ws.jit(lambda x: max(x, key=lambda v: -v))(np.ones(3))
+
+
+@case
+def roots_of_traced_coefficients():
+    ws.jit(lambda p: np.abs(np.roots(p)))(np.ones(3))
+
+
+@case
 def any_of_python():
     ws.jit(lambda x: x if any(x > 1) else -x)(np.ones(3))
 

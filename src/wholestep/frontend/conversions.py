@@ -29,6 +29,8 @@ PLACES = (
     "the number of places depends on values: np.where(mask, x, y) keeps the shape, and x[mask].sum() sums the chosen"
 )
 COUNTED = {
+    "roots": "A = np.diag(np.ones(n - 1), -1); A[0] = -p[1:] / p[0]; np.linalg.eigvals(A) has n roots if p[0] is not 0",
+    "trim_zeros": "the number of zeros depends on values: np.polyval(p, x) takes coefficients of 0, too",
     "bincount": "counts = np.zeros(n, int); np.add.at(counts, x, 1) counts n kinds that are known beforehand",
     **dict.fromkeys("unique unique_values unique_counts unique_inverse unique_all".split(), FEW),
     **dict.fromkeys("where nonzero flatnonzero argwhere".split(), PLACES),
@@ -106,7 +108,7 @@ def instead_of(frame: FrameType, call: ast.Call) -> str:
     if str(getattr(function, "__module__", "")).startswith("numpy.testing"):
         return f"call {spelled} on what the function returns, or on what ws.capture keeps"
     if module == "numpy" and not (isinstance(function, Hashable) and function in FUNCTIONS):
-        return f"{spelled} takes plain values alone: {COMPOSED}"
+        return f"{spelled} takes plain values alone: {WAYS_OUT.get(function, COMPOSED)}"
     if module == "numpy" and call.args:
         return f"stack what is in the list: {spelled}(np.stack({ast.unparse(call.args[0])}))"
     return KEEP
@@ -119,11 +121,19 @@ def chosen_instead() -> str:
     if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
         return "np.any(x == v) tests whether v is among the elements of x, and np.isin(v, x) does for each element of v"
     function = looked_up(frame, node.func) if frame is not None and isinstance(node, ast.Call) else None
+    if type(getattr(function, "__self__", None)) is list:
+        function = getattr(list, str(getattr(function, "__name__", "")), None)
     return next((hint for builtin, hint in ORDERED.items() if builtin is function), CHOICES)
 
 
-ORDERED = {
-    sorted: "np.sort(x) sorts in the program, np.argsort(x) gives the order, and np.sort(x)[::-1] is the reverse",
+SORTED = "np.sort(x) sorts in the program, np.argsort(x) gives the order, and np.sort(x)[::-1] is the reverse"
+ORDERED: dict[Any, str] = {
+    sorted: SORTED,
+    list.sort: SORTED,
+    list.index: "np.argmax(x == v) is the place of the first element of x that equals v",
+    list.count: "np.sum(x == v) counts the elements of x that equal v",
+    max: "np.max(x) stays in the program, and x[np.argmax(f(x))] is max(x, key=f)",
+    min: "np.min(x) stays in the program, and x[np.argmin(f(x))] is min(x, key=f)",
     any: "np.any(x) is the same for an array of booleans, and stays in the program",
     all: "np.all(x) is the same for an array of booleans, and stays in the program",
 }

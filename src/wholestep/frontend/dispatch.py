@@ -69,7 +69,7 @@ DECIDING: set[Any] = set()
 """Functions that ours answer in every case, and decide whether a traced value takes part: as where they iterate."""
 
 WAYS_OUT: dict[Any, str] = {}
-"""Functions of SciPy's that are not covered -> the hint of their error, where a covered call does the same."""
+"""Functions of NumPy and SciPy that are not covered -> the hint of their error, where a covered call does the same."""
 
 INSTANCES: dict[type, Callable[[Any], Callable[..., Any]]] = {}
 """NumPy's classes of callable objects -> the function from an instance to the one that answers its calls."""

@@ -7,7 +7,7 @@ from typing import Any
 from wholestep import dtypes
 from wholestep.errors import ShapeError, UnsupportedError
 from wholestep.frontend.array import Array, View
-from wholestep.frontend.dispatch import covers, is_traced
+from wholestep.frontend.dispatch import WAYS_OUT, covers, is_traced
 from wholestep.frontend.promotion import lift
 from wholestep.ir.graph import Value
 from wholestep.numpy.movement import broadcast_to, concatenate, moveaxis, normalized_axes, reshape, traced_array
@@ -59,6 +59,11 @@ def sliding_window_view(
         return v
 
     return a.view_through(View(get, None, lambda plain: np.lib.stride_tricks.sliding_window_view(plain, sizes, axes)))
+
+
+WAYS_OUT[np.lib.stride_tricks.as_strided] = (
+    "np.lib.stride_tricks.sliding_window_view(x, size)[::step] has the windows, np.broadcast_to(x, shape) the copies"
+)
 
 
 class Joiner:
