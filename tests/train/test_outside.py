@@ -211,6 +211,8 @@ def test_labels_have_codes_and_a_way_back():
         (["a"], [["a"]], ShapeError, "2 axes"),
         (np.array(["a", None], object), None, DtypeError, "cannot be compared"),
         ([1.0, np.nan], None, DtypeError, "label nan"),
+        (["a", np.nan], None, DtypeError, "there is text, and a label nan of type float"),
+        ("abc", None, ShapeError, "no list of labels"),
     ]:
         with pytest.raises(error, match=says):
             ws.encode_labels(labels_, classes_)

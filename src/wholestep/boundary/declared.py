@@ -12,6 +12,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 import numpy as np
 
 from wholestep.boundary.counts import is_integer
+from wholestep.errors import ParameterError
 from wholestep.words import alternatives
 
 
@@ -47,6 +48,16 @@ def flags_of(f: Callable[..., Any]) -> list[tuple[int, str]]:
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     flags = [(i, name) for i, name in enumerate(names) if declared.get(name) in FLAGS]
     return [(i if i < code.co_argcount else -1, name) for i, name in flags]
+
+
+def check_functions(what: str, **given: Any) -> None:
+    """Raise ParameterError for an argument that is to be called later and is no function; None may stand.
+
+    >>> check_functions("loader", transform=len, collate=None)
+    """
+    for name, f in given.items():
+        if f is not None and not callable(f):
+            raise ParameterError(f"{what}: {name} is {f!r:.40}; it must be a function")
 
 
 def misfit(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:

@@ -18,8 +18,9 @@ def encode_labels(labels: Any, classes: Sequence[Any] | None = None) -> tuple[ND
     `classes` lists them in another order, as for data that is encoded with the classes of the training data.
 
     Shapes: labels [n]; codes i64[n], classes [k] of the labels' dtype.
-    Raises: DtypeError for labels that cannot be sorted, such as text beside a missing value, ParameterError for a label
-    that is none of the classes, and for a class that comes twice, ShapeError for `classes` that is no plain list.
+    Raises: DtypeError for labels that cannot be sorted, such as text beside numbers or a missing value, ParameterError
+    for a label that is none of the classes, and for a class that comes twice, ShapeError for `labels` and `classes`
+    that are no lists.
 
     >>> codes, classes = encode_labels(["cat", "dog", "cat"])
     >>> codes.tolist(), classes.tolist(), classes[codes].tolist()
@@ -27,7 +28,7 @@ def encode_labels(labels: Any, classes: Sequence[Any] | None = None) -> tuple[ND
     >>> encode_labels(["dog", "dog"], classes)[0].tolist()
     [1, 1]
     """
-    given = np.asarray(labels)
+    given = label_array(labels)
     try:
         found, codes = np.unique(given, return_inverse=True)
     except TypeError:
@@ -53,3 +54,25 @@ def encode_labels(labels: Any, classes: Sequence[Any] | None = None) -> tuple[ND
             hint="classes= are those of the training data; leave rows of other classes out",
         )
     return np.array([numbers[label] for label in found.tolist()], np.int64)[codes], wanted
+
+
+def label_array(labels: Any) -> NDArray:
+    """Labels as an array; raises DtypeError where NumPy would make text of a number, ShapeError for no list of labels.
+
+    >>> label_array(["b", "a"]).tolist()
+    ['b', 'a']
+    """
+    listed = np.array(labels, object)
+    try:
+        given = np.asarray(labels)
+    except ValueError:  # lists of several lengths
+        given = np.array(None)
+    if not given.ndim:
+        raise ShapeError("encode_labels: labels is no list of labels", hint="encode_labels([label])")
+    changed = given.dtype.kind in "US" and not isinstance(labels, np.ndarray)
+    if changed and (odd := next((x for x in listed.flat if not isinstance(x, str | bytes)), None)) is not None:
+        raise DtypeError(
+            f"encode_labels: there is text, and a label {odd!r} of type {type(odd).__name__}",
+            hint="fill in missing labels, and make text of all labels: [str(label) for label in labels]",
+        )
+    return given

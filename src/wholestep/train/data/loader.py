@@ -12,13 +12,14 @@ import numpy as np
 
 from wholestep import tree
 from wholestep.boundary.counts import whole_number
+from wholestep.boundary.declared import check_functions
 from wholestep.boundary.public import bounded
 from wholestep.collectives import Communicator
 from wholestep.errors import ParameterError, ShapeError, UnsupportedError
 from wholestep.ir.graph import NDArray
 from wholestep.nn.keys import takes_key
 from wholestep.train.data.prefetch import read_ahead
-from wholestep.train.data.sampling import Buckets, Drawn, Plan, RandomWords, Rows, Sampler, Weighted
+from wholestep.train.data.sampling import Buckets, Drawn, Plan, RandomWords, Rows, Sampler, Weighted, shuffle_buffered
 from wholestep.train.data.sources import Arrays, Collate, Source, Stream, source_of, stack_items
 from wholestep.train.program.mesh import MeshAxis, mesh_axis
 from wholestep.train.step.held_state import base_key
@@ -97,6 +98,7 @@ class Loader:
         self.batch_size = 1 if batch_size is None else whole_number("batch_size", batch_size, "loader")
         self.steps_per_call = whole_number("steps_per_call", steps_per_call, "loader")
         self.drop_last = bool(drop_last)
+        check_functions("loader", transform=transform, collate=collate)
         self.transform = transform
         self.draws_keys = transform is not None and takes_key(transform)
         if self.one_each and collate is not None:
@@ -171,6 +173,7 @@ class Loader:
             return Weighted(weights)
         if isinstance(sampler, Weighted):
             return sampler
+        check_functions("loader", sampler=sampler)
         return Rows(count, shuffle) if sampler is None else Drawn(sampler, count)
 
     def check_stream(self, shuffle: bool | None, given: list[str]) -> None:
@@ -233,7 +236,12 @@ class Loader:
         self._start = self._epoch, self._position = epoch + 1, 0
 
     def hold(self, back: int = 0) -> None:
-        """Let the next loop begin at this loop's position, or `back` batches before it."""
+        """Let the next loop begin at this loop's position, or `back` batches before it.
+
+        Raises ParameterError where this loop has not given out as many batches.
+        """
+        if not 0 <= back <= self._position:
+            raise ParameterError(f"loader: hold: back is {back}, and this loop has given out {self._position} batches")
         self._position -= back
         if self._position and self._position == self.steps:
             self._epoch, self._position = self._epoch + 1, 0
@@ -323,10 +331,12 @@ class Loader:
         """A batch after the user's transform."""
         if self.transform is None:
             return batch
-        if not self.draws_keys:
-            return self.transform(batch)
-        rank = 0 if self.mesh is None else self.mesh.rank
-        return self.transform(batch, key=RandomWords(self.seed, epoch, i + 1 + (rank << RANK_BITS)).key())
+        number = i + 1 + (0 if self.mesh is None else self.mesh.rank << RANK_BITS)
+        named = {"key": RandomWords(self.seed, epoch, number).key()} if self.draws_keys else {}
+        made = self.transform(batch, **named)
+        if made is None:
+            raise ParameterError("loader: transform returned None", hint="return the batch, also one changed in place")
+        return made
 
     def joined(self, batches: list[Any]) -> Tree:
         """An item of the loader: the batch, or the stack of batches."""
@@ -377,20 +387,6 @@ class Loader:
 
     def __repr__(self) -> str:
         return printable(f"<loader of {self.source}; {self.order()}; epoch {self._epoch}, batch {self._position}>")
-
-
-def shuffle_buffered(items: Iterator[Any], size: int, words: RandomWords) -> Iterator[Any]:
-    """Items shuffled in a buffer of `size` items."""
-    waiting: list[Any] = []
-    for item in items:
-        if len(waiting) < size:
-            waiting.append(item)
-            continue
-        at = int(words.draw(1)[0]) % size
-        yield waiting[at]
-        waiting[at] = item
-    for i in words.permutation(len(waiting)):
-        yield waiting[i]
 
 
 def seed_of(key: Any) -> int:

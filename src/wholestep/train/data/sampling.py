@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -217,6 +217,20 @@ class Drawn:
 
     def __str__(self) -> str:
         return f"drawn by {self.name}"
+
+
+def shuffle_buffered(items: Iterator[Any], size: int, words: RandomWords) -> Iterator[Any]:
+    """Items shuffled in a buffer of `size` items."""
+    waiting: list[Any] = []
+    for item in items:
+        if len(waiting) < size:
+            waiting.append(item)
+            continue
+        at = int(words.draw(1)[0]) % size
+        yield waiting[at]
+        waiting[at] = item
+    for i in words.permutation(len(waiting)):
+        yield waiting[i]
 
 
 def cut_batches(order: NDArray, size: int, drop_last: bool) -> Plan:
