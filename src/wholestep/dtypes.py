@@ -5,6 +5,8 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from wholestep.errors import DtypeError
+
 DType: TypeAlias = np.dtype[Any]
 T = TypeVar("T")
 
@@ -43,7 +45,7 @@ class _Facts(dict[Any, T]):
 def check(dtype_like: Any) -> DType:
     """Return the supported dtype, in native byte order, that a description has in NumPy.
 
-    Raises TypeError for unsupported dtypes: extended precision, objects, text, times, records, float8.
+    Raises DtypeError for unsupported dtypes: extended precision, objects, text, times, records, float8.
 
     >>> check(float), check(">f4")
     (dtype('float64'), dtype('float32'))
@@ -58,7 +60,7 @@ def check(dtype_like: Any) -> DType:
 def short(dtype: Any) -> str:
     """Return the short name of a dtype, as types are printed.
 
-    Raises TypeError when the dtype is not supported.
+    Raises DtypeError when the dtype is not supported.
 
     >>> short(np.float32), short(bool), short(np.dtype("u1"))
     ('f32', 'bool', 'u8')
@@ -70,7 +72,7 @@ def short(dtype: Any) -> str:
 def from_short(name: str) -> DType:
     """Return the dtype that a short name stands for.
 
-    Raises TypeError when it stands for none.
+    Raises DtypeError when it stands for none.
 
     >>> from_short("i64")
     dtype('int64')
@@ -159,7 +161,7 @@ def is_bool(dtype: Any) -> bool:
 def real_of(dtype: Any) -> DType:
     """Return the dtype of the real part of an inexact dtype.
 
-    Raises TypeError when the dtype is not inexact.
+    Raises DtypeError when the dtype is not inexact.
 
     >>> real_of(np.complex128), real_of(np.float32)
     (dtype('float64'), dtype('float32'))
@@ -170,7 +172,7 @@ def real_of(dtype: Any) -> DType:
 def complex_of(dtype: Any) -> DType:
     """Return the smallest complex dtype that holds an inexact dtype.
 
-    Raises TypeError when the dtype is not inexact.
+    Raises DtypeError when the dtype is not inexact.
 
     >>> complex_of(np.float16), complex_of(np.float64)
     (dtype('complex64'), dtype('complex128'))
@@ -181,7 +183,7 @@ def complex_of(dtype: Any) -> DType:
 def compute_dtype(dtype: Any) -> DType:
     """Return the dtype in which arithmetic on a dtype is carried out: float32 for the half precisions.
 
-    Raises TypeError when the dtype is not supported.
+    Raises DtypeError when the dtype is not supported.
 
     >>> compute_dtype(np.float16), compute_dtype(np.int8)
     (dtype('float32'), dtype('int8'))
@@ -219,16 +221,16 @@ def _canonical(dtype_like: Any) -> DType:
     if isinstance(dtype_like, str) and dtype_like == "bfloat16":
         dtype = _bfloat16()
     elif dtype_like is None:
-        raise TypeError(_refusal("None"))  # NumPy would take it for float64
+        raise _refusal("None")  # NumPy would take it for float64
     elif hasattr(dtype_like, "ndim") and not isinstance(dtype_like, type | np.dtype | np.generic):
-        raise TypeError(_refusal("of an array"))  # NumPy would take its dtype, if it is none of its own arrays
+        raise _refusal("of an array")  # NumPy would take its dtype, if it is none of its own arrays
     else:
         try:
             dtype = np.dtype(dtype_like)
         except TypeError:
-            raise TypeError(_refusal(repr(dtype_like))) from None
+            raise _refusal(repr(dtype_like)) from None
     if dtype.name not in _SHORT_NAMES:
-        raise TypeError(_refusal(str(dtype)))
+        raise _refusal(str(dtype), way_out(dtype))
     if dtype.name != "bfloat16":
         dtype = np.dtype(dtype.name)  # one object for all byte orders and C names
     if isinstance(dtype_like, str | type | np.dtype):  # a number, which NumPy asks for its dtype, equals others
@@ -236,13 +238,15 @@ def _canonical(dtype_like: Any) -> DType:
     return dtype
 
 
-def _refusal(what: str) -> str:
-    return f"dtype {what} is not supported; the supported ones are {', '.join(_SHORT_NAMES)}"
+def _refusal(what: str, hint: str | None = None) -> DtypeError:
+    return DtypeError(
+        f"array: dtype {what} is not supported; the supported ones are {', '.join(_SHORT_NAMES)}", hint=hint
+    )
 
 
-def way_out(dtype_like: Any) -> str | None:
+def way_out(dtype: DType) -> str | None:
     """The way out for an array of a dtype that is no number; None for other dtypes."""
-    kind = np.dtype(dtype_like).kind
+    kind = dtype.kind
     if kind in "USOT":
         return "give numbers in place of words: np.unique(words, return_inverse=True)[1] numbers them, before the call"
     if kind in "mM":
@@ -268,7 +272,7 @@ def _limits(dtype: Any) -> Any:
 
 def _from_short(name: str) -> DType:
     if name not in _NUMPY_NAMES:
-        raise TypeError(f"{name!r} is no dtype; the short names are {', '.join(SUPPORTED)}")
+        raise DtypeError(f"{name!r} is no dtype; the short names are {', '.join(SUPPORTED)}")
     return check(_NUMPY_NAMES[name])
 
 
@@ -283,7 +287,7 @@ def _counterpart(table: dict[str, str], word: str) -> Callable[[Any], DType]:
     def fact(dtype: Any) -> DType:
         name = short(dtype)
         if name not in table:
-            raise TypeError(f"dtype {check(dtype)} has no {word} counterpart: it is not floating-point or complex")
+            raise DtypeError(f"dtype {check(dtype)} has no {word} counterpart: it is not floating-point or complex")
         return from_short(table[name])
 
     return fact

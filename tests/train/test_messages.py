@@ -92,6 +92,8 @@ CASES = {
     "flag_that_is_text": lambda: step(allow_unused="False"),
     "flag_of_a_loader_that_is_text": lambda: ws.Loader(MODEL.data, batch_size=6, shuffle="False"),
     "flag_of_a_layer_that_is_text": lambda: ws.nn.Linear(3, 1, bias="False", key=0),
+    "dtype_that_is_none": lambda: ws.nn.LayerNorm(3, dtype="bf16"),
+    "dtype_of_a_shape_that_is_none": lambda: ws.ShapeDtype((3,), "half precision"),
     "path_that_is_a_number": lambda: step().save(3),
     "function_that_is_a_number": lambda: ws.scan(3, 1.0, np.ones(3)),
     "flag_of_a_run_that_is_text": lambda: step().run(MODEL.data, drop_last="False"),
