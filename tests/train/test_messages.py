@@ -92,6 +92,7 @@ CASES = {
     "flag_that_is_text": lambda: step(allow_unused="False"),
     "flag_of_a_loader_that_is_text": lambda: ws.Loader(MODEL.data, batch_size=6, shuffle="False"),
     "flag_of_a_layer_that_is_text": lambda: ws.nn.Linear(3, 1, bias="False", key=0),
+    "activation_that_is_text": lambda: ws.nn.MLP([3, 4, 1], activation="relu", key=0),
     "dtype_that_is_none": lambda: ws.nn.LayerNorm(3, dtype="bf16"),
     "dtype_of_a_shape_that_is_none": lambda: ws.ShapeDtype((3,), "half precision"),
     "path_that_is_a_number": lambda: step().save(3),

@@ -50,14 +50,15 @@ def flags_of(f: Callable[..., Any]) -> list[tuple[int, str]]:
     return [(i if i < code.co_argcount else -1, name) for i, name in flags]
 
 
-def check_functions(what: str, **given: Any) -> None:
-    """Raise ParameterError for an argument that is to be called later and is no function; None may stand.
+def callable_argument(what: str, name: str, f: Any) -> Any:
+    """An argument that is to be called later; raises ParameterError where it cannot be.
 
-    >>> check_functions("loader", transform=len, collate=None)
+    >>> callable_argument("MLP", "activation", len) is len
+    True
     """
-    for name, f in given.items():
-        if f is not None and not callable(f):
-            raise ParameterError(f"{what}: {name} is {f!r:.40}; it must be a function")
+    if not callable(f):
+        raise ParameterError(f"{what}: {name} is {f!r:.40}; it must be a function")
+    return f
 
 
 def misfit(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any, overload
 import numpy as np
 
 from wholestep import numpy as wnp
+from wholestep.boundary.declared import callable_argument
 from wholestep.errors import ParameterError
 from wholestep.frontend.source.entrance import followed
 from wholestep.ir.graph import NDArray
@@ -56,7 +57,8 @@ class FeedForward(Module):
         first, second = keys_from(key, 2)
         self.up = Linear(width, hidden * (1 + gated), key=first, bias=bias, dtype=dtype)
         self.down = Linear(hidden, width, key=second, bias=bias, dtype=dtype)
-        self.activation, self.gated, self.dropout = activation, gated, Dropout(dropout)
+        self.activation = callable_argument("FeedForward", "activation", activation)
+        self.gated, self.dropout = gated, Dropout(dropout)
 
     def __call__(self, x: Any, *, key: Any = None) -> NDArray:
         h = self.up(x)

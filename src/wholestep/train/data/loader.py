@@ -12,7 +12,7 @@ import numpy as np
 
 from wholestep import tree
 from wholestep.boundary.counts import whole_number
-from wholestep.boundary.declared import check_functions
+from wholestep.boundary.declared import callable_argument
 from wholestep.boundary.public import bounded
 from wholestep.collectives import Communicator
 from wholestep.errors import ParameterError, ShapeError, UnsupportedError
@@ -98,12 +98,11 @@ class Loader:
         self.batch_size = 1 if batch_size is None else whole_number("batch_size", batch_size, "loader")
         self.steps_per_call = whole_number("steps_per_call", steps_per_call, "loader")
         self.drop_last = bool(drop_last)
-        check_functions("loader", transform=transform, collate=collate)
-        self.transform = transform
+        self.transform = None if transform is None else callable_argument("loader", "transform", transform)
         self.draws_keys = transform is not None and takes_key(transform)
         if self.one_each and collate is not None:
             raise ParameterError("loader: batch_size=None takes each item for a batch, and collate= makes batches")
-        self.source = source_of(data, collate)
+        self.source = source_of(data, None if collate is None else callable_argument("loader", "collate", collate))
         self.mesh = self.shared_by(mesh)
         self.prefetch = self.ahead_of(prefetch)
         self.seed = seed_of(key)
@@ -173,8 +172,9 @@ class Loader:
             return Weighted(weights)
         if isinstance(sampler, Weighted):
             return sampler
-        check_functions("loader", sampler=sampler)
-        return Rows(count, shuffle) if sampler is None else Drawn(sampler, count)
+        return (
+            Rows(count, shuffle) if sampler is None else Drawn(callable_argument("loader", "sampler", sampler), count)
+        )
 
     def check_stream(self, shuffle: bool | None, given: list[str]) -> None:
         """Raise ParameterError for options that do not apply to an iterable."""
