@@ -567,6 +567,18 @@ def masked_array_function():
 
 
 @case
+def losses_formatted_after_the_trace():
+    losses = []
+    ws.jit(lambda x: losses.append(np.sum(x)) or np.sum(x))(np.ones(3))
+    f"{losses[0]:.3f}"
+
+
+@case
+def rounded_by_python():
+    ws.jit(lambda x: round(x, 2), rewrite=False)(1.0)
+
+
+@case
 def sorted_by_python():
     ws.jit(lambda x: np.stack(sorted(x)))(np.ones(3))
 

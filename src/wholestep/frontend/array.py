@@ -151,6 +151,9 @@ class Array(ArrayMethods):
     def __complex__(self) -> complex:
         self._refuse("complex")
 
+    def __round__(self, *digits: Any) -> Any:
+        self._refuse("round")
+
     def item(self, *args: Any) -> Any:
         """Refused: a traced array has no plain element. Raises ConversionError."""
         self._refuse("item")
@@ -227,7 +230,9 @@ class Array(ArrayMethods):
         return ShownValue(repr(self) if data is None else str(data[()]))
 
     def __format__(self, spec: str) -> str:
-        data = self.held()
+        data, builder = self.held(), self._value.builder
+        if spec and data is None and builder is not None and builder.closed:
+            raise escaped(self._value)
         return str(self) if data is None or self.shape else ShownValue(format(data[()], spec))
 
     # NumPy's protocols
@@ -320,7 +325,8 @@ OPERATORS = frozenset(
 ).union(
     f"__{name}__"
     for name in (
-        "neg pos abs invert eq ne lt le gt ge getitem setitem getattr float complex bool int index len iter array"
+        "neg pos abs invert eq ne lt le gt ge getitem setitem getattr float complex bool int index len iter array "
+        "round format"
     ).split()
 )
 INSIDE = ("view_through", "layout", "write", "known", "held")

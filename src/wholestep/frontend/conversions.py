@@ -103,6 +103,8 @@ def instead_of(frame: FrameType, call: ast.Call) -> str:
         return f"use np.{ours} instead of {spelled}" if found else f"{spelled} takes plain numbers; {KEEP}"
     if function is getattr(builtins, name, None) and name in PLAIN:
         return f"leave {name}() out; x.astype({PLAIN[name]}) changes the dtype"
+    if function is round:
+        return f"use np.round instead of {spelled}"
     if module == "numpy" and name in CREATORS:
         return f"use ws.numpy.{name} instead of {spelled}: it takes lists of traced arrays"
     if str(getattr(function, "__module__", "")).startswith("numpy.testing"):
