@@ -13,7 +13,8 @@ PIECE = 1 << 18
 
 
 def pieces(x: np.ndarray[Any, Any]) -> Iterator[bytes]:
-    """The bytes of an array of any layout in row-major order of its elements, in pieces of at most PIECE bytes.
+    """The bytes of an array of any layout and byte order, in row-major order of its elements and in the machine's byte
+    order, in pieces of at most PIECE bytes.
 
     >>> b"".join(pieces(np.array([[1, 2], [3, 4]], np.uint8).T))
     b'\\x01\\x03\\x02\\x04'
@@ -21,19 +22,24 @@ def pieces(x: np.ndarray[Any, Any]) -> Iterator[bytes]:
     count = max(PIECE // max(x.itemsize, 1), 1)
     flat: Any = x.reshape(-1) if x.flags.c_contiguous else x.flat
     for start in range(0, x.size, count):
-        yield flat[start : start + count].tobytes()
+        yield flat[start : start + count].astype(native(x.dtype), copy=False).tobytes()
+
+
+def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """A dtype in the machine's byte order."""
+    return dtype if dtype.isnative else dtype.newbyteorder("=")
 
 
 def same_bits(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> bool:
-    """Return whether two arrays have one shape and dtype and hold the same bytes; NaN equals itself here, and 0 is not
-    -0.
+    """Return whether two arrays have one shape and dtype and hold the same numbers, whatever their byte orders; NaN
+    equals itself here, and 0 is not -0.
 
     >>> same_bits(np.array([np.nan]), np.array([np.nan])), same_bits(np.array([0.0]), np.array([-0.0]))
     (True, False)
     """
-    if x.shape != y.shape or x.dtype != y.dtype:
+    if x.shape != y.shape or native(x.dtype) != native(y.dtype):
         return False
-    if x.nbytes <= PIECE:
+    if x.nbytes <= PIECE and x.dtype == y.dtype:
         return x.tobytes() == y.tobytes()
     return all(a == b for a, b in zip(pieces(x), pieces(y), strict=True))
 

@@ -54,6 +54,17 @@ def test_two_copies_are_made_and_no_more(
     assert 0.9 < peak < 2.3, f"{peak:.2f} times the constant"
 
 
+@pytest.mark.parametrize("count", [3, 1 << 13])
+@pytest.mark.parametrize("made", [in_jit, in_a_step])
+def test_a_constant_of_the_other_byte_order_is_compared_by_its_numbers(made: Callable[[Any], Any], count: int) -> None:
+    c = np.arange(4.0 * count).reshape(4, count).astype(">f8")
+    program = made(c)
+    program(2.0)
+    c[-1, -1] += 1
+    with pytest.raises(MutationError):
+        [program(2.0) for _ in range(1000)]
+
+
 def test_a_large_constant_is_compared_by_its_bits() -> None:
     c = np.zeros(1 << 17)
     f = ws.jit(lambda x: np.sum(np.copysign(x, c)))

@@ -37,6 +37,8 @@ class ArrayWatch:
     __slots__ = ("array", "at", "flat", "sample", "seen", "seen_flat", "seen_sample", "then", "where")
 
     def __init__(self, array: NDArray, then: NDArray, where: Where) -> None:
+        # The constant of a program is in the machine's byte order; here the bytes are compared.
+        then = then.astype(array.dtype, copy=False)
         self.array, self.then, self.where = array, then, where
         self.at = 0
         self.flat: Any = None
