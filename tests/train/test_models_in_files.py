@@ -138,6 +138,14 @@ def test_plain_parameters_and_parts_of_a_file(tmp_path):
     assert nn.load({"b": np.ones((), np.float32)}, tmp_path / "parts", strict=False, cast=True)["b"] == 0.0
 
 
+def test_arrays_of_the_other_byte_order_come_back_as_the_same_numbers(tmp_path):
+    path = tmp_path / "m.safetensors"
+    held = {"real": np.arange(3.0).astype(">f4"), "complex": (1j * np.arange(3)).astype(">c16")}
+    nn.save(held, path)
+    for name, x in nn.load(path).items():
+        np.testing.assert_array_equal(x, held[name])
+
+
 def test_weights_of_another_library_fill_a_model(tmp_path):
     weight, bias = np.arange(6, dtype=np.float32).reshape(2, 3), np.ones(2, np.float32)
     save_file({"layers.0.weight": weight, "layers.0.bias": bias}, tmp_path / "torch.safetensors")

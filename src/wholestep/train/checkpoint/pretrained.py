@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from wholestep import dtypes
+from wholestep.contents import pieces
 from wholestep.errors import CheckpointError
 from wholestep.ir.graph import NDArray
 from wholestep.nn.int8 import Int8Linear
@@ -283,4 +284,4 @@ def tensor_pieces(arrays: Mapping[str, NDArray]) -> Iterator[Any]:
     text += b" " * (-len(text) % 8)
     yield len(text).to_bytes(8, "little") + text
     for x in arrays.values():
-        yield x.tobytes()
+        yield from pieces(x)

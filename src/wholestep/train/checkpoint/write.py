@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wholestep import dtypes
+from wholestep.contents import native
 from wholestep.errors import CheckpointError
 from wholestep.frontend.tracing import type_of
 from wholestep.ir.graph import NDArray
@@ -37,13 +38,14 @@ class Item(NamedTuple):
 
 def checksummed_tensors(arrays: Mapping[str, NDArray]) -> list[Item]:
     """Tensors with their checksums, those of wide dtypes first, so that each begins at a multiple of its own size."""
-    real = {name: real_pairs(x) for name, x in arrays.items()}
+    real = {name: in_the_format(x) for name, x in arrays.items()}
     order = sorted(real, key=lambda name: (-real[name].dtype.itemsize, name))
     return [Item(name, real[name], checksum(real[name])) for name in order]
 
 
-def real_pairs(x: NDArray) -> NDArray:
-    """A complex array as real and imaginary parts along a last axis, since the format has no complex128."""
+def in_the_format(x: NDArray) -> NDArray:
+    """An array in native byte order; a complex one has its real and imaginary parts along a last axis."""
+    x = x.astype(native(x.dtype), copy=False)
     if not dtypes.is_complex(x.dtype):
         return x
     return np.stack([x.real, x.imag], -1)
