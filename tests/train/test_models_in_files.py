@@ -144,6 +144,9 @@ def test_arrays_of_the_other_byte_order_come_back_as_the_same_numbers(tmp_path):
     nn.save(held, path)
     for name, x in nn.load(path).items():
         np.testing.assert_array_equal(x, held[name])
+    model = nn.from_torch(nn.Linear(3, 2), {"weight": np.eye(2, 3, dtype=">f4"), "bias": held["real"][:2]})
+    model.bias = model.bias.astype(">f4")
+    assert all(x.dtype.isnative for x in nn.to_torch(model).values()) and model.bias.tolist() == [0.0, 1.0]
 
 
 def test_weights_of_another_library_fill_a_model(tmp_path):

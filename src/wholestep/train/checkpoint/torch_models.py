@@ -9,6 +9,7 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
+from wholestep.contents import native
 from wholestep.errors import CheckpointError, ParameterError
 from wholestep.frontend.tracing import type_of
 from wholestep.ir.graph import NDArray
@@ -131,7 +132,8 @@ def to_torch(model: Any) -> dict[str, NDArray]:
     found: dict[str, NDArray] = {}
     for place, places in theirs(model):
         for entry in places:
-            for name, x in zip(entry.names, entry.tensors(np.asarray(place.value)), strict=True):
+            ours = np.asarray(place.value, native(place.value.dtype))
+            for name, x in zip(entry.names, entry.tensors(ours), strict=True):
                 found[name] = np.concatenate([found[name], x]) if entry.rows is not None and name in found else x
     return found
 
@@ -178,7 +180,7 @@ def to_array(name: str, x: Any) -> NDArray:
         array = np.asarray(x.float())
     if array.dtype.kind not in "biufcV":
         raise ParameterError(f"from_torch: {name} is {type_in_words(x)}, which holds no numbers")
-    return array
+    return array.astype(native(array.dtype), copy=False)
 
 
 def convert_entry(entry: Theirs, given: Mapping[str, NDArray]) -> NDArray:
