@@ -567,6 +567,11 @@ def masked_array_function():
 
 
 @case
+def result_to_be_recomputed():
+    ws.grad(lambda x: ws.checkpoint(np.sin(x)))(1.0)
+
+
+@case
 def losses_formatted_after_the_trace():
     losses = []
     ws.jit(lambda x: losses.append(np.sum(x)) or np.sum(x))(np.ones(3))

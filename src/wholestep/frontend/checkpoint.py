@@ -12,7 +12,7 @@ from wholestep.frontend.assignments import with_assigned, without_assigned
 from wholestep.frontend.printing import with_said, without_said
 from wholestep.frontend.source.entrance import ordinary
 from wholestep.frontend.stated_rules import body_graph, name_of
-from wholestep.frontend.tracing import Arguments, scope
+from wholestep.frontend.tracing import Arguments, check_function, scope
 from wholestep.ir.graph import Graph
 from wholestep.primitives.checkpoint import Policy, checkpoint as checkpoint_primitive, opened
 
@@ -47,6 +47,7 @@ def checkpoint(f: Callable[P, R], *, policy: Policy | Sequence[str] = None) -> C
     >>> ws.grad(ws.checkpoint(lambda x: np.exp(ws.capture("h", np.sin(x))), policy=["h"]))(0.0)
     np.float64(1.0)
     """
+    check_function(f, "checkpoint")
     kept = {} if policy is None else {"policy": checked_policy(policy)}
 
     @boundary

@@ -22,7 +22,7 @@ from wholestep.frontend.stated_rules import (
     name_of,
     tangents_like,
 )
-from wholestep.frontend.tracing import Arguments, as_array
+from wholestep.frontend.tracing import Arguments, as_array, check_function
 from wholestep.ir.build import current
 from wholestep.primitives.arithmetic import add
 from wholestep.primitives.family import zeros
@@ -45,6 +45,7 @@ class Ruled(Generic[P, R]):
     """The call that states the rule."""
 
     def __init__(self, f: Callable[P, R]) -> None:
+        check_function(f, type(self).__name__)
         functools.update_wrapper(self, f)
         self.f: Callable[..., Any] = f
         self.rules: tuple[Callable[..., Any], ...] = ()
@@ -163,6 +164,7 @@ class composite(Generic[P, R]):
     """
 
     def __init__(self, f: Callable[P, R], *, name: str | None = None, narrow: bool = False) -> None:
+        check_function(f, type(self).__name__)
         functools.update_wrapper(self, f)
         self.f: Callable[..., Any] = f
         self.label = name or name_of(f)

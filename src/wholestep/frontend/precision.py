@@ -14,7 +14,7 @@ from wholestep.frontend.custom import composite
 from wholestep.frontend.printing import with_said, without_said
 from wholestep.frontend.source.entrance import ordinary
 from wholestep.frontend.stated_rules import body_graph, name_of
-from wholestep.frontend.tracing import Arguments, scope
+from wholestep.frontend.tracing import Arguments, check_function, scope
 from wholestep.ir.build import inline
 from wholestep.transforms.autocast import FULL, HALVES, autocast as recast
 
@@ -43,6 +43,7 @@ def autocast(f: Callable[P, R], dtype: Literal["bfloat16", "float16", "float32"]
     >>> f(x, np.ones((2, 1), np.float32))
     array([[2.]], dtype=float32)
     """
+    check_function(f, "autocast")
     if dtype not in AUTOCAST:
         raise ParameterError(f"autocast: dtype is {dtype!r}; it is one of {', '.join(map(repr, AUTOCAST))}")
     if dtype == FULL:
