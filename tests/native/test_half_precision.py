@@ -250,8 +250,8 @@ def test_c_source_has_no_pairs_of_bfloat16(tmp_path: Path, monkeypatch: pytest.M
     """C has no words for the instruction that multiplies them, and vectors of float32 are faster than scalars."""
     processor = replace(named_target("x86-64-v4"), features="+avx512bf16", dot_bf16=True)
     monkeypatch.setattr(backend, "exported_target", lambda name: processor)
-    w, x = np.zeros((64, 256), "f"), np.zeros((128, 64), "f")
-    made = lowered(lambda x, w: ws.autocast(np.matmul, "bfloat16")(x, w), x, np.zeros((64, 256), "f"), processor)
+    w, x = np.zeros((256, 512), "f"), np.zeros((128, 256), "f")
+    made = lowered(lambda x, w: ws.autocast(np.matmul, "bfloat16")(x, w), x, w, processor)
     assert "dot_bf16x2" in made
     step = ws.compile(lambda p, x: np.mean((x @ p) ** 2), w, optimizer=ws.optim.sgd(0.1), batch=x, precision="bfloat16")
     step.export(tmp_path / "m.c", processor="host")
