@@ -14,7 +14,7 @@ from tests.lower.test_blocking import blocks_of, stay_within
 
 import wholestep as ws
 from wholestep.backends.cpu.compiler import machine_model
-from wholestep.backends.cpu.cpu_features import named_target
+from wholestep.backends.cpu.cpu_features import host_levels, named_target
 from wholestep.backends.cpu.target import schedule
 from wholestep.backends.cpu.target.blocking import DOT_PRODUCTS, DOT_TERMS
 from wholestep.kernel.ops import OPS
@@ -126,3 +126,40 @@ def test_few_products_and_more_rows_are_chains() -> None:
         for at in range(k):
             chain = OPS["fma"].meaning(x[:, at, None], w[:, at], chain)
         assert np.asarray(ws.jit(lambda x, w: x @ w.T)(x, w)).tobytes() == chain.tobytes(), (m, k, n)
+
+
+THIN = [(17, 100, 2), (100, 17, 3), (40, 40, 2), (30, 300, 4), (9, 77, 5), (33, 20, 8)]
+ALONG_TERMS = {"f4": [(17, 100, 2), (40, 40, 2)], "f8": []}
+"""Rows, terms and columns of products, and those whose vectors lie along their terms."""
+
+
+def thin_sum(x: Array, w: Array) -> Array:
+    """The sum of products whose vectors lie along its terms, by docs/semantics.md: two vectors of 64 bytes, or one where
+    one holds all terms."""
+    count = 64 // x.itemsize
+    together = count if x.size <= count else 2 * count
+    found = np.zeros(together, x.dtype)
+    for at in range(0, x.size, together):
+        part = slice(0, min(together, x.size - at))
+        found[part] = OPS["fma"].meaning(x[at : at + together], w[at : at + together], found[part])
+    while found.size > 1:
+        half = max(found.size // 2, 1)
+        found = found[:half] + found[half:]
+    return found[0]
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("shape", THIN)
+def test_thin_products_have_the_same_bits_on_every_processor(shape: tuple[int, int, int], dtype: str) -> None:
+    m, k, n = shape
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(m, k)).astype(dtype), rng.normal(size=(k, n)).astype(dtype)
+    chain = np.zeros((m, n), dtype)
+    for at in range(k):
+        chain = OPS["fma"].meaning(x[:, at, None], w[None, at], chain)
+    partial = np.array([[thin_sum(row, np.ascontiguousarray(column)) for column in w.T] for row in x], dtype)
+    for level in host_levels():
+        (kernel,) = plan_of(lambda x, w: x @ w, x, w, level=level).kernels()
+        y = np.zeros((m, n), dtype)
+        Native([kernel], named_target(level)).run(0, [x.reshape(-1), w.reshape(-1), y.reshape(-1)])
+        assert y.tobytes() == (partial if shape in ALONG_TERMS[dtype] else chain).tobytes(), level

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 from tests.lower.test_added_rows import kernels_of
 
 import wholestep as ws
+from wholestep.backends.cpu.target.tiles import TILED_BODY
 from wholestep.kernel.accesses import MemoryAccess, memory_accesses
-from wholestep.kernel.lang import Kernel, axes_of, loop_points
+from wholestep.kernel.lang import Kernel, Var, axes_of, loop_points, walk
 
 SHAPE = 96, 1024
 RARE = {"sin": np.sin, "cos": np.cos, "tan": np.tan}
@@ -46,6 +48,23 @@ def test_kernels_have_vectors(name: str) -> None:
     ]
     assert large
     assert all([has_vectors(kernel) for kernel in large])
+
+
+@pytest.mark.parametrize("level", ["x86-64-v3", "x86-64-v4"])
+def test_a_long_epilogue_has_few_copies(level: str) -> None:
+    """Nine tiles of a small product's rows and columns, each followed by many sines, took seconds to compile."""
+
+    def f(x: Any) -> Any:
+        y = x @ np.swapaxes(x, -1, -2)
+        for _ in range(12):
+            y = y + np.sin(y)
+        return y
+
+    for kernel in kernels_of(f, (1500, 3, 13), level=level):
+        values = sum(isinstance(s, Var) for s in walk(kernel.body))
+        copies = math.prod([axis.tile for axis in axes_of(kernel) if not axis.name.startswith("r")])
+        assert values > 500
+        assert copies <= max(TILED_BODY // values, 2)
 
 
 def test_a_transposed_copy_is_not_worth_vectors_of_single_elements() -> None:

@@ -9,8 +9,9 @@ from wholestep.backends.cpu.target.blocking import register_count
 from wholestep.dims import Size
 from wholestep.kernel.accesses import MemoryAccess, memory_accesses
 from wholestep.kernel.dependence import varies_along
-from wholestep.kernel.lang import Axis, Kernel, Loop, Statement, loop_points
+from wholestep.kernel.lang import Axis, Kernel, Loop, Statement, Var, loop_points, walk
 from wholestep.kernel.schedule import KernelSchedule
+from wholestep.lower.blocking.block_sizes import PARTIAL_SUM_BYTES
 from wholestep.lower.kernels.kernel_writer import KernelWriter
 from wholestep.lower.target import Target
 
@@ -47,6 +48,9 @@ LINE = 64
 """The bytes of a line of the caches."""
 MAX_PICK_STRIDE = 4
 """The largest stride between lanes that is loaded contiguously and shuffled."""
+TILED_BODY = 1 << 12
+"""The most values of a register tile's body in all of its copies: a longer epilogue gains nothing from copies, and each
+of them is compiled."""
 FULL_BODY = 40
 """The most statements of a body that is unrolled up to four times: two copies of a longer one fill the registers."""
 
@@ -92,7 +96,8 @@ def tile_axes(kernel: Kernel, lane: Axis | None, machine: Target) -> KernelSched
         most = 2 if sum(len(loop.body) for loop in kernel.loops) > FULL_BODY else 4
         return schedule.with_axis(lane, tile=tile_divisor(vectors, most, 2) if vectors > 1 else 1)
     if lane in folding:
-        return schedule.with_axis(lane, tile=tile_divisor(vectors, 4, 2) if vectors > 1 else 1)
+        most = 2 if sums_products(kernel) else 4
+        return schedule.with_axis(lane, tile=tile_divisor(vectors, most, 2) if vectors > 1 else 1)
     turned = turned_terms(kernel, lane, machine)
     if turned is None:
         schedule = schedule.with_axis(lane, tile=tile_columns(kernel, lane, vectors, machine))
@@ -148,6 +153,11 @@ def rows_ahead(kernel: Kernel, terms: Axis, lane: Axis) -> int:
 def sums_products(kernel: Kernel) -> bool:
     """True if every sum of a kernel is one of products."""
     return all(fold.op == "fma" for loop in kernel.loops for fold in loop.folds)
+
+
+def folds_products(kernel: Kernel) -> bool:
+    """True if a kernel has sums, and every one is of products."""
+    return any(loop.folds for loop in kernel.loops) and sums_products(kernel)
 
 
 def adds_rows(kernel: Kernel) -> bool:
@@ -241,7 +251,8 @@ def tile_rows(kernel: Kernel, lane: Axis, schedule: KernelSchedule, machine: Tar
     if not reused:
         return schedule
     many = machine.registers >= 32
-    most = TILE_ROWS[register_count(machine)][schedule[lane].tile]
+    copies = TILED_BODY // len([s for s in walk(kernel.body) if isinstance(s, Var)])
+    most = min(TILE_ROWS[register_count(machine)][schedule[lane].tile], max(copies // schedule[lane].tile, 1))
     # Registers that are left out cost more than a last tile of fewer rows does, where there are few.
     least = most // 2 if many else most - 1
     for axis in reversed(reused):
@@ -257,8 +268,11 @@ def tile_rows(kernel: Kernel, lane: Axis, schedule: KernelSchedule, machine: Tar
 
 
 def preferred_lanes(kernel: Kernel, lane: Axis, machine: Target) -> int:
-    """The lanes of a vector of the widest dtype that is loaded or stored along the axis."""
+    """The lanes of a vector of the widest dtype that is loaded or stored along the axis; along the terms of products as
+    many on every processor, since each is a partial sum."""
     sizes = [a.buffer.dtype.itemsize for a in memory_accesses(kernel.body) if a.offset.coefficient(lane)]
+    if folds_products(kernel) and lane in [loop.axis for loop in kernel.loops if loop.folds]:
+        return PARTIAL_SUM_BYTES // max([4, *sizes])
     return machine.lanes(max([4, *sizes]))
 
 
