@@ -134,8 +134,7 @@ ALONG_TERMS = {"f4": [(17, 100, 2), (40, 40, 2)], "f8": []}
 
 
 def thin_sum(x: Array, w: Array) -> Array:
-    """The sum of products whose vectors lie along its terms, by docs/semantics.md: two vectors of 64 bytes, or one where
-    one holds all terms."""
+    """A sum of products whose vectors lie along its terms, by docs/semantics.md: of two vectors of 64 bytes, or one."""
     count = 64 // x.itemsize
     together = count if x.size <= count else 2 * count
     found = np.zeros(together, x.dtype)
