@@ -68,7 +68,7 @@ def test_a_wrong_environment_is_a_finding(monkeypatch):
     _, findings, _ = told()
     assert findings["threads"] == (
         "could not be found out",
-        "ValueError: WHOLESTEP_THREADS is 'lots': it must be a whole number from 1 to 256",
+        "ParameterError: WHOLESTEP_THREADS is 'lots': it must be a whole number from 1 to 256",
     )
 
 

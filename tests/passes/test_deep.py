@@ -13,8 +13,8 @@ import pytest
 import wholestep as ws
 import wholestep.numpy as wnp
 from wholestep import tree
-from wholestep.backends.cpu.compiler import llvm_source
-from wholestep.backends.cpu.cpu_features import host_target
+from wholestep.backends.cpu.compiler import llvm_source, machine_model
+from wholestep.backends.cpu.cpu_features import host_target, named_target
 from wholestep.backends.reference import interpret
 from wholestep.compiler.backends import default_backend
 from wholestep.compiler.driver import graph_fingerprint, plan_graph
@@ -120,9 +120,10 @@ def planned(graph: Graph) -> None:
     with little_room():
         verify(graph)
         graph_fingerprint(graph)
-        plan = plan_graph(CompilationUnit(graph), default_backend().target)
-        llvm_source(plan, host_target())
-        assert plan.kernels()
+        for processor in (host_target(), named_target("x86-64-v4")):
+            plan = plan_graph(CompilationUnit(graph), machine_model(processor))
+            llvm_source(plan, processor)
+            assert plan.kernels()
 
 
 @pytest.mark.parametrize("name", CHAINS)

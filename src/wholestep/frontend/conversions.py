@@ -110,7 +110,8 @@ def instead_of(frame: FrameType, call: ast.Call) -> str:
     if str(getattr(function, "__module__", "")).startswith("numpy.testing"):
         return f"call {spelled} on what the function returns, or on what ws.capture keeps"
     if module == "numpy" and not (isinstance(function, Hashable) and function in FUNCTIONS):
-        return f"{spelled} takes plain values alone: {WAYS_OUT.get(function, COMPOSED)}"
+        way = WAYS_OUT.get(function, COMPOSED) if isinstance(function, Hashable) else COMPOSED
+        return f"{spelled} takes plain values alone: {way}"
     if module == "numpy" and call.args:
         return f"stack what is in the list: {spelled}(np.stack({ast.unparse(call.args[0])}))"
     return KEEP
@@ -134,8 +135,8 @@ ORDERED: dict[Any, str] = {
     list.sort: SORTED,
     list.index: "np.argmax(x == v) is the place of the first element of x that equals v",
     list.count: "np.sum(x == v) counts the elements of x that equal v",
-    max: "np.max(x) stays in the program, and x[np.argmax(f(x))] is max(x, key=f)",
-    min: "np.min(x) stays in the program, and x[np.argmin(f(x))] is min(x, key=f)",
+    max: "np.where(x > y, x, y), or np.max(x) of an array; x[np.argmax(f(x))] is max(x, key=f)",
+    min: "np.where(x < y, x, y), or np.min(x) of an array; x[np.argmin(f(x))] is min(x, key=f)",
     any: "np.any(x) is the same for an array of booleans, and stays in the program",
     all: "np.all(x) is the same for an array of booleans, and stays in the program",
 }

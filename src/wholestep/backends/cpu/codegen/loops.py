@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+from wholestep.backends.cpu.codegen.emission_order import emits_on_demand, parts_to_emit
 from wholestep.backends.cpu.codegen.llvm_types import llvm_type, simd_type
 from wholestep.backends.cpu.codegen.loop_carried import FoldAccumulators, LoopCarried, end_iteration
 from wholestep.backends.cpu.codegen.ops import OpEmitter
@@ -62,11 +63,16 @@ class LoopWriter:
 
     def run(self, run: list[Var | Store], last: bool = False) -> None:
         """Emit straight-line statements for a few copies at a time, which limits register pressure."""
-        w, values = self.w, self.values
-        rows = row_loop(values, run) if last else None
+        rows = row_loop(self.values, run) if last else None
         if rows is not None:
             self.run_rows(rows, run)
             return
+        for part in parts_to_emit(run):
+            self.run_part(part)
+
+    def run_part(self, run: list[Var | Store]) -> None:
+        """Emit statements a few copies at a time; a reduction of a row emits the copies that it needs on demand."""
+        w, values = self.w, self.values
         writing = [
             values.emitter(s) if isinstance(s, Var) else values.memory.store(*s) for s in pair_adjacent_stores(run)
         ]
@@ -367,24 +373,3 @@ def pair_adjacent_stores(run: list[Var | Store]) -> list[Var | tuple[Store, ...]
 def are_adjacent_stores(x: Store, y: Store) -> bool:
     """True where y stores to the element after x's."""
     return x.buffer is y.buffer and x.guard is None and y.guard is None and y.index == x.index + 1
-
-
-def emits_on_demand(loop: Loop) -> bool:
-    """True for a body of pure values that its loop folds: each is emitted at its first use, next to the accumulator."""
-    pure = all(isinstance(s, Var) for s in loop.body)
-    return pure and bool(loop.folds) and not (loop.carries or loop.ordered or has_deep_chain(loop.body))
-
-
-MAX_CHAIN = 80
-"""Longer dependence chains are emitted in order, since emission on demand recurses along them."""
-
-
-def has_deep_chain(body: tuple[Statement, ...]) -> bool:
-    """True where the longest dependence chain of a body exceeds `MAX_CHAIN`."""
-    if len(body) <= MAX_CHAIN:
-        return False
-    depth: dict[Var, int] = {}
-    for s in body:
-        if isinstance(s, Var):
-            depth[s] = 1 + max([depth.get(x, 0) for x in s.args], default=0)
-    return max(depth.values(), default=0) > MAX_CHAIN
