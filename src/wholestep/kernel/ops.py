@@ -192,8 +192,8 @@ def combining_fold(op: str) -> str:
     return "add" if op in PRODUCT_SUMS else op
 
 
-PRODUCT_SUMS = ("fma", "dot_bf16x2")
-"""The folds that are sums of products, and chains in the order of their terms."""
+PRODUCT_SUMS = {"fma": 2, "dot_bf16x2": 4}
+"""The folds that are sums of products, and chains in the order of their terms, with the flops of a step."""
 
 
 def halves_bf16x2(word: Any) -> tuple[Any, Any]:

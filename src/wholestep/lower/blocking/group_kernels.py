@@ -16,7 +16,7 @@ from wholestep.kernel.lang import Axis, Index
 from wholestep.lower.blocking.block_kernels import PACKED_COLUMNS, PACKED_ROWS, BlockExtents, BlockWriter
 from wholestep.lower.blocking.block_sizes import BlockSizes, TermSteps
 from wholestep.lower.blocking.contraction_nest import COLUMNS, ROWS, ContractionNest, runs_along
-from wholestep.lower.blocking.paired_terms import TermRun
+from wholestep.lower.blocking.paired_terms import TermRun, packed_count
 
 
 class GroupExtents(NamedTuple):
@@ -150,7 +150,7 @@ class GroupWriter(BlockWriter):
 
     def term_number(self, terms: dict[Axis, Index]) -> Index:
         """The number of a packed element among those of all terms."""
-        last = sum([run.extent for run in self.term_runs])
+        last = packed_count(self.block.terms[-1:], self.sizes.paired)
         return self.flat(self.nest.terms, (*self.block.terms[:-1], last), terms)
 
     def pack_columns(self) -> None:

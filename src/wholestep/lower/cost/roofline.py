@@ -16,6 +16,7 @@ from wholestep.dims import Size, least, most
 from wholestep.kernel.accesses import space_accesses
 from wholestep.kernel.dependence import varies_along
 from wholestep.kernel.lang import Axis, Barrier, Buffer, Fold, Index, Kernel, Loop, Statement, Store, Var
+from wholestep.kernel.ops import PRODUCT_SUMS
 from wholestep.lower.program.steps import (
     COPY_ROUTINES,
     RELOAD_COPY,
@@ -32,8 +33,6 @@ NO_ARITHMETIC = frozenset(("index", "load", "convert", "bits", "exact", "fold", 
 """Kernel operations that are not counted as arithmetic."""
 NO_INSTRUCTION = frozenset(("const", "size", "bits", "exact", "fold", "carry", "carried"))
 """Kernel operations without an instruction."""
-FLOPS_OF_PRODUCTS = {"fma": 2, "dot_bf16x2": 4}
-"""The flops of a step of the folds that are sums of products."""
 INSTRUCTION_COST = {"isfinite": 2, "div": 8, "quotient": 16, "sqrt": 10, "call": 60}
 """Cost of slow operations in additions."""
 
@@ -115,8 +114,8 @@ def count_kernel(kernel: Kernel) -> KernelCounts:
     for s, around in statements_in_loops(usual.body):
         times = math.prod([a.size for a in around])
         if isinstance(s, Fold):
-            products += FLOPS_OF_PRODUCTS.get(s.op, 0) * times
-            others += times if s.op not in FLOPS_OF_PRODUCTS else 0
+            products += PRODUCT_SUMS.get(s.op, 0) * times
+            others += times if s.op not in PRODUCT_SUMS else 0
         elif isinstance(s, Var) and (s.op in ("const", "size") or depends_on_sizes_only(s, known)):
             known.add(s)
         elif isinstance(s, Var):
@@ -174,7 +173,7 @@ def vector_instructions(kernel: Kernel, vector: int) -> tuple[float, float]:
     for s, around in statements_in_loops(usual.body):
         if isinstance(s, Fold):
             count = vector_count(around, s.result.dtype.itemsize, vector)
-            products, others = (products + count, others) if s.op in FLOPS_OF_PRODUCTS else (products, others + count)
+            products, others = (products + count, others) if s.op in PRODUCT_SUMS else (products, others + count)
         elif isinstance(s, Store):
             others += access_count(s.index, around, s.buffer.dtype.itemsize, vector)
         elif s.op == "load":
