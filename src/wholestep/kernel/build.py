@@ -87,6 +87,8 @@ class KernelBuilder:
         self.frames: list[OpenBody] = [OpenBody([], {})]
         self.depths: dict[Axis | Var, int] = {}
         """The depth of the outermost body where an axis or value is in scope."""
+        self.divisions: list[tuple[Index, int]] = []
+        """The indices that elements were found by, each divided by a number."""
 
     def __enter__(self) -> KernelBuilder:
         ACTIVE.builders.append(self)

@@ -49,6 +49,7 @@ def divide_index(builder: KernelBuilder, index: Index, n: int) -> tuple[Index, I
     if index_in_range(rest, 0, n):
         return Index(index.const // n, whole), rest
     value = builder.index(index)
+    builder.divisions.append((index, n))
     quotient = builder.op("quotient", value, n)
     return Index(0, {quotient: 1}), Index(0, {builder.op("sub", value, builder.op("mul", quotient, n)): 1})
 

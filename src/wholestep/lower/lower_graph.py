@@ -55,6 +55,9 @@ class GraphLowering(Materializer):
     def nested(self, graph: Graph, inputs: Sequence[Location], outputs: Sequence[Location]) -> TaskGraph:
         return lower_graph(graph, self.context, inputs, outputs, Allocation(0), Allocation(0, file=True))
 
+    def is_floating(self, v: Value) -> bool:
+        return v in self.fusion.floating and v not in self.kept
+
     # Materialization.
 
     def place_output(self, v: Value, location: Location) -> None:

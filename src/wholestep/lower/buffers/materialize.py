@@ -22,6 +22,10 @@ class Materializer(ABC):
         self.pending: list[Value] = []
 
     @abstractmethod
+    def is_floating(self, v: Value) -> bool:
+        """True for a cheap value that is recomputed where it is read."""
+
+    @abstractmethod
     def nested(self, graph: Graph, inputs: Sequence[Location], outputs: Sequence[Location]) -> TaskGraph:
         """Lower a nested graph, which has an arena of its own."""
 
@@ -31,14 +35,15 @@ class Materializer(ABC):
             self.locations[v] = Location(Allocation(v.type.nbytes, value=v), temporary_strides(v.shape))
             self.pending.append(v)
 
-    def materialize_leaves(self, v: Value) -> None:
-        """Materialize the values that a value is computed from through movement operations."""
+    def materialize_leaves(self, v: Value, computed: bool = False) -> None:
+        """Materialize the values that a value is computed from through movement operations, and, where it is
+        `computed`, through cheap ones."""
         seen, waiting = {v}, [v]
         while waiting:
             x = waiting.pop()
             if x in self.locations or x.node is None:
                 continue
-            if not is_virtual(x.node):
+            if not is_virtual(x.node) and not (computed and self.is_floating(x)):
                 self.materialize(x)
                 continue
             new = [y for y in reversed(x.node.inputs) if y not in seen]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 
 from wholestep.errors import PlanError
-from wholestep.kernel.accesses import memory_accesses
+from wholestep.kernel.accesses import MemoryAccess, memory_accesses
 from wholestep.kernel.lang import Buffer, Kernel
 from wholestep.lower.buffers.tasks import Task, copy_task
 from wholestep.lower.program.allocation import Allocation
@@ -204,11 +204,18 @@ class MemoryBalance:
 
 
 def runs_in_place(kernel: Kernel, old: Buffer, new: Buffer) -> bool:
-    """True if a kernel may write `new` over `old`: each element is read only in the iteration that writes it."""
-    found = memory_accesses(kernel.body)
-    loads = [a for a in found if not a.is_store and a.buffer is old]
-    stores = [a for a in found if a.is_store and a.buffer is new]
-    if old.dtype != new.dtype or len(stores) != 1:
+    """True if a kernel may write `new` over `old`: each element is read only in the iteration that writes it, before
+    its first store."""
+    loads: list[MemoryAccess] = []
+    stores: list[MemoryAccess] = []
+    for access in memory_accesses(kernel.body):
+        if access.is_store and access.buffer is new:
+            stores.append(access)
+        elif not access.is_store and access.buffer is old:
+            if stores:
+                return False
+            loads.append(access)
+    if old.dtype != new.dtype:
         return not loads
-    (store,) = stores
-    return all(load.path == store.path and load.offset == store.offset for load in loads)
+    written = [(store.path, store.offset) for store in stores]
+    return all((load.path, load.offset) in written for load in loads)

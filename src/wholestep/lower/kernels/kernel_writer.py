@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -20,6 +21,7 @@ from wholestep.lower.kernels.scalar_codegen import (
     ElementReader,
     Location,
     ReadableLocations,
+    ScalarValue,
     components_of,
     scalar_of,
     working_dtype,
@@ -43,8 +45,8 @@ class BoundKernel(NamedTuple):
 class KernelWriter:
     """The writer of one group's kernel, which may load the values in `locations` and stores those in `targets`.
 
-    `grid` and `rows`, the keys of its `axes`, are the orders of its loops; `row_lanes` is the target's method,
-    and `doubles` its property.
+    `grid` and `rows`, the keys of its `axes`, are the orders of its loops; an axis that is not in a `grid` is unrolled.
+    `row_lanes` is the target's method, and `doubles` its property.
     """
 
     def __init__(
@@ -64,10 +66,16 @@ class KernelWriter:
         self.axes = {a: Axis(f"i{k}", n) for k, (a, n) in enumerate(group.sizes.items())}
         self.rows = [a for a in rows or group.sizes if a in (group.rows or ()) and group.sizes[a] != 1]
         self.grid = [a for a in grid or group.grid if group.sizes[a] != 1]
+        self.unrolled = {a: 0 for a in group.grid if group.sizes[a] != 1 and a not in self.grid}
+        """The step of each unrolled axis that is being written."""
         self.row_lanes = self.find_row_lanes(row_lanes)
         row = tuple([self.axes[a] for a in self.rows]) if self.row_lanes else ()
         self.builder = KernelBuilder(kernel_name_of(group), doubles)
         self.reader = ElementReader(self.builder, locations, row)
+
+    def split_axis(self, axis: int, inner: int) -> None:
+        """Split an axis of the group in two, the second of this size; the kernel is then written anew."""
+        self.fusion.split(self.group, axis, self.group.sizes[axis] // inner)
 
     def find_row_lanes(self, row_lanes: Callable[[Size, int], int]) -> int:
         """Find the lanes of a row that stays in registers from its first read to its last; 0 where it does not."""
@@ -89,7 +97,9 @@ class KernelWriter:
 
     def line(self, axes: Sequence[int]) -> Index:
         sizes = [self.group.sizes[a] for a in axes]
-        return Index(0, {self.axes[a]: math.prod(sizes[i + 1 :]) for i, a in enumerate(axes) if sizes[i] != 1})
+        strides = {a: math.prod(sizes[i + 1 :]) for i, a in enumerate(axes) if sizes[i] != 1}
+        start = sum([self.unrolled[a] * stride for a, stride in strides.items() if a in self.unrolled])
+        return Index(start, {self.axes[a]: stride for a, stride in strides.items() if a not in self.unrolled})
 
     def kernel(self) -> Kernel:
         """Write the kernel."""
@@ -110,11 +120,16 @@ class KernelWriter:
         return BoundKernel(kernel, tuple([place for place, _ in self.reader.buffers]), used, parallel)
 
     def emit_stores(self, values: Sequence[Value]) -> None:
-        """Compute the values at the current point of the loops, then store them."""
-        self.compute_members(values)
-        found = [(v, self.at(v), self.reader.read(v, self.at(v))) for v in values]
-        for v, at, x in found:
-            self.reader.store(v, self.targets[v], at, x)
+        """Compute the values at the current point of the loops and all steps of unrolled axes, then store them."""
+        found: dict[Value, list[tuple[Coordinates, ScalarValue]]] = {v: [] for v in values}
+        for steps in itertools.product(*[range(self.group.sizes[a]) for a in self.unrolled]):
+            self.unrolled.update(zip(self.unrolled, steps, strict=True))
+            self.compute_members(values)
+            for v, stored in found.items():
+                stored.append((self.at(v), self.reader.read(v, self.at(v))))
+        for v, stored in found.items():
+            for at, x in stored:
+                self.reader.store(v, self.targets[v], at, x)
 
     def compute_members(self, values: Sequence[Value], behind_rows: bool = False) -> None:
         """Compute members in program order first, so that recursion goes no deeper than one operation; behind the loops

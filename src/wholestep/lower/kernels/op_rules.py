@@ -64,10 +64,13 @@ def read_iota(reader: ElementReader, node: Node, at: Coordinates) -> ScalarValue
 
 def strided_position(reader: ElementReader, index: Index, count: int, step: int) -> tuple[Index, Var | None]:
     """The position of an index among `count` positions `step` apart from 0, and the condition that it is one."""
+    if index.const % step and not any(c % step for c in index.terms.values()):
+        return Index(), reader.never()
     end = (count - 1) * step + 1
     condition = reader.bounds_condition(index, 0, end)
     if step == 1:
         return index, condition
+    reader.builder.divisions.append((index, step))
     place, rest = divide_index(reader.builder, reader.clip(index, end), step)
     if rest != Index():
         nothing = reader.builder.constant(0, I64)

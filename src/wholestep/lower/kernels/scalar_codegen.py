@@ -15,7 +15,7 @@ from wholestep.dims import Size, most
 from wholestep.ir.graph import Node, Value
 from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.index_arithmetic import Coordinates, index_in_range, linear_index
-from wholestep.kernel.lang import I64, Axis, Buffer, DType, Index, Var, neutral_element
+from wholestep.kernel.lang import BOOL, I64, Axis, Buffer, DType, Index, Var, neutral_element
 from wholestep.kernel.maths.complex import Complex
 from wholestep.lower.program.allocation import Allocation, storage_dtype
 from wholestep.primitives.class_table import ClassTable
@@ -175,12 +175,20 @@ class ElementReader:
         """The conjunction of conditions, None for the empty one."""
         if x is None or y is None:
             return x if y is None else y
+        if is_never(x) or is_never(y):
+            return self.never()
         return self.builder.op("and", x, y)
+
+    def never(self) -> Var:
+        """The condition that never holds."""
+        return self.builder.constant(False, BOOL)
 
     def bounds_condition(self, index: Index, low: Size, high: Size) -> Var | None:
         """The condition low <= index < high; None if it always holds."""
         if index_in_range(index, low, high):
             return None
+        if index_in_range(index, high, 2**62) or index_in_range(index, -(2**62), low):
+            return self.never()
         value = self.builder.index(index)
         found: Var | None = None
         if not index_in_range(index, low, 2**62):
@@ -194,6 +202,8 @@ class ElementReader:
 
         An axis of one element is read at 0, so that all that read an element find it once it was computed.
         """
+        if condition is not None and is_never(condition):
+            return otherwise
         at = tuple([Index() if n == 1 else i for i, n in zip(at, v.shape, strict=True)])
         if condition is None:
             return self.read(v, at)
@@ -312,6 +322,11 @@ def read_elementwise(reader: ElementReader, node: Node, at: Coordinates) -> Scal
         return node.op.code(*given, **node.params)
     found = node.op.code(*[reader.builder.convert(x, v.dtype) for x, v in zip(given, node.inputs, strict=True)])
     return reader.builder.convert(found, working_dtype(node.outputs[0].dtype))
+
+
+def is_never(condition: Var) -> bool:
+    """True for the condition that never holds."""
+    return condition.op == "const" and not condition.attr
 
 
 def components_of(x: ScalarValue) -> tuple[Var, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from wholestep.ir.graph import OPS, Value
 from wholestep.ir.types import array_type
 from wholestep.lower.legalize.cofactors import LARGEST, small_adjugate, small_adjugate_tangent
 from wholestep.lower.legalize.internal_ops import require, triangular_root
+from wholestep.lower.legalize.small_matrices import is_small, pivots_of
 from wholestep.primitives.family import conj, ones, zeros
 from wholestep.primitives.linalg import lu, solve
 from wholestep.primitives.matrices import (
@@ -68,6 +70,8 @@ def expand_slogdet(a: Value) -> Values:
     if a.shape[-1] == 0:
         real = array_type(a.shape[:-2], dtypes.real_of(a.dtype))
         return ones(array_type(a.shape[:-2], a.dtype)), zeros(real)
+    if is_small(a):
+        return small_slogdet(a)
     packed, pivots, _ = lu(a)
     d = diagonal(packed)
     last = (d.ndim - 1,)
@@ -79,6 +83,19 @@ def expand_slogdet(a: Value) -> Values:
     nothing = OPS["any"](size.equals(0), axes=last)
     signs = OPS["prod"](sign_of_pivots(d, size), axes=last)
     sign, logs = signs * turned, OPS["sum"](OPS["log"](size), axes=last)
+    least = OPS["full"](value=-np.inf, shape=logs.shape, dtype=logs.dtype)
+    return OPS["select"](nothing, zeros(sign.type), sign), OPS["select"](nothing, least, logs)
+
+
+def small_slogdet(a: Value) -> Values:
+    """Sign and logarithm of the product of the pivots; each row exchange flips the sign."""
+    pivots, exchanges = pivots_of(a)
+    sizes = [modulus(d) for d in pivots]
+    sign = functools.reduce(OPS["mul"], [sign_of_pivots(d, size) for d, size in zip(pivots, sizes, strict=True)])
+    for exchanged in exchanges:
+        sign = OPS["select"](exchanged, -sign, sign)
+    logs = functools.reduce(OPS["add"], [OPS["log"](size) for size in sizes])
+    nothing = functools.reduce(OPS["bitwise_or"], [size.equals(0) for size in sizes])
     least = OPS["full"](value=-np.inf, shape=logs.shape, dtype=logs.dtype)
     return OPS["select"](nothing, zeros(sign.type), sign), OPS["select"](nothing, least, logs)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
@@ -81,9 +82,37 @@ def copy_kernel_task(low: Materializer, x: Value, location: Location) -> Task:
     return kernel.task()
 
 
+MOST_COLUMNS = 36
+"""The most columns that are stored beside each other by one kernel."""
+
+
+def joins_columns(node: Node) -> bool:
+    """True if a concatenation stores one element of each operand beside each other."""
+    axis, lines = node.params["axis"], [x.shape[node.params["axis"] :] for x in node.inputs]
+    return (
+        len(lines) <= MOST_COLUMNS
+        and node.outputs[0].shape[axis] == len(lines)
+        and all(math.prod(s) == 1 for s in lines)
+    )
+
+
+def concat_operands(low: Materializer, node: Node) -> None:
+    """Materialize what the operands of a concatenation are computed from by cheap operations."""
+    for x in node.inputs:
+        low.materialize_leaves(x, computed=True)
+
+
 def concat_tasks(low: Materializer, node: Node) -> list[Task]:
-    """The concatenation of large arrays: one copy kernel for each operand."""
+    """The concatenation of large arrays: one copy kernel for each operand, or one for all if they are columns."""
     out, axis = node.outputs[0], node.params["axis"]
+    if joins_columns(node):
+        with KernelTemplate(low, "columns") as kernel:
+            axes, at = axes_of_shape(node.inputs[0].shape)
+            with kernel.loops(axes):
+                found = [kernel.read(x, at) for x in node.inputs]
+                for k, x in enumerate(found):
+                    kernel.store(out, low.locations[out], (*at[:axis], Index(k), *at[axis + 1 :]), x)
+        return [kernel.task()]
     made: list[Task] = []
     start: Size = 0
     for x in node.inputs:

@@ -14,7 +14,7 @@ from wholestep.lower.legalize.internal_ops import (
     TriangularRootOp,
 )
 from wholestep.lower.ops import control_flow, matrix_kernels, merge_sort, philox
-from wholestep.lower.ops.loop_templates import OpaqueRule, concat_tasks, leaf_operands
+from wholestep.lower.ops.loop_templates import OpaqueRule, concat_operands, concat_tasks, leaf_operands
 from wholestep.lower.ops.prefix_scans import prefix_scan_tasks
 from wholestep.lower.ops.rank_sort import sort_tasks
 from wholestep.lower.ops.scatter import scatter_operands, scatter_tasks, slice_tasks
@@ -51,7 +51,7 @@ def opaque_rule(low: Materializer, node: Node) -> OpaqueRule:
 
 OPAQUE_RULES: ClassTable[OpaqueRule] = ClassTable(
     {
-        Concat: OpaqueRule(leaf_operands, concat_tasks),
+        Concat: OpaqueRule(concat_operands, concat_tasks),
         Scatter: OpaqueRule(scatter_operands, scatter_tasks),
         UpdateSlice: OpaqueRule(scatter_operands, slice_tasks),
         Running: OpaqueRule(leaf_operands, prefix_scan_tasks),

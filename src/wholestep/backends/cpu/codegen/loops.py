@@ -14,6 +14,7 @@ from wholestep.backends.cpu.codegen.row_loops import RowLoop, row_loop
 from wholestep.backends.cpu.codegen.uniformity import vector_lanes
 from wholestep.backends.cpu.codegen.unrolled_values import UnrolledValues
 from wholestep.backends.cpu.codegen.writer import FunctionWriter, InductionVariables, LoopCopy
+from wholestep.backends.cpu.target.tiles import MAX_PICK_STRIDE
 from wholestep.dims import Dim, Size
 from wholestep.kernel.lang import Axis, Loop, Statement, Store, Var
 from wholestep.kernel.summation import SUM_BLOCK, sum_blocks
@@ -74,7 +75,7 @@ class LoopWriter:
         """Emit statements a few copies at a time; a reduction of a row emits the copies that it needs on demand."""
         w, values = self.w, self.values
         writing = [
-            values.emitter(s) if isinstance(s, Var) else values.memory.store(*s) for s in pair_adjacent_stores(run)
+            values.emitter(s) if isinstance(s, Var) else values.memory.store(*s) for s in group_adjacent_stores(run)
         ]
         found = {a for axes, _ in writing for a in axes}
         axes = tuple([a for a in w.scopes if a in found])
@@ -356,18 +357,24 @@ MIN_HALVED_TILE = 8
 """The smallest tile whose remainder is worth a loop of half tiles."""
 
 
-def pair_adjacent_stores(run: list[Var | Store]) -> list[Var | tuple[Store, ...]]:
-    """Group adjacent stores to neighbouring elements in pairs, such as the parts of a complex number."""
+def group_adjacent_stores(run: list[Var | Store]) -> list[Var | tuple[Store, ...]]:
+    """Group stores to neighbouring elements that follow each other, such as the parts of a complex number."""
     found: list[Var | tuple[Store, ...]] = []
     for s in run:
         last = found[-1] if found else None
         if isinstance(s, Var):
             found.append(s)
-        elif isinstance(last, tuple) and len(last) == 1 and are_adjacent_stores(last[0], s):
-            found[-1] = (last[0], s)
+        elif isinstance(last, tuple) and len(last) < stride_along_lanes(s) and are_adjacent_stores(last[-1], s):
+            found[-1] = (*last, s)
         else:
             found.append((s,))
     return found
+
+
+def stride_along_lanes(s: Store) -> int:
+    """The stride of a store along the lanes, if vectors are interleaved there, else 1."""
+    found = [s.index.coefficient(axis) for axis in s.index.terms if isinstance(axis, Axis) and axis.lanes > 1]
+    return found[0] if found and 1 < found[0] <= MAX_PICK_STRIDE else 1
 
 
 def are_adjacent_stores(x: Store, y: Store) -> bool:

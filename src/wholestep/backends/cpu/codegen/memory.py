@@ -139,20 +139,20 @@ class BufferAccess:
     # -- stores ------------------------------------------------------------------------------------------------------
 
     def store(self, *stores: Store) -> tuple[VaryingAxes, Callable[[int], None]]:
-        """Return the unrolled axes that a store varies along and a function that emits its copies; two stores
-        interleave."""
+        """Return the unrolled axes that a store varies along and a function that emits its copies; stores to as many
+        neighbouring elements as their stride are interleaved."""
         w, s = self.w, stores[0]
         guards = [*self.guards, *([] if s.guard is None else [s.guard])]
         axes = self.along(s, guards)
         place, live, holds = self.addressing.find(s.buffer, s.index, axes), w.live_lanes(axes), self.all(guards, axes)
         held = [(self.values[x.value], w.project(axes, self.values[x.value].axes)) for x in stores]
-        woven = len(stores) > 1 and place.stride == 2 and not place.vectors and not guards
+        woven = len(stores) > 1 and place.stride == len(stores) and not place.vectors and not guards
         put = self.write if place.lanes else self.write_scalar
 
         def write(copy: int) -> None:
             names = [self.left(value.name(copies[copy], place.lanes), place) for value, copies in held]
             if woven:
-                self.write_interleaved(place, copy, names[0], names[1], live[copy])
+                self.write_interleaved(place, copy, names, live[copy])
                 return
             for at, name in enumerate(names):
                 put(place.offset_by(at), copy, name, live[copy], holds(copy))
@@ -171,15 +171,21 @@ class BufferAccess:
             return name
         return self.w.let(f"zext {simd_type('i1', place.lanes)} {name} to {simd_type('i8', place.lanes)}")
 
-    def write_interleaved(self, place: AccessPattern, copy: int, x: str, y: str, live: int) -> None:
-        """Store two vectors with their lanes interleaved."""
+    def write_interleaved(self, place: AccessPattern, copy: int, names: list[str], live: int) -> None:
+        """Store up to four vectors with their lanes interleaved."""
         w, lanes, made, pointer = self.w, place.lanes, place.form, self.addressing.address(place, copy)
-        for start, within in ((0, min(lanes, 2 * live)), (lanes, 2 * live - lanes)):
-            if within > 0:
-                picks = [start // 2 + lane // 2 + lanes * (lane % 2) for lane in range(lanes)]
-                both = w.shuffle(simd_type(made.memory, lanes), x, y, *picks)
-                where = w.offset_pointer(pointer, start * made.size)
-                masked_store(w, made, lanes, where, both, active_lanes(w, lanes, within, None))
+        n, kind = len(names), simd_type(made.memory, lanes)
+        if n > 2:
+            kind = simd_type(made.memory, 2 * lanes)
+            single, both = simd_type(made.memory, lanes), range(2 * lanes)
+            names = [w.shuffle(single, pair[0], pair[1], *both) for pair in (names[:2], names[-2:])]
+        # The vector of each number: of three, the second pair holds the last two.
+        place_of = [0, 1, 2, 3] if n != 3 else [0, 1, 3]
+        for start in range(0, n * live, lanes):
+            picks = [place_of[k % n] * lanes + k // n for k in range(start, start + lanes)]
+            woven = w.shuffle(kind, names[0], names[1], *picks)
+            on = active_lanes(w, lanes, min(lanes, n * live - start), None)
+            masked_store(w, made, lanes, w.offset_pointer(pointer, start * made.size), woven, on)
 
     def write_scalar(self, place: AccessPattern, copy: int, name: str, live: int, guard: str | None) -> None:
         """Store one element; a false guard redirects the store to a dummy location."""

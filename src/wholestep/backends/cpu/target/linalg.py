@@ -25,6 +25,7 @@ from wholestep.lower.legalize.matrix_functions import (
     via_double,
     with_real_tops,
 )
+from wholestep.lower.legalize.small_matrices import is_small, small_cholesky, small_solve, small_triangular_solve
 from wholestep.lower.target import Expansion
 from wholestep.primitives.family import conj, zeros
 from wholestep.primitives.indexing import take_along
@@ -82,6 +83,8 @@ def in_tiles(a: Value) -> bool:
 
 def expand_cholesky(a: Value) -> Values:
     """The upper factor of the transposed matrix in memory is the lower factor of the matrix."""
+    if is_small(a):
+        return (small_cholesky(a),)
     n = a.shape[-1]
     if in_tiles(a):
         return (triangle(mt(upper_factor(mt(a))), lower=True),)
@@ -106,6 +109,8 @@ def triangular_solution(
     message: str = "singular matrix: resolution failed at diagonal {value}",
 ) -> Value:
     """The solution with one triangle of a matrix. It is transposed in LAPACK's memory, so the flags are flipped."""
+    if is_small(a, b):
+        return small_triangular_solve(a, b, lower=lower, unit=unit, turned=bool(trans), message=message)
     n, columns = b.shape[-2:]
     if in_tiles(a) and isinstance(columns, int) and columns >= LEAST_COLUMNS:
         turned = bool(trans)
@@ -117,6 +122,8 @@ def triangular_solution(
 
 
 def expand_solve(a: Value, b: Value) -> Values:
+    if is_small(a, b):
+        return (small_solve(a, b),)
     n, columns = b.shape[-2:]
     if in_tiles(a):
         packed, _, order = expand_lu(a)

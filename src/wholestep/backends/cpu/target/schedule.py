@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
+from wholestep.backends.cpu.target.short_axes import split_divided_axes, unroll_short_axis
 from wholestep.backends.cpu.target.tiles import (
     LINE,
     MAX_PICK_STRIDE,
@@ -58,8 +58,10 @@ def worth_sharing(kernel: Kernel) -> bool:
 
 def schedule_kernel(draft: DraftKernel, machine: Target) -> tuple[KernelWriter, Kernel]:
     """Write a kernel with its loops in the best order, and give its axes lanes and tiles."""
-    found = draft(None, None)
-    whole = found.kernel()
+    written = split_divided_axes(draft, machine)
+    found, whole = unroll_short_axis(
+        draft, written, lambda kernel: least_cost(collapse_loops(kernel, MOST_LANES), machine)
+    )
     if found.row_lanes:
         return found, schedule_row(found).apply(whole)
     kernel = collapse_loops(whole, MOST_LANES)
@@ -162,8 +164,18 @@ def best_lane(kernel: Kernel, machine: Target) -> Axis | None:
 
 
 def cheapest_lane(kernel: Kernel, machine: Target, without: Sequence[Axis]) -> Axis | None:
-    """The axis along which a machine's vectors cost least, but for some axes; None where a scalar loop costs less.
-    Operations count as accesses do."""
+    """The axis along which a machine's vectors cost least, but for some axes; None where a scalar loop costs less."""
+    return cheapest_vectors(kernel, machine, without)[0]
+
+
+def least_cost(kernel: Kernel, machine: Target) -> float:
+    """The cost of a kernel with vectors along the axis along which they cost least."""
+    return cheapest_vectors(kernel, machine, ())[1]
+
+
+def cheapest_vectors(kernel: Kernel, machine: Target, without: Sequence[Axis]) -> tuple[Axis | None, float]:
+    """The axis along which a machine's vectors cost least, but for some axes, and the cost; None where a scalar loop
+    costs less. Operations count as accesses do."""
     found = memory_accesses(kernel.body)
     sizes = [a.buffer.dtype.itemsize for a in found]
     width = min([machine.lanes(size) for size in sizes if size >= 4], default=machine.lanes(4))
@@ -173,22 +185,28 @@ def cheapest_lane(kernel: Kernel, machine: Target, without: Sequence[Axis]) -> A
     least: float = sum(map(point_count, [*[a.axes for a in found], *done]))
     axes = [a for a in vectorizable_axes(usual) if a not in without]
     chained = [a for a in axes if turned_terms(kernel, a, machine) is not None]
-    paired = neighbouring_stores(found)
+    beside = neighbouring_stores(found)
     turns = bool(chained) or not any(loop.folds or loop.carries for loop in kernel.loops)
     for axis in chained or axes:
         steps = -(-axis.extent // width) / axis.extent
-        price = sum([access_cost(a, axis, width, turns, paired) for a in found])
+        price = sum([access_cost(a, axis, width, turns, beside) for a in found])
         price += sum([point_count(around) * (steps if axis in around else 1.0) for around in done])
         if price < least:
             best, least = axis, price
-    return best
+    return best, least
 
 
-def neighbouring_stores(accesses: Sequence[MemoryAccess]) -> set[object]:
-    """The stores of adjacent elements in pairs: those of the two parts of a complex number."""
-    stores = [a for a in accesses if a.is_store]
-    pairs = [(a, b) for a, b in pairwise(stores) if a.buffer is b.buffer and a.path == b.path]
-    return {a.source for pair in pairs if pair[1].offset == pair[0].offset + 1 for a in pair}
+def neighbouring_stores(accesses: Sequence[MemoryAccess]) -> dict[object, int]:
+    """The stores to adjacent elements that follow each other, such as those of the two parts of a complex number, each
+    with the number of them."""
+    runs: list[list[MemoryAccess]] = []
+    for a in (a for a in accesses if a.is_store):
+        last = runs[-1][-1] if runs else None
+        if last is not None and a.buffer is last.buffer and a.path == last.path and a.offset == last.offset + 1:
+            runs[-1].append(a)
+        else:
+            runs.append([a])
+    return {a.source: len(run) for run in runs for a in run}
 
 
 def vectorizable_axes(kernel: Kernel) -> list[Axis]:
@@ -210,10 +228,10 @@ def is_arithmetic(s: Var | Store | Fold) -> bool:
     return isinstance(s, Var) and s.op not in ("const", "size", "index", "load")
 
 
-def access_cost(a: MemoryAccess, axis: Axis, width: int, turns: bool, paired: Collection[object]) -> float:
+def access_cost(a: MemoryAccess, axis: Axis, width: int, turns: bool, beside: Mapping[object, int]) -> float:
     """The cost of an access with vectors along an axis: a strided one accesses element by element, except loads that
-    can be transposed in a square of registers, or shuffled out of a few vectors, and the `paired` stores of the parts
-    of complex numbers."""
+    can be transposed in a square of registers, or shuffled out of a few vectors, and as many stores to neighbouring
+    elements as their stride, such as those of the parts of complex numbers."""
     around = a.axes
     times = point_count(around)
     if axis not in around:
@@ -221,7 +239,8 @@ def access_cost(a: MemoryAccess, axis: Axis, width: int, turns: bool, paired: Co
     stride = a.offset.coefficient(axis)
     indirect = any(varies_along(k, axis) for k in a.offset.values())
     each = 1.0 if stride in (0, 1) and not indirect else 1.5 if stride == -1 else 4.0 * width
-    if not indirect and not a.conditional and 1 < stride <= MAX_PICK_STRIDE and (not a.is_store or a.source in paired):
+    woven = not a.is_store or beside[a.source] % stride == 0 if stride else False
+    if not indirect and not a.conditional and 1 < stride <= MAX_PICK_STRIDE and woven:
         each = stride + 1.0  # whole vectors and a shuffle
     if turns and each > 2.0 and not indirect and contiguous_axis(a, axis, width) is not None:
         each = 2.0

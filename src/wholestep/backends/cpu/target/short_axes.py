@@ -1,0 +1,74 @@
+"""Short axes: an axis whose index is divided is split, and a short last axis is unrolled, so that vectors lie along the
+axis before it.
+
+    for i in 200: y[i] = select(i % 2 == 0, x[i / 2], 0)
+    -->
+    for i in 100: for j in 2: y[2*i + j] = select(j == 0, x[i], 0)
+    -->
+    for i in 100: y[2*i] = x[i]; y[2*i + 1] = 0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from wholestep.backends.cpu.target.tiles import MAX_PICK_STRIDE
+from wholestep.kernel.lang import Kernel
+from wholestep.lower.kernels.kernel_writer import KernelWriter
+from wholestep.lower.target import DraftKernel, Target
+
+MOST_SPLITS = 4
+"""The most axes of a kernel that are split."""
+
+
+class WrittenKernel(NamedTuple):
+    """A kernel and its writer."""
+
+    writer: KernelWriter
+    kernel: Kernel
+
+
+def split_divided_axes(draft: DraftKernel, machine: Target) -> WrittenKernel:
+    """Write a kernel, and again with an axis split as long as the index along one is divided."""
+    for _ in range(MOST_SPLITS):
+        writer = draft(None, None)
+        kernel = writer.kernel()
+        found = divided_axis(writer, machine) if is_map(writer) else None
+        if found is None:
+            break
+        writer.split_axis(*found)
+    return WrittenKernel(writer, kernel)
+
+
+def is_map(writer: KernelWriter) -> bool:
+    """True for a kernel without reductions over rows and without a contraction."""
+    return not writer.rows and writer.group.kind == "map"
+
+
+def divided_axis(writer: KernelWriter, machine: Target) -> tuple[int, int] | None:
+    """An axis of the grid whose index is divided, and the extent of the inner part that makes quotients affine; None
+    where there is none, or where the inner part is too short for a vector and too long to be unrolled."""
+    axes = {writer.axes[a]: a for a in writer.grid}
+    for index, n in writer.builder.divisions:
+        for axis, coefficient in index.terms.items():
+            inner = n // coefficient if coefficient > 0 and n % coefficient == 0 else 0
+            if axis not in axes or axis.symbolic or not 1 < inner < axis.extent or axis.extent % inner:
+                continue
+            last = axes[axis] == writer.grid[-1]
+            if not last or inner <= MAX_PICK_STRIDE or inner >= machine.lanes(4):
+                return axes[axis], inner
+    return None
+
+
+def unroll_short_axis(draft: DraftKernel, written: WrittenKernel, cost: Callable[[Kernel], float]) -> WrittenKernel:
+    """Write a kernel with its short last axis unrolled, where that costs less."""
+    writer = written.writer
+    if not is_map(writer) or len(writer.grid) < 2:
+        return written
+    extent = writer.group.sizes[writer.grid[-1]]
+    if not isinstance(extent, int) or extent > MAX_PICK_STRIDE:
+        return written
+    other = draft(writer.grid[:-1], None)
+    unrolled = WrittenKernel(other, other.kernel())
+    return min(written, unrolled, key=lambda made: cost(made.kernel))

@@ -1,0 +1,138 @@
+"""Factorizations and solutions of stacks of small real matrices, unrolled: each element is an array over the stack, so
+that vectors lie along the matrices.
+
+    (l,) = cholesky(a)                      for a of [1000, 2, 2]
+    -->
+    l00 = sqrt(a00); l10 = a10 / l00; l11 = sqrt(a11 - l10 * l10)
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+from wholestep.ir.graph import OPS, Value
+from wholestep.lower.legalize.cofactors import LARGEST
+from wholestep.lower.legalize.internal_ops import require
+from wholestep.primitives.family import zeros
+
+Elements = list[list[Value]]
+"""The elements of matrices by row and column, each an array over the stack."""
+
+LARGEST_STACKED, MIN_STACK = 6, 64
+"""The size of the largest matrices, and the fewest of them where they are larger than `LARGEST`: compiling takes longer
+then than a few calls of LAPACK."""
+MOST_ELEMENTS = LARGEST_STACKED * LARGEST_STACKED
+"""The most elements of a matrix of right-hand sides."""
+
+
+def is_small(a: Value, b: Value | None = None) -> bool:
+    """Test whether matrices, and their right-hand sides, are real and small enough."""
+    if a.dtype.kind != "f" or not isinstance(a.type.size, int) or a.type.size == 0:
+        return False
+    few = math.prod(a.shape[:-2]) < MIN_STACK
+    if a.shape[-1] > (LARGEST if few else LARGEST_STACKED):
+        return False
+    return b is None or (isinstance(b.type.size, int) and 0 < math.prod(b.shape[-2:]) <= MOST_ELEMENTS)
+
+
+def elements(a: Value) -> Elements:
+    """The elements of matrices."""
+    lead, (m, n) = a.shape[:-2], a.shape[-2:]
+    start, one = (0,) * len(lead), (1,) * a.ndim
+
+    def element(i: int, j: int) -> Value:
+        part = OPS["slice"](a, start=(*start, i, j), stop=(*lead, i + 1, j + 1), step=one)
+        return OPS["reshape"](part, shape=lead)
+
+    return [[element(i, j) for j in range(n)] for i in range(m)]
+
+
+def matrices(rows: Elements) -> Value:
+    """The matrices of these elements."""
+    lead = rows[0][0].shape
+    columns = [OPS["reshape"](x, shape=(*lead, 1)) for row in rows for x in row]
+    joined = OPS["concat"](*columns, axis=len(lead)) if len(columns) > 1 else columns[0]
+    return OPS["reshape"](joined, shape=(*lead, len(rows), len(rows[0])))
+
+
+def everywhere(holds: Value) -> Value:
+    """True if a condition holds for each matrix of a stack."""
+    return OPS["all"](holds, axes=tuple(range(holds.ndim))) if holds.ndim else holds
+
+
+def eliminate(rows: Elements, n: int) -> list[Value]:
+    """Eliminate the first n columns of as many rows with partial pivoting, in place; returns the conditions under which
+    two rows were exchanged."""
+    exchanges = []
+    for k in range(n):
+        for i in range(k + 1, n):
+            larger = OPS["less"](OPS["abs"](rows[k][k]), OPS["abs"](rows[i][k]))
+            exchanges.append(larger)
+            pairs = list(zip(rows[k], rows[i], strict=True))
+            rows[k] = [OPS["select"](larger, y, x) for x, y in pairs]
+            rows[i] = [OPS["select"](larger, x, y) for x, y in pairs]
+        for i in range(k + 1, n):
+            factor = rows[i][k] / rows[k][k]
+            rows[i] = [x if j <= k else x - factor * y for j, (x, y) in enumerate(zip(rows[i], rows[k], strict=True))]
+    return exchanges
+
+
+def pivots_of(a: Value) -> tuple[list[Value], list[Value]]:
+    """The pivots of an elimination, and the conditions under which two rows were exchanged."""
+    rows = elements(a)
+    exchanges = eliminate(rows, len(rows))
+    return [row[k] for k, row in enumerate(rows)], exchanges
+
+
+def small_solve(a: Value, b: Value) -> Value:
+    """x with a x = b."""
+    n = a.shape[-1]
+    rows = [[*left, *right] for left, right in zip(elements(a), elements(b), strict=True)]
+    eliminate(rows, n)
+    solution = substitute([row[:n] for row in rows], [row[n:] for row in rows], lower=False)
+    regular = [OPS["not_equal"](row[k], zeros(row[k].type)) for k, row in enumerate(rows)]
+    fine = everywhere(functools.reduce(OPS["bitwise_and"], regular))
+    return require(matrices(solution), fine, kind="linalg", message="Singular matrix", hint="")
+
+
+def substitute(a: Elements, b: Elements, *, lower: bool, unit: bool = False) -> Elements:
+    """x with a x = b for triangular matrices; with `unit` the diagonal counts as ones."""
+    n = len(a)
+    found: dict[int, list[Value]] = {}
+    for i in range(n) if lower else reversed(range(n)):
+        row = b[i]
+        for j, known in found.items():
+            row = [x - a[i][j] * y for x, y in zip(row, known, strict=True)]
+        found[i] = row if unit else [x / a[i][i] for x in row]
+    return [found[i] for i in range(n)]
+
+
+def small_triangular_solve(a: Value, b: Value, *, lower: bool, unit: bool, turned: bool, message: str) -> Value:
+    """x with a x = b for one triangle of the matrices, or of the turned ones; `message` takes the number of a diagonal
+    element that is 0."""
+    given = elements(a)
+    read = [list(column) for column in zip(*given, strict=True)] if turned else given
+    x = matrices(substitute(read, elements(b), lower=lower != turned, unit=unit))
+    if unit:
+        return x
+    fine = [everywhere(OPS["not_equal"](row[k], zeros(row[k].type))) for k, row in enumerate(given)]
+    for k, (holds, following) in enumerate(zip(fine, [*fine[1:], x], strict=True)):
+        x = require(following, holds if k == 0 else x, kind="linalg", message=message.format(value=k), hint="")
+    return x
+
+
+def small_cholesky(a: Value) -> Value:
+    """The lower factors of positive definite matrices, of which the lower triangle is read."""
+    given, n = elements(a), a.shape[-1]
+    found = [[zeros(x.type) for x in row] for row in given]
+    for j in range(n):
+        for i in range(j, n):
+            rest = given[i][j]
+            for k in range(j):
+                rest = rest - found[i][k] * found[j][k]
+            found[i][j] = OPS["sqrt"](rest) if i == j else rest / found[j][j]
+    y = matrices(found)
+    positive = [OPS["less"](zeros(row[k].type), row[k]) for k, row in enumerate(elements(y))]
+    fine = everywhere(functools.reduce(OPS["bitwise_and"], positive))
+    return require(y, fine, kind="linalg", message="Matrix is not positive definite", hint="")

@@ -1,0 +1,122 @@
+"""Short last axes and axes that kernels divide: vectors lie along the axis before them, and no value changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.lower.test_added_rows import kernels_of
+from tests.lower.test_vector_axes import has_vectors
+
+import wholestep as ws
+from wholestep.kernel.lang import Store, Var, walk
+from wholestep.lower.ops.loop_templates import MOST_COLUMNS
+
+ROWS = 301
+COUNTS = (1, 2, 3, 4, 5)
+DTYPES = ("?", "i1", "u2", "i4", "f2", "f4", "f8", "c8", "c16")
+
+
+def numbers(n: int, dtype: str) -> Any:
+    """A matrix of small whole numbers, exact in every dtype."""
+    found = np.random.default_rng(n).integers(0, 2 if dtype == "?" else 9, (ROWS, n))
+    return (found + (1j * found[::-1] if dtype[0] == "c" else 0)).astype(dtype)
+
+
+def apart(x: Any) -> list[Any]:
+    """The columns of a matrix."""
+    return [x[:, k] for k in range(x.shape[1])]
+
+
+SHORT: dict[str, Callable[[Any], Any]] = {
+    "columns": lambda x: np.stack([y + y for y in apart(x)][::-1], -1),
+    "columns of rows": lambda x: np.stack(apart(x), -1).reshape(-1),
+    "columns of one axis before others": lambda x: np.concatenate([y[None, :1] for y in apart(x)], 0),
+    "a factor for each row": lambda x: x * x[:, :1],
+    "a term for each column": lambda x: x + x[0],
+    "turned": lambda x: x[:, ::-1] + x,
+    "repeated": lambda x: np.repeat(x, 3, axis=1),
+    "repeated rows": lambda x: np.repeat(x, 2, axis=0),
+    "tiled": lambda x: np.tile(x, (3, 2)),
+    "long tiles": lambda x: np.tile(x.reshape(-1), 3) * 2,
+    "each second": lambda x: np.repeat(x, 2, axis=1)[:, 1::2],
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("name", SHORT)
+def test_short_axes_keep_values(name: str, count: int, dtype: str) -> None:
+    x = numbers(count, dtype)
+    expected = SHORT[name](x)
+    found = np.asarray(ws.jit(SHORT[name])(x))
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_last_vector_of_one_lane(dtype: str) -> None:
+    """Three times 43 is one more than a multiple of 16, of 32 and of 64: what follows is left alone."""
+    x = numbers(3, dtype)[:43]
+    y = ws.jit(lambda x: (np.stack([x[:, 2] + x[:, 0], x[:, 1], x[:, 0]], -1), x + x))(x)
+    np.testing.assert_array_equal(y[0], np.stack([x[:, 2] + x[:, 0], x[:, 1], x[:, 0]], -1))
+    np.testing.assert_array_equal(y[1], x + x)
+
+
+def spread(k: int) -> Callable[[Any], Any]:
+    """The sum of products of every k-th element of rows, whose derivative lies between zeros."""
+    return lambda x: sum([np.sum(x[:, j::k] ** 2 * (j + 1)) for j in range(k)])
+
+
+@pytest.mark.parametrize("n", [60, 61, 64])
+@pytest.mark.parametrize("k", [2, 3, 4, 5])
+def test_derivatives_of_strided_parts(k: int, n: int) -> None:
+    x = numbers(n, "f4")
+    expected = 2 * x * (np.arange(n) % k + 1)
+    np.testing.assert_array_equal(ws.jit(ws.grad(spread(k)))(x), expected)
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_a_state_of_short_rows_is_written_in_place(n: int) -> None:
+    """Each row of the state is read as a whole before its first element is stored."""
+
+    def loss(x: Any, batch: Any) -> Any:
+        return np.sum((x[:, ::-1] * batch[:, None] + x) ** 2)
+
+    x, batch = numbers(n, "f8") / 8, np.arange(ROWS) / 64.0
+    step = ws.compile(loss, x, optimizer=ws.optim.sgd(0.125), batch=batch)
+    expected = x
+    for _ in range(3):
+        step(batch)
+        expected = expected - 0.125 * ws.grad(loss)(expected, batch)
+    np.testing.assert_allclose(step.params, expected, rtol=1e-13)
+
+
+VECTORS: dict[str, Callable[[Any], Any]] = {
+    "stacked columns": lambda x: np.stack([x[:, 0] * x[:, 1], x[:, 1] - x[:, 2], x[:, 2]], -1),
+    "a factor for each row": lambda x: x * x[:, :1],
+    "repeated": lambda x: np.repeat(x, 3, axis=1),
+    "tiled": lambda x: np.tile(x.reshape(-1, 96), (1, 2)),
+    "the gradient of every second element": ws.grad(spread(2)),
+}
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_short_axes_have_vectors_beside_them(name: str) -> None:
+    """One kernel, in vectors, that divides no index."""
+    (kernel,) = kernels_of(VECTORS[name], (9600, 3) if "second" not in name else (96, 64), level="x86-64-v3")
+    assert has_vectors(kernel)
+    assert not [s for s in walk(kernel.body) if isinstance(s, Var) and s.op == "quotient"]
+
+
+def test_columns_share_a_kernel() -> None:
+    """Columns are stored by one kernel, which computes them, up to a number of them."""
+
+    def joined(x: Any) -> Any:
+        return np.stack([x[0] * (k + 2) for k in range(n)], -1)
+
+    for n in (MOST_COLUMNS, MOST_COLUMNS + 1):
+        stores = [[s for s in walk(k.body) if isinstance(s, Store)] for k in kernels_of(joined, (1, 2000))]
+        assert list(map(len, stores)) == ([n] if n == MOST_COLUMNS else [1] * n)
