@@ -106,6 +106,11 @@ def writes_outside(x):
     return TABLE.sum()
 
 
+def adds_outside(x):
+    TABLE[0] += x
+    return x
+
+
 def writes_an_argument(x, table):
     table[0] = x
     return table.sum()

@@ -179,6 +179,18 @@ def test_arrays_from_outside_are_refused() -> None:
     assert np.array_equal(table, [1.0, 2.0])
 
 
+def test_methods_that_write_are_refused_for_arrays_from_outside() -> None:
+    table = np.zeros(2)
+    for write in (lambda x: table.fill(x), lambda x: table.put([0], x), lambda x: table.__setitem__(0, x)):
+        with pytest.raises(TypeError):
+            ws.grad(lambda x, write=write: (write(x), x + table[0])[1])(1.0)
+
+
+def test_a_function_with_nothing_to_rewrite_has_the_hint_for_its_array() -> None:
+    with pytest.raises(TypeError, match=r"TABLE = TABLE\.copy\(\)$"):
+        ws.grad(cases.adds_outside)(1.0)
+
+
 def test_what_leaves_is_plain() -> None:
     out = ws.jit(cases.returns_tables)(2.0)
     assert all(type(x) is np.ndarray for x in (out["plain"], out["traced"], out["both"][0], out["both"][1][0]))

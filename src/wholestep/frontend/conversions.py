@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from wholestep.errors import is_internal
+from wholestep.errors import UnsupportedError, is_internal
 from wholestep.frontend.dispatch import FUNCTIONS, WAYS_OUT
 from wholestep.frontend.source.rewriting import why_not
 
@@ -168,19 +168,26 @@ def of_a_package(function: Any) -> bool:
     return not others and file is not None and is_internal(file) and hasattr(function, "__name__")
 
 
+def plain_target(name: str, array: Any) -> UnsupportedError:
+    """The error for traced values that a function or a method would write into a plain array."""
+    return UnsupportedError(f"{name}: a plain array cannot take traced values", hint=into_plain(array))
+
+
 def into_plain(array: Any) -> str:
     """The hint for a traced array that would be written into a plain one."""
     frame = caller()
-    names = [] if frame is None else [name for name, value in frame.f_locals.items() if value is array]
+    seen = {} if frame is None else {**frame.f_globals, **frame.f_locals}
+    names = [name for name, value in seen.items() if value is array]
     if frame is None or not names:
-        return "make it inside the traced function with wholestep.numpy (zeros, empty, array), or leave out= away"
+        return "make it inside the traced function with wholestep.numpy (zeros, empty, array)"
     reason = why_not(frame.f_code)
     return "; ".join(filter(None, [constant_text(frame, names[0]), reason]))
 
 
 def constant_text(frame: FrameType, name: str) -> str:
     """The hint for a variable that holds a plain array and is assigned traced ones."""
-    names = getattr(getattr(frame.f_locals.get(name), "dtype", None), "names", None)
+    held = frame.f_locals.get(name, frame.f_globals.get(name))
+    names = getattr(getattr(held, "dtype", None), "names", None)
     if names:
         return f"the fields of structured arrays hold plain values: keep an array for each of {', '.join(names)}"
     if not why_not(frame.f_code):

@@ -6,8 +6,9 @@ import operator
 from typing import Any
 
 from wholestep.dims import Dim
-from wholestep.errors import ShapeError, UnsupportedError
+from wholestep.errors import ShapeError
 from wholestep.frontend.array import Array
+from wholestep.frontend.conversions import plain_target
 from wholestep.frontend.dispatch import binds, bound, covers
 from wholestep.frontend.promotion import value_of
 from wholestep.ir.graph import Value
@@ -127,10 +128,7 @@ def writable(name: str, a: Any) -> Array:
     """The traced array that a function writes in place; a plain one cannot take traced values."""
     if isinstance(a, Array):
         return a
-    raise UnsupportedError(
-        f"{name}: a plain array cannot take traced values",
-        hint="make it inside the traced function with wholestep.numpy (zeros, empty, array)",
-    )
+    raise plain_target(name, a)
 
 
 def _triangle_indices(outside: Any, arr: Any, k: int = 0) -> Any:

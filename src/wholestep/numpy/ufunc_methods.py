@@ -9,6 +9,7 @@ from wholestep.errors import ReadOnlyError, ShapeError, UnsupportedError
 from wholestep.frontend import ufuncs
 from wholestep.frontend.array import Array
 from wholestep.frontend.control import scan
+from wholestep.frontend.conversions import plain_target
 from wholestep.frontend.dispatch import FUNCTIONS, HOOKS, is_traced, unsupported
 from wholestep.frontend.promotion import broadcast_shapes, checked, lift, wrap
 from wholestep.frontend.ufunc_rules import LOGICAL
@@ -165,10 +166,7 @@ AT_ONCE = {np.add: "add", np.subtract: "add", np.maximum: "maximum", np.minimum:
 def at(ufunc: np.ufunc, x: Any, index: Any, *operands: Any) -> None:
     """`ufunc.at`, unbuffered: operands of one element are combined, or applied in turn, one layer after the other."""
     if not isinstance(x, Array):
-        raise UnsupportedError(
-            f"{ufunc.__name__}.at: a plain array cannot take traced values",
-            hint="make it inside the traced function with wholestep.numpy",
-        )
+        raise plain_target(f"{ufunc.__name__}.at", x)
     if x._scalar:
         raise ReadOnlyError(f"{ufunc.__name__}.at: NumPy scalars cannot be written", hint="keep an array instead")
     if ufunc in AT_ONCE and _casts_first(AT_ONCE[ufunc], x.dtype, lift(operands[0]).dtype):

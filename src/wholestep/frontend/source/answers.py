@@ -10,6 +10,7 @@ import numpy as np
 
 from wholestep.dims import Dim
 from wholestep.errors import ConversionError, ValueDependentError
+from wholestep.frontend.conversions import plain_target
 from wholestep.frontend.dispatch import (
     DECIDING,
     DOCUMENTED,
@@ -28,7 +29,7 @@ from wholestep.frontend.dispatch import (
     with_documented_errors,
 )
 from wholestep.frontend.promotion import lift
-from wholestep.frontend.source.fresh import FreshArray, as_fresh, live
+from wholestep.frontend.source.fresh import WRITES, FreshArray, as_fresh, live
 from wholestep.frontend.traced_reads import reads_traced
 from wholestep.ir.build import current
 
@@ -175,6 +176,8 @@ def method_answer(array: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
     """The result of a method of a plain array."""
     given, named = live(args), live(kwargs)
     if is_traced(given) or is_traced(named):
+        if name in WRITES:
+            raise plain_target(name, array)
         return getattr(lift(array), name)(*given, **named)
     return own(getattr(array, name)(*given, **named), (array, *args), kwargs)
 

@@ -28,8 +28,12 @@ JOINERS = frozenset(("r_", "c_"))
 
 UNTOUCHED = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
-_rewritten: dict[int, tuple[weakref.ref[CodeType], CodeType | None]] = {}
-"""The id of a code -> the code itself, and its rewritten copy; None for a code that is left alone."""
+OF_OTHERS = "functions of installed packages, and those made by exec, are not rewritten"
+TEXTLESS = "this function is not rewritten, since its text is not to be had or has changed"
+COROUTINE = "coroutines are not rewritten"
+
+_rewritten: dict[int, tuple[weakref.ref[CodeType], CodeType | str]] = {}
+"""The id of a code -> the code itself, and its rewritten copy, or the reason for none; empty if nothing changes."""
 
 originals: dict[int, tuple[weakref.ref[CodeType], weakref.ref[CodeType]]] = {}
 """The id of a rewritten code -> that code, and the one that it is a copy of."""
@@ -40,11 +44,12 @@ def rewritten_code(f: FunctionType, hook: Any) -> CodeType | None:
     code = f.__code__
     found = _rewritten.get(id(code))
     if found is not None and found[0]() is code:
-        return found[1]
-    made = _copy_of(f, hook) if of_the_user(code.co_filename) and not code.co_flags & UNTOUCHED else None
-    key = id(code)
-    _rewritten[key] = (weakref.ref(code, dropping(_rewritten, key)), made)
-    return made
+        made = found[1]
+    else:
+        made = _copy_of(f, hook)
+        key = id(code)
+        _rewritten[key] = (weakref.ref(code, dropping(_rewritten, key)), made)
+    return made if isinstance(made, CodeType) else None
 
 
 def dropping(table: dict[int, Any], key: int) -> Callable[[Any], Any]:
@@ -73,10 +78,10 @@ def why_not(code: CodeType) -> str:
     if original_code(code) is not code:
         return ""
     if not of_the_user(code.co_filename):
-        return "functions of installed packages, and those made by exec, are not rewritten"
+        return OF_OTHERS
     found = _rewritten.get(id(code))
-    if found is not None and found[0]() is code and found[1] is None:
-        return "this function is not rewritten, since its text is not to be had or has changed"
+    if found is not None and found[0]() is code and isinstance(found[1], str):
+        return found[1]
     return (
         "rewrite=False runs this function as it stands" if switched_off.depth else "code that is not rewritten calls it"
     )
@@ -88,15 +93,19 @@ def _kept_codes() -> Any:
     return importlib.import_module("wholestep.frontend.source.kept_codes")
 
 
-def _copy_of(f: FunctionType, hook: Any) -> CodeType | None:
+def _copy_of(f: FunctionType, hook: Any) -> CodeType | str:
     code = f.__code__
+    if not of_the_user(code.co_filename):
+        return OF_OTHERS
+    if code.co_flags & UNTOUCHED:
+        return COROUTINE
     if any([one is hook for inner in nested_codes(code) for one in inner.co_consts]):
-        return None  # a function within a rewritten one is rewritten already, though the hook may be further inside
+        return ""  # a function within a rewritten one is rewritten already, though the hook may be further inside
     members = members_near(f)
     members = members.intersection([MARKED, *[name for one in nested_codes(code) for name in one.co_names]])
     marked = _kept_codes().recalled(code, members, lambda: marked_copy(f, members))
     if marked is None or marked is code:
-        return None
+        return TEXTLESS if marked is None else ""
     made = with_constant(marked, MARK, hook)
     _remember(made, code)
     return made
