@@ -410,8 +410,8 @@ its own name, which a model to be trained needs.
 
 A file does not tell a weight from another array of floating numbers. Frequencies and tables of positions that are
 buffers in PyTorch, such as the `rotary_emb.inv_freq` of a Llama, become parameters; a weight without axes, such as the
-`logit_scale` of a CLIP, stays a constant; and the row of a padding token is trained like the others. `trainable=` says
-which names are parameters instead:
+`logit_scale` of a CLIP, stays a constant; and the row of a padding token is trained like the others. PyTorch's exporter
+leaves `detach` and `no_grad` out, and gradients pass there. `trainable=` says which names are parameters instead:
 
 ```python
 f, params = ws.from_onnx("net.onnx", trainable=("w", "*.weight", "*.bias", "logit_scale"))

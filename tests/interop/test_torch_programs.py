@@ -88,6 +88,40 @@ def test_a_step_trains_a_program_as_pytorch_trains_its_module():
     assert int(step.buffers["1.num_batches_tracked"]) == 4
 
 
+class Detached(tn.Module):
+    """A model that detaches values in each of PyTorch's ways, and updates a buffer without gradients."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = tn.Parameter(torch.tensor([0.5, -1.5, 2.0]))
+        self.register_buffer("center", torch.zeros(3))
+
+    def forward(self, x):
+        y = self.w * x
+        with torch.no_grad():
+            self.center.mul_(0.9).add_(y, alpha=0.1)
+            target = torch.softmax(y, 0)
+            with torch.enable_grad():
+                inner = y * target
+        rounded = y + (torch.round(y) - y).detach()
+        kept = torch.cond(x.sum() > 0, lambda y: y.detach() * y, lambda y: y * 2, (y,))
+        return rounded * target, inner, kept, (y * y).detach_() * y, (y - self.center) ** 2
+
+
+def test_what_is_detached_or_without_gradients_gets_none():
+    module, x = Detached(), np.array([0.5, 1.0, -0.25], np.float32)
+    program = torch.export.export(module, (torch.tensor(x),))
+    before = program.graph_module.code
+    f, params, buffers = ws.from_torch_export(program)
+    assert program.graph_module.code == before
+    given = torch.tensor(x, requires_grad=True)
+    sum(part.sum() for part in module(given)).backward()
+    slopes = ws.grad(lambda params, x: sum(map(np.sum, f(params, buffers, x)[0])), argnums=(0, 1))(params, x)
+    np.testing.assert_allclose(slopes[0]["w"], module.w.grad, rtol=1e-5)
+    np.testing.assert_allclose(slopes[1], given.grad, rtol=1e-5)
+    np.testing.assert_allclose(f(params, buffers, x)[1]["center"], module.center, rtol=1e-6)
+
+
 def test_ties_structures_and_what_is_not_trained_are_kept():
     net = Tied()
     f, params, buffers = ws.from_torch_export(net, IDS)

@@ -107,6 +107,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     **DRAWS,
 }
 KEEP = (
+    "detach.default",
     "scaled_dot_product_attention.default",
     "_safe_softmax.default",
     "linear.default",

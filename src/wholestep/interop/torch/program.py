@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -99,10 +100,45 @@ def exported(program: Any, examples: Sequence[Any]) -> Any:
     return program
 
 
+def without_gradients(program: Any) -> Any:
+    """A copy of a program in which all that has no gradient is detached: decomposing forgets `no_grad` around it."""
+    detach = torch_needed().ops.aten.detach
+    copied = copy.copy(program)
+    copied._graph_module = copy.deepcopy(program.graph_module)
+    for body in bodies_of(copied):
+        for node in body.graph.nodes:
+            if node.target is torch_needed().ops.aten.detach_.default:
+                node.target = detach.default
+            elif enables_gradients(node) is False:
+                detach_inputs(getattr(body, node.args[1].target).graph, detach.default)
+    return copied
+
+
+def enables_gradients(node: Any) -> bool | None:
+    """The setting of gradients by a node that runs a part of a program under one; None for other nodes."""
+    return node.args[0] if str(node.target) == "wrap_with_set_grad_enabled" else None
+
+
+def detach_inputs(graph: Any, detach: Any) -> None:
+    """Detach the inputs of a part of a program, except for parts within it that enable gradients again."""
+    for given in [node for node in graph.nodes if node.op == "placeholder" and hasattr(node.meta.get("val"), "detach")]:
+        users = [user for user in given.users if not enables_gradients(user)]
+        with graph.inserting_after(given):
+            detached = graph.call_function(detach, (given,))
+        detached.meta = dict(given.meta)
+        for user in users:
+            user.replace_input_with(given, detached)
+
+
+def bodies_of(program: Any) -> list[Any]:
+    """The graphs of a program: its own, and those of its branches, loops and parts."""
+    return [body for body in program.graph_module.modules() if isinstance(body, torch_needed().fx.GraphModule)]
+
+
 def decomposed(program: Any) -> Any:
     """The program decomposed to core operators and the larger operators that have handlers."""
-    torch = torch_needed()
-    bodies = [body for body in program.graph_module.modules() if isinstance(body, torch.fx.GraphModule)]
+    torch, program = torch_needed(), without_gradients(program)
+    bodies = bodies_of(program)
     if any("wrap_with_autocast" in str(node.target) for body in bodies for node in body.graph.nodes):
         program = program.run_decompositions(
             {}
