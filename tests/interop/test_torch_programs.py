@@ -122,6 +122,33 @@ def test_what_is_detached_or_without_gradients_gets_none():
     np.testing.assert_allclose(f(params, buffers, x)[1]["center"], module.center, rtol=1e-6)
 
 
+FINITE = {
+    "softplus": tn.functional.softplus,
+    "mish": tn.functional.mish,
+    "celu": tn.functional.celu,
+    "sinc": torch.sinc,
+    "log_ndtr": torch.special.log_ndtr,
+    "std": lambda x: x - (x * 0).std(),
+    "std_mean": lambda x: x - torch.std_mean(x * 0)[0],
+    "bce": lambda x: tn.functional.binary_cross_entropy(torch.sigmoid(x), (x.flip(0) > 1).float(), reduction="none"),
+    "angle": torch.angle,
+}
+
+
+@pytest.mark.parametrize("name", FINITE)
+def test_slopes_are_finite_where_those_of_pytorch_are(name):
+    class Elementwise(tn.Module):
+        def forward(self, x):
+            return FINITE[name](x)
+
+    x = np.array([-200, -1, 0, 1, 200], np.float32)
+    given = torch.tensor(x, requires_grad=True)
+    Elementwise()(given).sum().backward()
+    f, params, buffers = ws.from_torch_export(Elementwise(), x)
+    slopes = ws.grad(lambda x: np.sum(f(params, buffers, x)[0]))(x)
+    np.testing.assert_allclose(slopes, given.grad, rtol=1e-3, atol=1e-6)
+
+
 def test_ties_structures_and_what_is_not_trained_are_kept():
     net = Tied()
     f, params, buffers = ws.from_torch_export(net, IDS)

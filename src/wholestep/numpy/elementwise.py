@@ -10,6 +10,7 @@ from wholestep import dtypes
 from wholestep.errors import DtypeError, ParameterError
 from wholestep.frontend.array import Array, View
 from wholestep.frontend.dispatch import binds, bound, covers
+from wholestep.frontend.marks import stop_gradient
 from wholestep.frontend.promotion import cast_to, full_of, lift, wrap
 from wholestep.ir.graph import Value
 from wholestep.numpy.movement import traced_array
@@ -83,7 +84,7 @@ def imag(val: Any) -> Array:
 def angle(z: Any, deg: bool = False) -> Any:
     """numpy.angle."""
     x = lift(z)
-    parts = (imag(x), real(x)) if dtypes.is_complex(x.dtype) else (0, x)
+    parts = (imag(x), real(x)) if dtypes.is_complex(x.dtype) else (0, stop_gradient(x))  # nan, by arctan2, at 0
     made = np.arctan2(*parts)
     return made * (180 / math.pi) if deg else made
 

@@ -148,6 +148,7 @@ ELEMENTWISE.update(
         "relu6": nn.relu6,
         "silu": nn.silu,
         "mish": nn.mish,
+        "celu": nn.celu,
         "hardswish": nn.hardswish,
         "hardsigmoid": nn.hardsigmoid,
         "softshrink": lambda x, bound=0.5: nn.softshrink(x, bound),
@@ -236,9 +237,8 @@ def masked_fill(x: Any, mask: Any, value: Any) -> Any:
 @entry("clamp", "clip")
 def clamp(x: Any, low: Any = None, high: Any = None) -> Any:
     dtype = common_dtype(x, low, high)
-    found = cast(x, dtype)
-    found = found if low is None else wnp.maximum(found, cast(low, dtype))
-    return found if high is None else wnp.minimum(found, cast(high, dtype))
+    bounds = [None if bound is None else cast(bound, dtype) for bound in (low, high)]
+    return wnp.clip(cast(x, dtype), *bounds)
 
 
 @entry("hardtanh")
@@ -315,7 +315,7 @@ def prelu(x: Any, slope: Any) -> Any:
 
 @entry("elu")
 def elu(x: Any, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Any:
-    below = wnp.expm1(wnp.minimum(x, 0) * cast(input_scale, x.dtype)) * cast(alpha * scale, x.dtype)
+    below = wnp.expm1(wnp.where(x > 0, 0, x) * cast(input_scale, x.dtype)) * cast(alpha * scale, x.dtype)
     return wnp.where(x > 0, x * cast(scale, x.dtype), below)
 
 

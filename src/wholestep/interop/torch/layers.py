@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import nn, numpy as wnp, random
+from wholestep.frontend.custom import custom_jvp
 from wholestep.interop.handlers import Handlers
 from wholestep.interop.torch.promotion import cast
 from wholestep.nn.normalization import apply_gain_and_bias, in_wide, mean_and_variance
@@ -231,10 +232,39 @@ def huber(off: Any, delta: float) -> Any:
     return wnp.where(off < bound, off * off / 2, bound * (off - bound / 2))
 
 
+@custom_jvp
+def bernoulli_loss(x: Any, target: Any) -> Any:
+    """The negative logarithm of a probability, with logarithms of at least -100."""
+    success, failure = bounded_logarithms(x)
+    return (target - 1) * failure - target * success
+
+
+def slope_in_probability(dx: Any, _: Any, x: Any, target: Any) -> Any:
+    """A tangent of the loss that is finite at 0 and 1 too, by PyTorch's bound on the divisor."""
+    return dx * (x - target) / wnp.maximum((1 - x) * x, cast(1e-12, x.dtype))
+
+
+def slope_in_target(dtarget: Any, _: Any, x: Any, target: Any) -> Any:
+    """The tangent of the loss, which is linear in the target."""
+    success, failure = bounded_logarithms(x)
+    return dtarget * (failure - success)
+
+
+bernoulli_loss.defjvps(slope_in_probability, slope_in_target)
+
+
+def bounded_logarithms(x: Any) -> tuple[Any, Any]:
+    """The logarithms of a probability and of its complement, at least -100."""
+    least, inside = cast(-100.0, x.dtype), (x != 0) & (x != 1)
+    safe = wnp.where(inside, x, cast(0.5, x.dtype))
+    success, failure = (wnp.maximum(made, least) for made in (wnp.log(safe), wnp.log1p(-safe)))
+    success = wnp.where(inside, success, wnp.where(x == 0, least, 0))
+    return success, wnp.where(inside, failure, wnp.where(x == 1, least, 0))
+
+
 @entry("binary_cross_entropy")
 def binary_cross_entropy(x: Any, target: Any, weight: Any = None, reduction: int = 1) -> Any:
-    least = cast(-100.0, x.dtype)
-    each = (target - 1) * wnp.maximum(wnp.log1p(-x), least) - target * wnp.maximum(wnp.log(x), least)
+    each = bernoulli_loss(x, target)
     return REDUCED[reduction](each if weight is None else each * weight)
 
 

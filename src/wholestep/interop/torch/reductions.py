@@ -142,7 +142,8 @@ def var(x: Any, axes: Any = None, *, correction: Any = 1, keepdim: bool = False)
 
 @entry("std")
 def std(x: Any, axes: Any = None, *, correction: Any = 1, keepdim: bool = False) -> Any:
-    return wnp.sqrt(var(x, axes, correction=correction, keepdim=keepdim))
+    square = var(x, axes, correction=correction, keepdim=keepdim)
+    return wnp.where(square == 0, 0, wnp.sqrt(wnp.where(square == 0, 1, square)))
 
 
 @entry("var_mean")
