@@ -186,6 +186,32 @@ def test_gradients_are_those_of_the_formula():
     np.testing.assert_allclose(gradient["b"], c.sum(0), rtol=1e-6)
 
 
+SLOPES = {
+    "Relu": (0, 0, 0, 1),
+    "LeakyRelu": (0.01, 0.01, 0.01, 1),
+    "Elu": (0, np.exp(-1), 1, 1),
+    "Celu": (0, np.exp(-1), 1, 1),
+    "Clip": (0, 1, 1, 0),
+    "ReduceL2": (-1, -1, 0, 1),
+    "LpNormalization": (0, 0, 0, 0),
+}
+
+
+@pytest.mark.parametrize("name", SLOPES)
+def test_slopes_at_zero_and_of_large_numbers(name):
+    x = np.array([[-200], [-1], [0], [200]], np.float32)
+    more = {"Clip": {"low": np.float32(-1), "high": np.float32(1)}, "ReduceL2": {"axes": np.array([1])}}.get(name, {})
+    data = model(
+        [node(name, " ".join(["x", *more]), "y")],
+        [tensor(*constant) for constant in more.items()],
+        [value("x", F, 4, 1)],
+        [value("y", F, 4, 1)],
+    )
+    f, params = ws.from_onnx(data)
+    slopes = ws.grad(lambda x: np.sum(f(params, x)))(x)
+    np.testing.assert_allclose(slopes[:, 0], SLOPES[name], rtol=1e-5, atol=1e-6)
+
+
 def test_branches_and_loops_stay_in_the_program_where_data_decides():
     yes = Proto("Graph", node=[node("Exp", "x", "p")], output=[value("p", F, 2)])
     no = Proto("Graph", node=[node("Neg", "x", "q")], output=[value("q", F, 2)])

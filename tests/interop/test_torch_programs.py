@@ -132,6 +132,7 @@ FINITE = {
     "std_mean": lambda x: x - torch.std_mean(x * 0)[0],
     "bce": lambda x: tn.functional.binary_cross_entropy(torch.sigmoid(x), (x.flip(0) > 1).float(), reduction="none"),
     "angle": torch.angle,
+    "norm": lambda x: torch.linalg.vector_norm(x * 0, 2.5) + x,
 }
 
 

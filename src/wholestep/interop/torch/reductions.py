@@ -142,8 +142,7 @@ def var(x: Any, axes: Any = None, *, correction: Any = 1, keepdim: bool = False)
 
 @entry("std")
 def std(x: Any, axes: Any = None, *, correction: Any = 1, keepdim: bool = False) -> Any:
-    square = var(x, axes, correction=correction, keepdim=keepdim)
-    return wnp.where(square == 0, 0, wnp.sqrt(wnp.where(square == 0, 1, square)))
+    return safe_sqrt(var(x, axes, correction=correction, keepdim=keepdim))
 
 
 @entry("var_mean")
@@ -182,8 +181,14 @@ def vector_norm(x: Any, order: Any = 2, axes: Any = None, keepdim: bool = False,
         return wnp.sum(size, axis=axis, keepdims=keepdim)
     if order == 2:
         return safe_sqrt(wnp.sum(size * size, axis=axis, keepdims=keepdim))
-    total = wnp.sum(wnp.power(size, cast(order, size.dtype)), axis=axis, keepdims=keepdim)
-    return wnp.power(total, cast(1 / order, size.dtype))
+    return power_from_zero(wnp.sum(power_from_zero(size, order), axis=axis, keepdims=keepdim), 1 / order)
+
+
+def power_from_zero(x: Any, exponent: float) -> Any:
+    """A power of numbers of at least 0, with the derivative 0 where they are 0."""
+    nothing = x == 0
+    made = wnp.power(wnp.where(nothing, 1, x), cast(exponent, x.dtype))
+    return wnp.where(nothing, cast(0 if exponent > 0 else math.inf, x.dtype), made)
 
 
 @entry("norm")

@@ -15,17 +15,17 @@ from wholestep.scipy import special
 
 def exponential_below(x: Any) -> Any:
     """exp(x) - 1 for negative x, and 0 elsewhere, without overflow."""
-    return wnp.expm1(wnp.minimum(x, 0))
+    return wnp.expm1(wnp.where(x > 0, 0, x))
 
 
 def relu(node: OnnxNode, x: Any) -> Any:
     """max(x, 0), of floats and of integers."""
-    return wnp.maximum(x, 0)
+    return nn.relu(x)
 
 
 def leaky_relu(node: OnnxNode, x: Any) -> Any:
     """x, or alpha x below 0."""
-    return wnp.where(x < 0, node.get("alpha", 0.01) * x, x)
+    return wnp.where(x > 0, x, node.get("alpha", 0.01) * x)
 
 
 def thresholded_relu(node: OnnxNode, x: Any) -> Any:
@@ -35,7 +35,7 @@ def thresholded_relu(node: OnnxNode, x: Any) -> Any:
 
 def prelu(node: OnnxNode, x: Any, slope: Any) -> Any:
     """x, or slope x below 0."""
-    return wnp.where(x < 0, slope * x, x)
+    return wnp.where(x > 0, x, slope * x)
 
 
 def elu(node: OnnxNode, x: Any) -> Any:
@@ -46,7 +46,7 @@ def elu(node: OnnxNode, x: Any) -> Any:
 def celu(node: OnnxNode, x: Any) -> Any:
     """max(0, x) + min(0, alpha (exp(x / alpha) - 1))."""
     alpha = node.get("alpha", 1.0)
-    return wnp.maximum(x, 0) + wnp.minimum(alpha * wnp.expm1(x / alpha), 0)
+    return wnp.where(x > 0, x, alpha * exponential_below(x / alpha))
 
 
 def selu(node: OnnxNode, x: Any) -> Any:

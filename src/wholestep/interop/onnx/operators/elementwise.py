@@ -75,9 +75,7 @@ def shift(node: OnnxNode, x: Any, y: Any) -> Any:
 def clip_to(node: OnnxNode, x: Any, low: Any = None, high: Any = None) -> Any:
     """Numbers within two bounds, the upper one stronger."""
     low, high = (node.get(name) if x is None else x for name, x in (("min", low), ("max", high)))
-    if low is not None:
-        x = wnp.maximum(x, wnp.asarray(low).astype(x.dtype))
-    return x if high is None else wnp.minimum(x, wnp.asarray(high).astype(x.dtype))
+    return wnp.clip(x, *[None if bound is None else wnp.asarray(bound).astype(x.dtype) for bound in (low, high)])
 
 
 def cast(node: OnnxNode, x: Any) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 
 from wholestep import dtypes, numpy as wnp
 from wholestep.interop.onnx.operators.node import Handler, OnnxNode, axes_of, axis_within, integer, plain
+from wholestep.nn.exponentials import safe_sqrt
 
 Reduction = Callable[[Any, tuple[int, ...], bool], Any]
 
@@ -139,7 +140,7 @@ TABLE: Mapping[str, Handler] = {
     "ReduceMin": reducer(bound(False)),
     "ReduceProd": reducer(lambda x, axes, keep: wnp.prod(x, axis=axes, keepdims=keep)),
     "ReduceL1": reducer(lambda x, axes, keep: total(abs(x), axes, keep)),
-    "ReduceL2": reducer(lambda x, axes, keep: np.sqrt(total(x * x, axes, keep))),
+    "ReduceL2": reducer(lambda x, axes, keep: safe_sqrt(total(x * x, axes, keep))),
     "ReduceSumSquare": reducer(lambda x, axes, keep: total(x * x, axes, keep)),
     "ReduceLogSum": reducer(lambda x, axes, keep: np.log(total(x, axes, keep))),
     "ReduceLogSumExp": reducer(log_sum_exp),

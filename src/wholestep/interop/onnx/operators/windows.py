@@ -11,6 +11,7 @@ import numpy as np
 from wholestep import dtypes, nn, numpy as wnp
 from wholestep.errors import ModelError, UnsupportedError
 from wholestep.interop.onnx.operators.node import Handler, OnnxNode, integers, within_limits
+from wholestep.nn.exponentials import safe_sqrt
 from wholestep.nn.windows import Pairs, Slide, pad_axes, windows
 
 CONVOLUTIONS = {1: nn.conv1d, 2: nn.conv2d, 3: nn.conv3d}
@@ -160,7 +161,7 @@ def norm(x: Any, axes: tuple[int, ...], p: int, keep: bool) -> Any:
     if p == 1:
         return wnp.sum(wnp.abs(x), axis=axes, keepdims=keep)
     if p == 2:
-        return wnp.sqrt(wnp.sum(x * x, axis=axes, keepdims=keep))
+        return safe_sqrt(wnp.sum(x * x, axis=axes, keepdims=keep))
     return wnp.power(wnp.sum(wnp.power(wnp.abs(x), float(p)), axis=axes, keepdims=keep), 1 / p).astype(x.dtype)
 
 
