@@ -36,6 +36,19 @@ def test_jax_differentiates_batches_and_compiles_a_function(jax: Any) -> None:
     np.testing.assert_allclose(jax.vmap(f, (None, 0))(PARAMS, many), [energy(PARAMS, x) for x in many], rtol=1e-12)
 
 
+def straight_through(x: Any) -> Any:
+    return np.sum((x + ws.stop_gradient(np.round(x) - x)) * x)
+
+
+def test_jax_and_torch_stop_gradients(jax: Any) -> None:
+    wanted = ws.grad(straight_through)(X)
+    np.testing.assert_allclose(jax.grad(ws.to_jax(straight_through, X))(X), wanted, rtol=1e-12)
+    torch = pytest.importorskip("torch", reason="PyTorch is an outside oracle; not installed")
+    x = torch.tensor(X, requires_grad=True)
+    ws.to_torch(straight_through, X)(x).backward()
+    np.testing.assert_allclose(x.grad, wanted, rtol=1e-12)
+
+
 def test_jax_divides_a_function_among_the_devices_of_a_mesh(jax: Any) -> None:
     f = ws.to_jax(ws.value_and_grad(energy), PARAMS, X)
     mesh, spec = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("rows",)), jax.sharding.PartitionSpec

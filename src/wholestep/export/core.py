@@ -55,16 +55,17 @@ class Vocabulary(Protocol):
         """True if the operations that a rule puts in the place of one stay together, as the body of a `composite`."""
 
 
-def export_core(graph: Graph, target: Vocabulary) -> Graph:
+def export_core(graph: Graph, target: Vocabulary, differentiated: bool = False) -> Graph:
     """The graph in the words of a target.
 
         y = log1p(x)                                    where the target has log, and not log1p
         -->
         u = add(1, x); …; y = select(equal(u, 1), x, …)
 
+    `differentiated` says that the target may differentiate the graph: what stops gradients stays, if it has a word.
     Raises UnsupportedError for all operations at once that it has neither a word nor a rule for.
     """
-    legalizer = Legalizer(target)
+    legalizer = Legalizer(target, differentiated)
     with symbolic_sizes_refused(target.name, graph.name):
         made = legalizer.graph(run_passes(inline_everywhere(graph), CONVOLVING if target.convolves else EXACT_PASSES))
         if legalizer.missing:
@@ -93,8 +94,8 @@ def inline_everywhere(graph: Graph) -> Graph:
 class Legalizer:
     """The walk that replaces operations by rules; `missing` collects the operations without a rule."""
 
-    def __init__(self, target: Vocabulary) -> None:
-        self.target = target
+    def __init__(self, target: Vocabulary, differentiated: bool = False) -> None:
+        self.target, self.differentiated = target, differentiated
         self.missing: list[Node] = []
         self.done: dict[Graph, Graph] = {}
         self.outlined: dict[Any, Graph] = {}
@@ -117,7 +118,8 @@ class Legalizer:
         """
         for node in graph.nodes:
             inputs = tuple([env.get(v, v) for v in node.inputs])
-            same = same_value(node, inputs)
+            stops = self.differentiated and node.op.name == "stop_gradient" and self.target.has(node)
+            same = None if stops else same_value(node, inputs)
             if same is not None:
                 env[node.outputs[0]] = same
                 continue

@@ -161,6 +161,7 @@ WORDS: dict[str, Spelling] = {
     **{name: f"jss.{name}({{0}}, {{1}})" for name in SPECIAL_TWO},
     **{name: f"{{0}} {sign} {{1}}" for name, sign in INFIX.items()},
     "neg": "-{0}",
+    "stop_gradient": "lax.stop_gradient({0})",
     "bitwise_not": "~{0}",
     "left_shift": "lax.shift_left({0}, {1})",
     "right_shift": lambda c: (

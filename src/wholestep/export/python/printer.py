@@ -66,7 +66,7 @@ class GraphPrinter:
     def program(self, graph: Graph, name: str, resident: Resident = ()) -> None:
         """Print a graph, lowered to the words of the target, as a function of this name, which may write its state."""
         sizes = {known: Dim(f"n{i}") for i, known in enumerate(sorted(all_names(graph)))}
-        core = export_core(graph_at(graph, sizes) if sizes else graph, self.target)
+        core = export_core(graph_at(graph, sizes) if sizes else graph, self.target, differentiated=not resident)
         core = channels_last(core, self.target.has_convolution) if self.target.channels_last else core
         core = self.target.fused(core) if self.target.fused is not None and resident else core
         self.functions.append(FunctionPrinter(self, core, resident).source(name))

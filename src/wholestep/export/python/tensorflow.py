@@ -117,6 +117,7 @@ WORDS: dict[str, Spelling] = {
     "add": by_kind("{0} + {1}", b="{0} | {1}"),
     "abs": by_kind("tf.abs({0})", u="{0}"),
     "neg": by_kind("-{0}", u="~{0} + tf.ones_like({0})"),
+    "stop_gradient": "tf.stop_gradient({0})",
     "sign": by_kind("tf.sign({0})", u="tf.cast({0} != 0, {0}.dtype)"),
     "exp2": "tf.pow(tf.constant(2, {0}.dtype), {0})",
     "log2": "tf.math.log({0}) * tf.constant(1.4426950408889634, {0}.dtype)",

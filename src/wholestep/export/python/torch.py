@@ -217,6 +217,7 @@ WORDS: dict[str, Spelling] = {
     **{name: f"torch.special.modified_bessel_{name}({{0}})" for name in ("k0", "k1")},
     **{f"{name}e": f"torch.special.scaled_modified_bessel_{name}({{0}})" for name in ("k0", "k1")},
     **{name: f"{{0}} {sign} {{1}}" for name, sign in INFIX_AND_SHIFTS.items()},
+    "stop_gradient": "{0}.detach()",
     "maximum": torch_bounded("maximum", "clamp_min"),
     "minimum": torch_bounded("minimum", "clamp_max"),
     "div": torch_divided,
