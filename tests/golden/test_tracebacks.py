@@ -46,6 +46,12 @@ def test_the_flag_keeps_every_frame(words):
     assert [file for file in files if is_internal(file)], text
 
 
+@pytest.mark.parametrize("key", [None, 0])
+def test_a_layer_that_is_refused_has_the_frames_of_its_caller(key):
+    _, text, files = printed(lambda: ws.nn.Linear("3", 1, key=key))
+    assert set(files) == {__file__}, text
+
+
 def test_an_unknown_word_of_the_flag_is_one_short_error_and_a_note_below_others(words):
     words("tracback")
     _, text, files = printed(lambda: ws.jit(lambda x: x + 1)(np.ones(2)))

@@ -1,7 +1,8 @@
-"""Arguments beside the types that their parameters declare: flags at each call, others where the call has failed."""
+"""Arguments beside the declared types: flags at each call, all of a layer, others where the call has failed."""
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,7 @@ import numpy as np
 
 from wholestep.boundary.counts import is_integer
 from wholestep.errors import ParameterError
-from wholestep.words import alternatives
+from wholestep.words import alternatives, with_article
 
 
 def is_truth(x: Any) -> bool:
@@ -25,7 +26,10 @@ def is_truth(x: Any) -> bool:
     return isinstance(x, bool | np.bool_) or (is_integer(x) and x in (0, 1))
 
 
-WORDS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
+Kind = tuple[str, Callable[[Any], bool]]
+"""A name for values in a message, and the test of a value."""
+
+WORDS: dict[Any, Kind] = {
     bool: ("True or False", is_truth),
     int: ("an integer", lambda x: hasattr(x, "__index__") and not isinstance(x, bool)),
     float: ("a number", lambda x: hasattr(x, "__float__")),
@@ -37,6 +41,9 @@ WORDS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
     Mapping: ("a mapping", lambda x: isinstance(x, Mapping)),
 }
 """Declared types with their name in a message, and the test of a value; a parameter of another type takes any value."""
+
+OPEN_ENDED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+"""The kinds of parameters that stand for any number of arguments."""
 
 FLAGS = ("bool", "bool | None")
 """The annotations of parameters that are true or false, as they are written."""
@@ -53,7 +60,7 @@ def flags_of(f: Callable[..., Any]) -> list[tuple[int, str]]:
 def callable_argument(what: str, name: str, f: Any) -> Any:
     """An argument that is to be called later; raises ParameterError where it cannot be.
 
-    >>> callable_argument("MLP", "activation", len) is len
+    >>> callable_argument("loader", "transform", len) is len
     True
     """
     if not callable(f):
@@ -69,15 +76,23 @@ def misfit(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     ('path is 3; it must be text or a path', "x is 'two'; it must be a number")
     """
     with suppress(TypeError, NameError):
-        signature = inspect.signature(f, eval_str=True)
+        signature, declared = declared_kinds(f)
         for name, value in signature.bind(*args, **kwargs).arguments.items():
-            kinds = kinds_of(signature.parameters[name].annotation)
+            kinds = declared[name]
             if kinds and not any(test(value) for _, test in kinds):
                 return f"{name} is {value!r:.40}; it must be {alternatives([word for word, _ in kinds])}"
     return None
 
 
-def kinds_of(declared: Any) -> list[tuple[str, Callable[[Any], bool]]]:
+@functools.cache
+def declared_kinds(f: Callable[..., Any]) -> tuple[inspect.Signature, Mapping[str, list[Kind]]]:
+    """The signature of a function, and for each parameter the kinds of value that it takes; none where it takes any."""
+    signature = inspect.signature(f, eval_str=True)
+    single = {name: p.annotation for name, p in signature.parameters.items() if p.kind not in OPEN_ENDED}
+    return signature, {name: kinds_of(single.get(name)) for name in signature.parameters}
+
+
+def kinds_of(declared: Any) -> list[Kind]:
     """The kinds of value that a declared type is made of; none of them where it takes any value."""
     origin = get_origin(declared) or declared
     if origin in (Union, UnionType):
@@ -86,4 +101,15 @@ def kinds_of(declared: Any) -> list[tuple[str, Callable[[Any], bool]]]:
     if origin is Literal:
         options = get_args(declared)
         return [(alternatives([repr(each) for each in options]), lambda x: isinstance(x, str | int) and x in options)]
+    if isinstance(origin, type) and is_ours(origin):
+        return [(with_article(origin.__name__), lambda x: isinstance(x, origin))]
     return [WORDS[origin]] if origin in WORDS else []
+
+
+def is_ours(thing: Any) -> bool:
+    """Test whether a function or a class was defined by Wholestep.
+
+    >>> is_ours(is_ours), is_ours(str)
+    (True, False)
+    """
+    return str(getattr(thing, "__module__", "")).partition(".")[0] == __name__.partition(".")[0]

@@ -9,7 +9,7 @@ from types import FunctionType
 from typing import Any, TypeVar
 
 from wholestep.boundary.answers import answered, called
-from wholestep.boundary.declared import flags_of, is_truth
+from wholestep.boundary.declared import flags_of, is_ours, is_truth
 from wholestep.boundary.frames import cut_frames
 from wholestep.errors import ParameterError
 
@@ -88,12 +88,3 @@ def published(thing: Any) -> Any:
     if getattr(home, made.__name__, None) is thing:
         setattr(home, made.__name__, made)
     return made
-
-
-def is_ours(thing: Any) -> bool:
-    """Test whether a function or a class was defined by Wholestep.
-
-    >>> is_ours(is_ours), is_ours(str)
-    (True, False)
-    """
-    return str(getattr(thing, "__module__", "")).partition(".")[0] == __name__.partition(".")[0]

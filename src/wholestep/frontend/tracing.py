@@ -11,7 +11,7 @@ import numpy as np
 
 from wholestep import dtypes, tree
 from wholestep.backends import reference
-from wholestep.boundary.public import is_ours
+from wholestep.boundary.declared import is_ours
 from wholestep.errors import DerivativeError, DtypeError
 from wholestep.frontend import chosen, indexing, ufuncs
 from wholestep.frontend.array import Array

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from wholestep import numpy as wnp
-from wholestep.boundary.declared import callable_argument
 from wholestep.errors import ParameterError, ShapeError
 from wholestep.frontend.source.entrance import followed
 from wholestep.ir.graph import NDArray
@@ -106,7 +105,7 @@ class MLP(Module):
             raise ParameterError(f"MLP: sizes are {list(sizes)}; they must be those of input, hidden layers and output")
         keys = keys_from(key, len(sizes) - 1)
         self.layers = [Linear(m, n, key=next(keys), bias=bias, dtype=dtype) for m, n in itertools.pairwise(sizes)]
-        self.activation, self.dropout = callable_argument("MLP", "activation", activation), Dropout(dropout)
+        self.activation, self.dropout = activation, Dropout(dropout)
 
     def __call__(self, x: Any, *, key: Any = None) -> NDArray:
         *hidden, last = self.layers

@@ -17,7 +17,6 @@ from wholestep.nn.linears import Linear
 from wholestep.nn.module import Module, copy_of
 from wholestep.nn.traversal import ModelWalk
 from wholestep.nn.windows import type_text
-from wholestep.words import type_in_words
 
 M = TypeVar("M", bound=Module)
 
@@ -48,8 +47,6 @@ class Int8Linear(Module):
     """
 
     def __init__(self, layer: Linear) -> None:
-        if not isinstance(layer, Linear):
-            raise ParameterError(f"Int8Linear: the layer is {type_in_words(layer)}", hint="give an nn.Linear")
         if layer.weight.dtype.kind == "c":
             raise DtypeError(f"Int8Linear: the weight is {type_text(layer.weight)}", hint="give a real one")
         weight = np.asarray(layer.weight).astype(np.float32).T

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from wholestep.errors import ParameterError
 from wholestep.ir.graph import NDArray
 from wholestep.nn import init
 from wholestep.nn.annotations import frozen
 from wholestep.nn.int8 import Int8Linear
 from wholestep.nn.linears import Linear, sized
 from wholestep.nn.module import Module
-from wholestep.words import type_in_words
 
 
 class LoRA(Module):
@@ -43,10 +41,6 @@ class LoRA(Module):
     _drawn_first = ("layer",)
 
     def __init__(self, layer: Linear | Int8Linear, rank: int, *, key: Any = None, alpha: float | None = None) -> None:
-        if not isinstance(layer, Linear | Int8Linear):
-            raise ParameterError(
-                f"LoRA: the layer is {type_in_words(layer)}", hint="give an nn.Linear or an nn.Int8Linear"
-            )
         sized("LoRA", rank=rank)
         narrow = isinstance(layer, Int8Linear)
         inputs, outputs = layer.weight.shape[::-1] if narrow else layer.weight.shape

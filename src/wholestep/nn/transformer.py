@@ -8,7 +8,6 @@ from typing import Any, overload
 import numpy as np
 
 from wholestep import numpy as wnp
-from wholestep.boundary.declared import callable_argument
 from wholestep.errors import ParameterError
 from wholestep.frontend.source.entrance import followed
 from wholestep.ir.graph import NDArray
@@ -57,7 +56,7 @@ class FeedForward(Module):
         first, second = keys_from(key, 2)
         self.up = Linear(width, hidden * (1 + gated), key=first, bias=bias, dtype=dtype)
         self.down = Linear(hidden, width, key=second, bias=bias, dtype=dtype)
-        self.activation = callable_argument("FeedForward", "activation", activation)
+        self.activation = activation
         self.gated, self.dropout = gated, Dropout(dropout)
 
     def __call__(self, x: Any, *, key: Any = None) -> NDArray:

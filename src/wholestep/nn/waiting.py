@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wholestep import containers, random, tree
+from wholestep.boundary.answers import called
+from wholestep.boundary.declared import OPEN_ENDED, is_ours, misfit
 from wholestep.boundary.frames import cut_frames
-from wholestep.boundary.public import boundary, is_ours
+from wholestep.boundary.public import boundary
 from wholestep.errors import ParameterError, UnknownNameError, Where, here, show
 from wholestep.nn.keys import as_key
 
@@ -91,10 +93,9 @@ def prepare(cls: Any) -> None:
 def construction(init: Callable[..., None]) -> Callable[..., None]:
     """A constructor, deferred if it needs a key and has none; with one it draws the deferred modules in its fields."""
     signature = inspect.signature(init)
-    keyed = "key" in signature.parameters
+    keyed, ours = "key" in signature.parameters, is_ours(init)
 
-    @functools.wraps(init)
-    def construct(self: Any, *args: Any, **kwargs: Any) -> None:
+    def begun(self: Any, *args: Any, **kwargs: Any) -> None:
         if self._pending is not None:  # reached from the constructor of a subclass
             return init(self, *args, **kwargs)
         key = kwargs.get("key")
@@ -115,13 +116,27 @@ def construction(init: Callable[..., None]) -> Callable[..., None]:
             if root is not None:
                 for name, value in list(vars(self).items()):
                     draw_waiting(value, root.at(name))
-        except BaseException as error:
-            cut_frames(error)
-            raise
         finally:
             note(self, "_pending", None)
 
+    @functools.wraps(init)
+    def construct(self: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            if ours:
+                check_declared(init, (self, *args), kwargs)
+            begun(self, *args, **kwargs)
+        except BaseException as error:
+            cut_frames(error)
+            raise
+
     return construct
+
+
+def check_declared(init: Callable[..., None], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Raise ParameterError for an argument that is not of its declared type: a layer keeps it, and would fail later."""
+    fault = misfit(init, args, kwargs)
+    if fault is not None:
+        raise ParameterError(f"{called(init, args)}: {fault}")
 
 
 def arguments_of(signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,8 +145,7 @@ def arguments_of(signature: inspect.Signature, args: tuple[Any, ...], kwargs: Ma
         given = signature.bind_partial(*args, **kwargs).arguments
     except TypeError:
         return {}
-    open_ended = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    needed = [p.name for p in signature.parameters.values() if p.default is p.empty and p.kind not in open_ended]
+    needed = [p.name for p in signature.parameters.values() if p.default is p.empty and p.kind not in OPEN_ENDED]
     return dict(given) if all(name in given or name == "key" for name in needed) else {}
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from wholestep.boundary.counts import whole_number
-from wholestep.boundary.public import is_ours
+from wholestep.boundary.declared import is_ours
 from wholestep.errors import CheckpointError, ParameterError, WholestepWarning, warn
 from wholestep.train.checkpoint.filesystem import previous
 from wholestep.train.loop.evaluation import Evaluate
