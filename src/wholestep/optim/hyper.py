@@ -26,6 +26,8 @@ Rate: TypeAlias = Any
 
 Path: TypeAlias = tuple[str, ...]
 
+SCHEDULED = "a schedule takes the number of updates made so far and returns one real number: lambda t: 0.1 / (1 + t)"
+
 DESCEND: Any = object()
 """The result of a visitor that leaves a field as it is and visits the fields of its value."""
 
@@ -197,10 +199,13 @@ def checked_number(name: str, field: str, value: Any, allowed: Range) -> Any:
     return found
 
 
-def is_one_number(x: Any) -> bool:
-    """Test whether x is one real number: of Python, of NumPy, an array without axes, or a traced one."""
+def is_one_number(x: Any, shape: tuple[int, ...] = ()) -> bool:
+    """Test whether x is one real number: of Python, of NumPy, an array without axes, or a traced one.
+
+    An array may also have a given shape, with a number at each place.
+    """
     if isinstance(x, Array | np.ndarray):
-        return x.shape == () and (dtypes.is_float(x.dtype) or dtypes.is_integer(x.dtype))
+        return x.shape in ((), shape) and (dtypes.is_float(x.dtype) or dtypes.is_integer(x.dtype))
     return isinstance(x, int | float | np.integer | np.floating) and not isinstance(x, bool)
 
 
@@ -373,5 +378,15 @@ def functions_of(optimizer: Any) -> list[Any]:
 
 
 def rate_at(rate: Rate, count: Any) -> Any:
-    """The learning rate for the update about to be made, the first one having number 0."""
-    return rate(count) if callable(rate) else rate
+    """The learning rate for the update about to be made, the first one having number 0.
+
+    Raises: DtypeError for a schedule whose result is not one real number for each count.
+    """
+    if not callable(rate):
+        return rate
+    found = rate(count)
+    if not is_one_number(found, np.shape(count)):
+        what = type_of(found) if isinstance(found, Array | np.ndarray) else type_in_words(found)
+        name = getattr(rate, "__name__", label(rate))
+        raise DtypeError(f"schedule {name}: it returned {what}, not a number", hint=SCHEDULED)
+    return found
