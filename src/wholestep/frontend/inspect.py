@@ -14,7 +14,7 @@ from wholestep.frontend.einops import register_backend
 from wholestep.frontend.jit import jit
 from wholestep.frontend.shapes import ShapeDtype
 from wholestep.frontend.source.entrance import ordinary
-from wholestep.frontend.tracing import as_array
+from wholestep.frontend.tracing import as_array, check_function
 from wholestep.ir.build import GraphBuilder, building
 from wholestep.ir.graph import Graph
 from wholestep.ir.verify import verify
@@ -69,6 +69,7 @@ def trace(f: Callable[..., Any], *, rewrite: bool = True) -> Callable[..., Graph
         return mul_1
     <BLANKLINE>
     """
+    check_function(f, "trace")
 
     def traced(*args: Any, **kwargs: Any) -> Graph:
         graph = jit(f, rewrite=rewrite).lower(*args, **kwargs)

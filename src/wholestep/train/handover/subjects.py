@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wholestep import tree
+from wholestep.boundary.declared import callable_argument
 from wholestep.errors import ArgumentError
 from wholestep.export.program import ExportedProgram
 from wholestep.export.python.run import python_function
@@ -132,7 +133,11 @@ def refuse_numpy(what: str, leaves: Sequence[Any], types: Mapping[str, tuple[Any
 
 
 def check_examples(f: Any, examples: tuple[Any, ...], call: str) -> None:
-    """Raise ArgumentError where a function cannot be called with the examples, or with none where it takes some."""
+    """Raise ArgumentError where a function cannot be called with the examples, or with none where it takes some.
+
+    A value that is no function is a ParameterError.
+    """
+    callable_argument(call, "f", f)
     try:
         signature = inspect.signature(f)
     except (TypeError, ValueError):

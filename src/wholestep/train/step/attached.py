@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from wholestep import tree
+from wholestep.boundary.declared import callable_argument
 from wholestep.boundary.public import bounded
 from wholestep.compiler import devices
 from wholestep.compiler.dynamic_shapes import SymbolicProgram
@@ -76,7 +77,7 @@ class Attached:
         lock: Callable[[], AbstractContextManager[Any]],
         training: bool,
     ) -> None:
-        self.f, self.training = f, training
+        self.f, self.training = callable_argument("step.attach", "f", f), training
         self.name = str(getattr(f, "__name__", type(f).__name__))
         self.keyed = takes_key(f)
         self.needs_key = self.keyed and inspect.signature(f).parameters["key"].default is inspect.Parameter.empty
