@@ -244,6 +244,21 @@ def test_folders_are_made_and_other_files_left_alone(tmp_path):
     assert mine.read_bytes() == b"mine"
 
 
+def test_paths_that_no_file_is_to_have(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")  # as a device, it would be lost for all programs
+    step = compiled()
+    for path, told in (
+        ("~/run", "expanduser"),
+        ("a\0b", "null character"),
+        ("\ud800/run", "has no"),
+        ("pipe", "no plain file"),
+    ):
+        with pytest.raises(CheckpointError, match=told):
+            step.save(path)
+    assert [found.name for found in tmp_path.iterdir()] == ["pipe"] and Path("pipe").is_fifo()
+
+
 def test_a_file_in_place_of_a_folder_and_the_other_way_round(tmp_path):
     step = compiled()
     step.save(tmp_path / "parts", max_shard_bytes=100), step.save(tmp_path / "file")

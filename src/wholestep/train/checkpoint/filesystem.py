@@ -76,6 +76,41 @@ def temporary(path: Path) -> Path:
     return path.with_name(f".{path.name}.{writers.tag()}{TEMPORARY}")
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder with those above it; raises OSError where that fails, and for names that would surprise."""
+    if folder.parts[:1] and folder.parts[0].startswith("~") and not folder.exists():
+        raise OSError(
+            errno.ENOENT, f"only shells read {folder.parts[0]} as a home folder: Path(path).expanduser() does too"
+        )
+    check_name(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def check_name(path: Path) -> None:
+    """Raise OSError for a path that no file of this system can have, for which Python raises a ValueError."""
+    try:
+        encoded = os.fsencode(path)
+    except UnicodeEncodeError as error:
+        wrong = error.object[error.start]
+        raise OSError(errno.EINVAL, f"file names are {error.encoding} here, which has no {wrong!a}") from None
+    if b"\0" in encoded:
+        raise OSError(errno.EINVAL, "its name holds a null character")
+
+
+def written_beside(disk: Disk, path: Path, pieces: Iterable[Any]) -> Path:
+    """Write a temporary file beside a path, without the leftovers of others; it is to take the path's name.
+
+    Raises OSError where no file can have that name, or something has it that a rename would destroy, such as a device.
+    """
+    check_name(path)
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EEXIST, "something that is no plain file is there")
+    sweep(disk, path)
+    new = temporary(path)
+    write_new(disk, new, pieces)
+    return new
+
+
 def write_new(disk: Disk, path: Path, pieces: Iterable[Any]) -> None:
     """Write a new file and sync it to stable storage; remove it again where that fails."""
     file = disk.create(path)
@@ -105,9 +140,7 @@ def replace_file(disk: Disk, path: Path, pieces: Iterable[Any]) -> None:
 
 def swap(disk: Disk, path: Path, pieces: Iterable[Any]) -> None:
     """Do the first half of `replace_file`, without the sync of the folder; a failure leaves the old file in place."""
-    sweep(disk, path)
-    new = temporary(path)
-    write_new(disk, new, pieces)
+    new = written_beside(disk, path, pieces)
     try:
         keep_previous(disk, path)
         disk.replace(new, path)
@@ -118,9 +151,7 @@ def swap(disk: Disk, path: Path, pieces: Iterable[Any]) -> None:
 
 def put_file(disk: Disk, path: Path, pieces: Iterable[Any]) -> None:
     """Replace or create a file in one instant, without keeping the previous file."""
-    sweep(disk, path)
-    new = temporary(path)
-    write_new(disk, new, pieces)
+    new = written_beside(disk, path, pieces)
     try:
         disk.replace(new, path)
     except BaseException:

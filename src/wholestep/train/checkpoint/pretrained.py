@@ -27,7 +27,7 @@ from wholestep.nn.models.whisper import WhisperEncoder
 from wholestep.nn.module import Module
 from wholestep.nn.theirs import Theirs, theirs
 from wholestep.nn.traversal import ArrayPlace, ModelWalk
-from wholestep.train.checkpoint.filesystem import DISK, put_file
+from wholestep.train.checkpoint.filesystem import DISK, make_folder, put_file
 from wholestep.train.checkpoint.read import open_checkpoint
 from wholestep.train.checkpoint.safetensors_header import Damage
 from wholestep.train.checkpoint.steps import Where
@@ -151,7 +151,7 @@ def save_folder(model: Any, folder: Where) -> None:
     if architecture:
         about = {"model_type": kind, "architectures": [architecture], "dtype": "float32", **about}
     try:
-        home.mkdir(parents=True, exist_ok=True)
+        make_folder(home)
         put_file(DISK, home / TENSORS, tensor_pieces(arrays))
         put_file(DISK, home / CONFIG, [json.dumps(about, indent=2).encode()])
     except OSError as error:

@@ -92,7 +92,7 @@ def write_checkpoint(
     about = complete_facts(arrays, found, about)
     text = metadata.encode_metadata(about, "save")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        filesystem.make_folder(path.parent)
         if most is None:
             if path.is_dir():
                 raise CheckpointError(f"save: {path} is a folder", hint="give a file, or max_shard_bytes=")

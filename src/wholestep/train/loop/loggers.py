@@ -17,6 +17,7 @@ import numpy as np
 
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.nn.model_graph import drawn_nodes
+from wholestep.train.checkpoint.filesystem import make_folder
 from wholestep.train.data.datasets import need
 from wholestep.train.loop.graph_event import graph_bytes
 from wholestep.train.loop.history import show_metrics
@@ -101,7 +102,7 @@ class JsonLogger:
         self.began = 0.0
 
     def start(self, config: Mapping[str, Any]) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path.parent)
         self.file = self.path.open("a", encoding="utf-8")
         self.began = time.perf_counter()
         self.write("start", config=dict(config))
@@ -149,7 +150,7 @@ class TensorBoardLogger:
         from tensorboardX.record_writer import RecordWriter
         from tensorboardX.summary import hparams, text
 
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         self.path = self.folder / f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
         self.writer = RecordWriter(str(self.path))
         self.write(0, file_version="brain.Event:2")

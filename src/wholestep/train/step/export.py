@@ -24,7 +24,7 @@ from wholestep.frontend.exporting import result_paths
 from wholestep.ir.build import lean
 from wholestep.ir.graph import Graph
 from wholestep.train import checkpoint
-from wholestep.train.checkpoint.filesystem import DISK, put_file
+from wholestep.train.checkpoint.filesystem import DISK, make_folder, put_file
 from wholestep.train.checkpoint.steps import HYPER, state_buffers
 from wholestep.train.program import step_loops
 from wholestep.train.program.engine import Engine
@@ -134,7 +134,7 @@ def write_files(files: Files) -> None:
     """Write each of these files in one instant; raises ExportError where that fails."""
     for path, content in files.items():
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             put_file(DISK, path, [content])
         except OSError as error:
             raise ExportError(f"export: {path} could not be written: {error.strerror or error}") from error
