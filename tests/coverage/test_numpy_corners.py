@@ -272,3 +272,8 @@ def test_segments_of_every_order_and_length():
 def test_the_length_of_one_number_is_no_negative_one():
     same(np.hypot.reduce, np.array([-3.0]))
     same(np.hypot.accumulate, np.array([-3.0, 4.0]))
+
+
+@pytest.mark.parametrize("f", [np.partition, np.argpartition])
+def test_partitions_of_nothing_have_any_place(f):
+    same(lambda x: f(x, 5), np.zeros((0, 3)))

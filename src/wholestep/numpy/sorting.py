@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from wholestep import dtypes
@@ -68,18 +68,20 @@ def sorting(outside: Any, part: int) -> Callable[..., Array]:
 sort, argsort = sorting(np.sort, 0), sorting(np.argsort, 1)
 
 
-def _partition_points(kth: Any, size: int) -> tuple[int, ...]:
-    found = [operator.index(k) for k in np.atleast_1d(known_of("partition", kth))]
+def _partition_points(name: str, kth: Any, shape: Sequence[int], axis: int) -> tuple[int, ...]:
+    found, size = [operator.index(k) for k in np.atleast_1d(known_of(name, kth))], shape[axis]
+    if 0 in shape:
+        return (0,)  # NumPy takes any of them
     for k in found:
         if not -size <= k < size:
-            raise ShapeError(f"partition: kth(={k}) out of bounds ({size})")
+            raise ShapeError(f"{name}: kth(={k}) out of bounds ({size})")
     return tuple([k % size for k in found])
 
 
 def partitioned(name: str, part: int, a: Any, kth: Any, axis: Any = -1, order: Any = None) -> Array:
     """The partitioned values (part 0), or where they came from (part 1)."""
     x, place = _sort_operand(name, a, axis, order)
-    return Array(partition_primitive(x.value, axis=place, kth=_partition_points(kth, x.shape[place]))[part])
+    return Array(partition_primitive(x.value, axis=place, kth=_partition_points(name, kth, x.shape, place))[part])
 
 
 MOVES, TIES = "elements are permuted as NumPy permutes them", "among equal elements the order may differ from NumPy's"
