@@ -276,18 +276,20 @@ def test_the_place_after_the_last_batch_is_the_beginning_of_the_next_epoch():
     assert (loader.epoch, loader.position) == (1, 0)
 
 
-def test_an_error_comes_where_its_batch_would_have_come_with_its_own_traceback():
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_an_error_comes_where_its_batch_would_have_come_with_its_own_traceback(prefetch):
     def transform(batch):
         if 7 in batch["y"]:
             raise LookupError("seven")
         return batch
 
-    loader, seen = Loader(data(), 2, prefetch=2, shuffle=False, transform=transform), 0
+    loader, seen = Loader(data(), 2, prefetch=prefetch, shuffle=False, transform=transform), 0
     with pytest.raises(LookupError, match="seven") as caught:
         for _ in loader:
             seen += 1
     assert seen == 3
-    assert "raise LookupError" in "".join(traceback.format_tb(caught.value.__traceback__))
+    frames = traceback.extract_tb(caught.value.__traceback__)
+    assert frames[-1].line == 'raise LookupError("seven")' and {frame.filename for frame in frames} == {__file__}
     no_thread()
 
 

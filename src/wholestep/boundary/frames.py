@@ -6,8 +6,11 @@ rebuilt from the frames that are not internal.
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Callable, Generator
 from types import TracebackType
+from typing import Any
 
 from wholestep import config
 from wholestep.dims import SymbolicError
@@ -36,6 +39,20 @@ def cut_frames(error: BaseException) -> None:
             seen.add(id(one))
             one.__traceback__ = visible(one, meant or deliberate(one))
             waiting += [one.__cause__, one.__context__]
+
+
+def cut_in_loops(f: Callable[..., Generator[Any, Any, Any]]) -> Callable[..., Generator[Any, Any, Any]]:
+    """A generator function whose errors are cut where they reach the caller's loop, long after its own call."""
+
+    @functools.wraps(f)
+    def generator(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        try:
+            return (yield from f(*args, **kwargs))
+        except BaseException as error:
+            cut_frames(error)
+            raise
+
+    return generator
 
 
 def keeps_frames(error: BaseException) -> bool:

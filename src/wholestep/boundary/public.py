@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from inspect import isgeneratorfunction
 from types import FunctionType
 from typing import Any, TypeVar
 
 from wholestep.boundary.answers import answered, called
 from wholestep.boundary.declared import flags_of, is_ours, is_truth
-from wholestep.boundary.frames import cut_frames
+from wholestep.boundary.frames import cut_frames, cut_in_loops
 from wholestep.errors import ParameterError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -28,13 +29,14 @@ def boundary(f: F) -> F:
     if not isinstance(f, FunctionType) or f.__code__.co_filename == boundary.__code__.co_filename:
         return f
     shorten, answer, flags, check = cut_frames, answered, flags_of(f), check_flags
+    body = cut_in_loops(f) if isgeneratorfunction(f) else f
 
     def called(*args: Any, **kwargs: Any) -> Any:
         try:
             if flags:
                 check(f, flags, args, kwargs)
             try:
-                return f(*args, **kwargs)
+                return body(*args, **kwargs)
             except (TypeError, ValueError, AttributeError) as error:
                 known = answer(f, args, kwargs, error)
                 if known is None:

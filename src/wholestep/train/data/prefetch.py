@@ -52,10 +52,11 @@ class Ahead:
 
     def __next__(self) -> Any:
         made = self.take()
-        if made.exception() is None:
-            self.room.release()
-        else:
+        error = made.exception()
+        if error is not None:
             self.thread.join()
+            raise error
+        self.room.release()
         return made.result()
 
     def take(self) -> Future[Any]:
