@@ -566,6 +566,11 @@ def test_plain_progress(golden, capsys, still):
     golden(re.sub(r"(loss) [\d.]+", r"\1 L", text))
 
 
+def test_a_program_without_a_console_shows_nothing(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    fit(made(1), loader(1), epochs=1, progress="auto")
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_what_moves_is_the_mean_of_the_last_losses(count, monkeypatch):
     seen = []

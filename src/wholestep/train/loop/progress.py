@@ -203,9 +203,9 @@ def display_for(mode: Any, stream: TextIO | None = None) -> Display:
 
     Raises ParameterError for another mode, MissingExtraError where the package of the mode is not installed.
     """
-    if mode is False or mode is None:
-        return Display()
     stream = sys.stdout if stream is None else stream
+    if mode is False or mode is None or stream is None:  # a program without a console has no stdout
+        return Display()
     mode = "auto" if mode is True else mode
     if mode == "auto":
         mode = "notebook" if in_notebook() else "rich" if moving(stream) else "plain"
