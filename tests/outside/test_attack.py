@@ -231,6 +231,7 @@ with warnings.catch_warnings(record=True) as seen:
     warnings.simplefilter("always", CacheWarning)
     assert ws.jit(lambda x: x + 1)(1.0) == 2.0 and ws.jit(lambda x: x + 2)(1.0) == 3.0
 assert [w.category for w in seen] == [CacheWarning], seen
+assert not seen[0].filename.startswith(os.path.dirname(ws.__file__)), seen
 """
 
 

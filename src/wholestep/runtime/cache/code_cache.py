@@ -14,14 +14,13 @@ import os
 import struct
 import sys
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from wholestep import config
-from wholestep.errors import WholestepWarning
+from wholestep.errors import WholestepWarning, warn
 from wholestep.runtime.cache.private_folder import CacheEntry, FolderUnusable, PrivateFolder
 
 PACKAGES = "ir kernel primitives passes transforms lower backends runtime compiler".split()
@@ -157,4 +156,5 @@ def _warn(error: FolderUnusable) -> None:
     """Warn once in a process."""
     if not _warned:
         _warned.append(str(error))
-        warnings.warn(f"compiled code is not kept between processes: {error}", CacheWarning, stacklevel=3)
+        hint = "WHOLESTEP_CACHE names another folder, or off for none"
+        warn(f"compiled code is not kept between processes: {error}", CacheWarning, hint=hint)
