@@ -116,7 +116,7 @@ def test_what_makes_no_sense_is_refused(photos, tmp_path_factory, monkeypatch):
         (lambda: ws.ImageFolder(photos, (8,)), r"size is \(8,\)"),
         (lambda: ws.ImageFolder(photos, 8, channels=2), "channels is 2"),
         (lambda: ws.ImageFolder(photos, 8, fit="best"), "fit 'best'"),
-        (lambda: ws.ImageFolder(photos, 8, threads=0), "threads"),
+        (lambda: ws.ImageFolder(photos, 8, threads=0), "image folder: threads"),
     ):
         with pytest.raises(ParameterError, match=words):
             call()

@@ -10,7 +10,7 @@ from wholestep.errors import DtypeError, ParameterError
 from wholestep.words import type_in_words
 
 
-def whole_number(name: str, n: Any, what: str = "run") -> int:
+def whole_number(name: str, n: Any, what: str) -> int:
     """A count of at least one; raises ParameterError otherwise."""
     if not is_integer(n) or n < 1:
         raise ParameterError(f"{what}: {name} is {n!r}; it must be an integer of 1 or more")

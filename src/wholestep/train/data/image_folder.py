@@ -66,7 +66,8 @@ class ImageFolder:
                 f"image folder: channels is {channels!r} and fit {fit!r}", hint="1, 3, 4; crop, pad, stretch are known"
             )
         self.folder, self.size, self.channels, self.fit = Path(folder), sides, channels, fit
-        self.threads = min(os.cpu_count() or 1, MOST_THREADS) if threads is None else whole_number("threads", threads)
+        most = min(os.cpu_count() or 1, MOST_THREADS)
+        self.threads = whole_number("threads", most if threads is None else threads, "image folder")
         found = images_by_class(self.folder)
         self.classes = tuple(found)
         self.files = [path for paths in found.values() for path in paths]

@@ -46,7 +46,7 @@ class ResidentData:
         self.signature = BatchSignature(data, "data", "run")
         check_rows(engine.signature, self.signature, 1 + (engine.count > 1))
         self.count: int = self.signature.leaves[0].type.shape[0]
-        self.size = default_batch_size(engine) if size is None else whole_number("batch_size", size)
+        self.size = default_batch_size(engine) if size is None else whole_number("batch_size", size, "run")
         self.dropped = drop_last
         self.rest = 0 if drop_last else self.count % self.size
         if self.count // self.size == 0 and not self.rest:

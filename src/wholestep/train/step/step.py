@@ -172,7 +172,7 @@ class Step(ExclusiveAccess, HeldState, SavedState, ExportedStep, Inspected):
         >>> step.run(np.ones(6), epochs=2).losses.tolist()
         [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
         """
-        count = whole_number("epochs", epochs)
+        count = whole_number("epochs", epochs, "run")
 
         def begin() -> tuple[epoch_runs.ResidentData, Course]:
             rows = epoch_runs.ResidentData(self._engine, data, batch_size, shuffle, drop_last)
