@@ -247,6 +247,14 @@ def test_a_metric_that_nobody_measures_is_named_before_the_first_step(kind):
     assert step.steps == 0
 
 
+@pytest.mark.parametrize("kind", [Checkpoint, lambda path: BestCheckpoint(path, "loss")])
+def test_a_place_where_nothing_can_be_saved_is_an_error_before_the_first_step(tmp_path, kind):
+    step = made()
+    with pytest.raises(CheckpointError, match="is a folder"):
+        fit(step, loader(), callbacks=[kind(tmp_path)], progress=None)
+    assert step.steps == 0 and not list(tmp_path.iterdir())
+
+
 def test_the_best_is_saved(tmp_path):
     file, step = tmp_path / "best.safetensors", made()
     states = []

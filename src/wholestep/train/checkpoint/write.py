@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -91,17 +92,37 @@ def write_checkpoint(
     found = checksummed_tensors(arrays)
     about = complete_facts(arrays, found, about)
     text = metadata.encode_metadata(about, "save")
-    try:
+    with reported(path):
         filesystem.make_folder(path.parent)
         if most is None:
-            if path.is_dir():
-                raise CheckpointError(f"save: {path} is a folder", hint="give a file, or max_shard_bytes=")
+            refuse_folder(path)
             filesystem.replace_file(to, path, file_pieces(found, text))
         else:
             save_parts(path, found, about, most, to)
+
+
+def try_place(path: Path, to: Disk) -> None:
+    """Raise CheckpointError where no file can be written to a path: an empty one is written beside it, and removed."""
+    with reported(path):
+        filesystem.make_folder(path.parent)
+        refuse_folder(path)
+        filesystem.remove_file(to, filesystem.written_beside(to, path, ()))
+
+
+@contextmanager
+def reported(path: Path) -> Iterator[None]:
+    """Raise CheckpointError in the place of an error of the file system."""
+    try:
+        yield
     except OSError as error:
         reason = error.strerror or error
         raise CheckpointError(f"save: {path} could not be written: {reason}; the last one saved is kept") from error
+
+
+def refuse_folder(path: Path) -> None:
+    """Raise CheckpointError for a file that is to take the place of a folder."""
+    if path.is_dir():
+        raise CheckpointError(f"save: {path} is a folder", hint="give a file, or max_shard_bytes=")
 
 
 def save_parts(folder: Path, found: Sequence[Item], about: dict[str, Any], most: int, to: Disk) -> None:

@@ -177,6 +177,7 @@ class Checkpoint(Callback):
         self.saved = self.due = 0
 
     def on_start(self, run: TrainingRun) -> None:
+        run.ranks.try_place(self.path)
         self.saved = run.steps
         self.due = 0 if self.every_steps is None else run.steps + self.every_steps
 
@@ -264,6 +265,10 @@ class BestCheckpoint(Best):
     ) -> None:
         super().__init__(metric, mode, min_delta)
         self.path = path
+
+    def on_start(self, run: TrainingRun) -> None:
+        run.ranks.try_place(self.path)
+        super().on_start(run)
 
     def improved(self, run: TrainingRun) -> None:
         metadata = {self.metric: json_number(self.best), "steps": run.step.steps}

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from wholestep.collectives import gather_bytes
+from wholestep.train.checkpoint import write
+from wholestep.train.checkpoint.filesystem import DISK
 from wholestep.train.loop.history import History
 from wholestep.train.step.step import Step
 
@@ -24,6 +27,11 @@ class Ranks:
     def speaks(self) -> bool:
         """True for the one process that shows progress, logs and saves: rank 0."""
         return self.axis is None or self.axis.rank == 0
+
+    def try_place(self, path: str | os.PathLike[str]) -> None:
+        """Raise CheckpointError in rank 0 where it could not save there, before an epoch is trained for it."""
+        if self.speaks:
+            write.try_place(Path(path), DISK)
 
     def save(self, step: Step, path: str | os.PathLike[str], loader: Any, metadata: Any) -> None:
         """Write a checkpoint in rank 0, which gathers the other ranks' parts of the optimizer's state."""
