@@ -11,7 +11,7 @@ import scipy.special
 import wholestep as ws
 import wholestep.numpy as wnp
 from wholestep.backends.reference import interpret
-from wholestep.errors import ParameterError
+from wholestep.errors import DerivativeError, ParameterError
 
 X = np.array([0.5, -1.0, 2.0])
 
@@ -247,6 +247,19 @@ def test_gradcheck_knows_two_modes_and_names_them():
     with pytest.raises(ParameterError, match="gradcheck: modes has 'forward'; the modes are 'fwd' and 'rev'"):
         ws.gradcheck(np.sin, X, modes=("forward",))
     ws.gradcheck(np.sin, X, order=1, modes="fwd")
+
+
+@pytest.mark.parametrize("wrong", [{"order": 0}, {"order": 3}, {"eps": 0.0}])
+def test_gradcheck_that_would_check_nothing_is_refused(wrong):
+    with pytest.raises(ParameterError, match="order is 1 or 2, and eps more than 0"):
+        ws.gradcheck(np.sin, X, **wrong)
+
+
+@pytest.mark.parametrize("transform", [ws.grad, ws.jacrev, ws.jacfwd])
+def test_argnums_name_each_argument_once(transform):
+    with pytest.raises(DerivativeError, match="names an argument twice"):
+        transform(lambda x, y: x * y, argnums=(0, -2))(1.0, 2.0)
+    assert transform(lambda x, y: x * y, argnums=np.int64(1))(3.0, 2.0) == 3.0
 
 
 def test_gradcheck_takes_ordinary_numpy():

@@ -81,7 +81,7 @@ def gradcheck(
 
     Shapes: trees of arrays of floating dtypes, converted to float64; f returns a tree of arrays.
     Raises: GradientError that names the worst element, DtypeError where no argument is a floating array, and
-    ParameterError for another mode.
+    ParameterError for another mode or order, and for a step that is not positive.
     Source: Squire and Trapp, "Using complex variables to estimate derivatives of real functions", 1998.
 
     >>> import numpy as np, wholestep as ws
@@ -91,6 +91,8 @@ def gradcheck(
     unknown = [mode for mode in modes if mode not in MODES]
     if unknown:
         raise ParameterError(f"gradcheck: modes has {unknown[0]!r}; the modes are {' and '.join(map(repr, MODES))}")
+    if order not in (1, 2) or not eps > 0:
+        raise ParameterError(f"gradcheck: order is {order!r} and eps {eps!r}; order is 1 or 2, and eps more than 0")
     point = Point(args)
 
     def own(*arrays: Any) -> Any:

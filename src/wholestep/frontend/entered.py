@@ -25,15 +25,8 @@ class Entered:
     """The arguments of one call, those to differentiate replaced by traced arrays."""
 
     def __init__(self, f: Any, argnums: int | Sequence[int], args: Sequence[Any], what: str) -> None:
-        self.single = isinstance(argnums, int)
-        numbers = [argnums] if isinstance(argnums, int) else list(argnums)
-        for n in numbers:
-            if not -len(args) <= n < len(args):
-                raise DerivativeError(
-                    f"{what}: argnums={argnums} is outside the {len(args)} positional arguments of this call",
-                    hint="differentiated arguments are passed by position",
-                )
-        self.numbers = [n % len(args) for n in numbers]
+        self.single = is_integer(argnums)
+        self.numbers = argument_numbers(argnums, len(args), what)
         self.leaves: list[Any] = []
         self.arrays: list[Array] = []
         self.structures = []
@@ -64,6 +57,20 @@ class Entered:
     def path(self, i: int) -> str:
         """The user's spelling of a leaf."""
         return [p for n in self.numbers for p in leaf_paths(self.f, self.args, n)][i]
+
+
+def argument_numbers(argnums: Any, count: int, what: str) -> list[int]:
+    """The places of the arguments that `argnums` names; raises DerivativeError outside, and for twins."""
+    numbers = [argnums] if is_integer(argnums) else list(argnums)
+    if not all(-count <= n < count for n in numbers):
+        raise DerivativeError(
+            f"{what}: argnums={argnums} is outside the {count} positional arguments of this call",
+            hint="differentiated arguments are passed by position",
+        )
+    found = [int(n) % count for n in numbers]
+    if len(set(found)) < len(found):
+        raise DerivativeError(f"{what}: argnums={argnums} names an argument twice")
+    return found
 
 
 def leaf_paths(f: Any, args: Sequence[Any], n: int) -> list[str]:

@@ -10,11 +10,12 @@ from typing import Any, Literal, ParamSpec, TypeVar, overload
 import numpy as np
 
 from wholestep import dtypes, tree
+from wholestep.boundary.counts import is_integer
 from wholestep.boundary.public import boundary
-from wholestep.errors import DerivativeError, DtypeError
+from wholestep.errors import DtypeError
 from wholestep.frontend.batching import vmap
 from wholestep.frontend.derivatives import linearize, vjp
-from wholestep.frontend.entered import check_differentiated
+from wholestep.frontend.entered import argument_numbers, check_differentiated
 from wholestep.frontend.gradients import Numbers
 from wholestep.frontend.source.entrance import as_asked, ordinary
 from wholestep.frontend.tracing import LEAVES, type_of
@@ -53,11 +54,7 @@ def basis(example: Any) -> Any:
 
 def partial(f: Callable[..., Any], argnums: int | Sequence[int], args: Sequence[Any], kwargs: Any) -> Any:
     """f as a function of the chosen arguments alone, and those arguments."""
-    numbers = [argnums] if isinstance(argnums, int) else list(argnums)
-    for n in numbers:
-        if not -len(args) <= n < len(args):
-            raise DerivativeError(f"jacobian: argnums={argnums} is outside the {len(args)} positional arguments")
-    numbers = [n % len(args) for n in numbers]
+    numbers = argument_numbers(argnums, len(args), "jacobian")
 
     def chosen(*own: Any) -> Any:
         given = list(args)
@@ -147,10 +144,10 @@ def jacrev(
             pullback = conjugated(pullback)
         if isinstance(out, LEAVES) and type_of(out).shape == ():
             row = pullback(np.ones((), type_of(out).dtype)[()])
-            made = row[0] if isinstance(argnums, int) else row
+            made = row[0] if is_integer(argnums) else row
             return (made, aux[0]) if has_aux else made
         rows = vmap(pullback)(basis(out))
-        picked = rows[0] if isinstance(argnums, int) else rows
+        picked = rows[0] if is_integer(argnums) else rows
         columns = [split_basis_axis(row, out, 0) for row in tree.leaves(picked)]
         made = transpose_blocks(columns, tree.structure(out), tree.structure(picked))
         return (made, aux[0]) if has_aux else made
@@ -218,7 +215,7 @@ def jacfwd(
         if holomorphic:
             complex_alone("jacfwd", primals, out)
         columns = vmap(push, out_axes=-1)(*basis(tuple(primals)))
-        picked: Any = primals[0] if isinstance(argnums, int) else tuple(primals)
+        picked: Any = primals[0] if is_integer(argnums) else tuple(primals)
         made = tree.map(lambda leaf: scalar_like(split_basis_axis(leaf, picked, leaf.ndim - 1)), columns)
         return (made, aux[0]) if has_aux else made
 
