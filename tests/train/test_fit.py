@@ -535,6 +535,8 @@ def test_a_metric_of_predictions_is_wrapped_as_the_hint_says(metric):
 def test_a_metric_is_one_number():
     with pytest.raises(DtypeError, match="metric a gave"):
         fit(made(), data(), validation=data(), metrics={"a": lambda params, batch: batch["y"]}, progress=None)
+    with pytest.raises(DtypeError, match="metric a gave None"):
+        fit(made(), data(), validation=data(), metrics={"a": lambda params, batch: None}, progress=None)
 
 
 def test_a_history_is_a_table_and_a_picture(tmp_path):

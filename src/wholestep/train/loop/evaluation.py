@@ -203,6 +203,6 @@ def measuring(step: Step, metrics: Mapping[str, Metric]) -> Callable[..., Any]:
 def value_and_count(name: str, value: Any) -> tuple[Any, Any]:
     """A metric's mean and None, or its sum and count; raises DtypeError where it is neither one number nor two."""
     found = value if isinstance(value, tuple) else (value, None)
-    if len(found) != 2 or any(np.ndim(x) for x in found if x is not None):
+    if len(found) != 2 or found[0] is None or any(np.ndim(x) for x in found if x is not None):
         raise DtypeError(f"fit: metric {name} gave {value}, not one number or a pair (sum, count)")
     return found
