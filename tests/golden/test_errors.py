@@ -232,6 +232,11 @@ def unhashable_static():
 
 
 @case
+def static_argument_that_is_not_there():
+    ws.jit(lambda x, n: x * n, static_argnums=2)(1.0, 2)
+
+
+@case
 def reverse_of_while():
     ws.grad(lambda x: ws.while_loop(lambda y: y < 10, lambda y: y * 2, x))(1.0)
 

@@ -107,11 +107,15 @@ def takes_any_keyword(f: Any) -> bool:
 def complete_statics(
     f: Any, numbers: tuple[int, ...], names: tuple[str, ...]
 ) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Static arguments by position and by name, each inferred from the other; raises TreeError for names f has not."""
+    """Static arguments by position and by name, each inferred from the other; raises TreeError for those f has not."""
     try:
-        parameters = list(inspect.signature(f).parameters)
+        signature = inspect.signature(f).parameters
     except (TypeError, ValueError):
         return numbers, names
+    parameters = list(signature)
+    outside = [n for n in numbers if not -len(parameters) <= n < len(parameters)]
+    if outside and not any(p.kind is p.VAR_POSITIONAL for p in signature.values()):
+        raise TreeError(f"jit: static_argnums names argument {outside[0]} of {len(parameters)}, counted from 0")
     unknown = [n for n in names if n not in parameters]
     if unknown and not takes_any_keyword(f):
         raise TreeError(f"jit: static_argnames names {unknown[0]!r}, which the function does not take")
