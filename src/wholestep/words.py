@@ -37,6 +37,19 @@ def first_few(names: Sequence[str], most: int, separator: str = ", ") -> str:
     return separator.join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
+def matchable(paths: Sequence[str]) -> str:
+    """The hint for a pattern that matches none of these paths of parameters.
+
+    >>> matchable(["w", "b"])
+    'there are w, b; * stands for any characters'
+    >>> matchable([""])
+    'the one parameter has no name, and * matches it'
+    """
+    if list(paths) == [""]:
+        return "the one parameter has no name, and * matches it"
+    return f"there are {first_few(paths, 20)}; * stands for any characters"
+
+
 def alternatives(names: Sequence[str]) -> str:
     """Names of which one is to be chosen, as a list in a sentence.
 

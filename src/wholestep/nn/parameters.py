@@ -13,6 +13,7 @@ from wholestep.nn.annotations import FROZEN, FROZEN_UNDECAYED, UNDECAYED
 from wholestep.nn.model_structure import Group, Kept, Leaf, ModuleBody
 from wholestep.nn.module import Module
 from wholestep.nn.traversal import ArrayPlace, ModelWalk, Rebuilt
+from wholestep.words import matchable
 
 T = TypeVar("T")
 
@@ -144,7 +145,7 @@ def matching(model: Any, pattern: str) -> list[str]:
     if not found:
         raise ParameterError(
             f"nn.matching: no parameter matches {pattern!r}",
-            hint=f"there are {', '.join(paths)}; * stands for any characters",
+            hint=matchable(paths),
         )
     return found
 

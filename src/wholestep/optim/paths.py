@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from wholestep import tree
 from wholestep.errors import DtypeError, ParameterError
+from wholestep.words import matchable
 
 Choice: TypeAlias = Callable[[str], bool] | Mapping[str, bool] | str | Sequence[str] | None
 """A choice of parameters: a function of the path, a table of paths, a pattern, or several; None for all."""
@@ -47,5 +48,5 @@ def check_patterns(who: str, patterns: Sequence[str], paths: Sequence[str]) -> N
         if not any(tree.matches(pattern, path) for path in paths):
             raise ParameterError(
                 f"{who}: no parameter matches {pattern!r}",
-                hint=f"there are {', '.join(paths)}; * stands for any characters",
+                hint=matchable(paths),
             )
