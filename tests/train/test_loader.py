@@ -551,6 +551,11 @@ def test_what_is_no_file_of_numbers_is_refused(tmp_path, name):
         (lambda: Loader(generated, 2, shuffle=False, buffer=2), ParameterError, "shuffle is False"),
         (lambda: Loader(generated, 2, weights=[1]), ParameterError, "weights= asks for rows by number"),
         (lambda: list(Loader([1, (2,)], 2)), TreeError, r"item [01] of a batch"),
+        (
+            lambda: list(Loader([{"x": 1}, None], 2, shuffle=False)),
+            TreeError,
+            r"holds nothing, and item 0 holds item\.x",
+        ),
         (lambda: list(Loader([np.zeros(1), np.zeros(2)], 2)), ShapeError, r"collate=padded"),
         (lambda: list(Loader([1, 2.0], 2)), DtypeError, "item is"),
         (lambda: list(Loader(["a", "b"], 2)), DtypeError, "compute with numbers"),

@@ -15,7 +15,7 @@ from wholestep.frontend import outside
 from wholestep.frontend.promotion import refuse_subclass
 from wholestep.ir.graph import NDArray
 from wholestep.train.data.file_errors import open_arrays
-from wholestep.words import type_in_words
+from wholestep.words import first_few, type_in_words
 
 Collate = Callable[[list[Any]], Any]
 """The type of a function that makes a batch of a list of items."""
@@ -182,7 +182,10 @@ def stack_items(items: list[Any]) -> Any:
     structure = tree.structure(items[0])
     for i, item in enumerate(items):
         if tree.structure(item) != structure:
-            raise TreeError(f"loader: item {i} of a batch is a {tree.structure(item)}, and item 0 a {structure}")
+            own, first = [first_few(tree.paths(x, "item"), 8) or "nothing" for x in (item, items[0])]
+            if own == first:
+                own, first = f"a {tree.structure(item)}", f"a {structure}"
+            raise TreeError(f"loader: item {i} of a batch holds {own}, and item 0 holds {first}")
     paths = tree.paths(items[0], "item")
     columns = zip(*[tree.leaves(item) for item in items], strict=True)
     return tree.unflatten(structure, [stack_leaf(column, path) for column, path in zip(columns, paths, strict=True)])
