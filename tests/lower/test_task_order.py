@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
+
+import wholestep as ws
+from wholestep.compiler.driver import compile_graph
+from wholestep.kernel.accesses import memory_accesses
+from wholestep.lower.buffers import task_order
 from wholestep.lower.buffers.task_order import turns_of
 from wholestep.lower.buffers.tasks import Task
 
@@ -30,3 +37,17 @@ def test_the_first_task_that_needs_one_decides() -> None:
 
 def test_tasks_that_need_what_comes_before_stay() -> None:
     assert order([set(), {0}, {0, 1}, {2}]) == [0, 1, 2, 3]
+
+
+def test_the_accesses_of_a_kernel_are_found_once_for_all_its_operands(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    monkeypatch.setattr(task_order, "memory_accesses", lambda body: found.append(body) or memory_accesses(body))
+
+    def delayed(x: np.ndarray) -> np.ndarray:
+        states = [x[0]] * 18
+        for _ in range(40):
+            states.append(states[-1] + x[1] * states[-18] / (1 + states[-18] ** 2) - x[2] * states[-1])
+        return np.mean(np.stack(states) ** 2)
+
+    program = compile_graph(ws.jit(ws.grad(delayed)).lower(np.ones(3)))
+    assert len(found) <= len(list(program.plan.launches()))

@@ -14,7 +14,7 @@ from wholestep.lower.buffers.allocate import (
     assignment_end,
     peak_live_bytes,
 )
-from wholestep.lower.buffers.task_order import runs_in_place
+from wholestep.lower.buffers.task_order import OverwrittenOperands
 from wholestep.lower.buffers.tasks import GraphAssignment, Task, TaskGraph
 from wholestep.lower.buffers.verify_assignment import verify_assignment
 from wholestep.lower.program.allocation import Allocation
@@ -103,7 +103,7 @@ def reuse_in_place(
     for t, task in enumerate(tasks):
         if task.bound is None:
             continue
-        names = dict(zip(task.bound.places, task.bound.kernel.buffers, strict=True))
+        overwritten = OverwrittenOperands(task.bound)
         for new in task.writes:
             if new not in alive or alive[new].start != t:
                 continue
@@ -115,7 +115,7 @@ def reuse_in_place(
                 if any(t - reuse.apart < other < t for other in read[layout.root(old)]):
                     continue
                 alone = all(p is new or reused.root(p) is not root for p in task.writes)
-                if alone and runs_in_place(task.bound.kernel, names[old], names[new]):
+                if alone and overwritten.by(new, old):
                     found[new] = Placement(root)
                     reused.place(new, root)
                     alive[root] = alive[root]._replace(end=alive[new].end)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
+from functools import cached_property
 
 from wholestep.errors import PlanError
 from wholestep.kernel.accesses import MemoryAccess, memory_accesses
-from wholestep.kernel.lang import Buffer, Kernel
+from wholestep.kernel.lang import Buffer
 from wholestep.lower.buffers.tasks import Task, copy_task
+from wholestep.lower.kernels.kernel_writer import BoundKernel
 from wholestep.lower.program.allocation import Allocation
 from wholestep.lower.program.memory_layout import MemoryLayout, MemoryLayoutBuilder
 
@@ -34,12 +36,12 @@ def break_write_hazard(task: Task, layout: MemoryLayoutBuilder) -> list[Task]:
     """A kernel that would overwrite an operand before its last read writes to a copy instead."""
     if task.bound is None:
         return [task]
-    names = dict(zip(task.bound.places, task.bound.kernel.buffers, strict=True))
+    overwritten = OverwrittenOperands(task.bound)
     for place in task.writes:
         old = layout.overwritten_memory(place)
         for read in task.reads:
             if old is not None and read is not place and layout.memory(read) is old:
-                if not runs_in_place(task.bound.kernel, names[read], names[place]):
+                if not overwritten.by(place, read):
                     return write_through_copy(task, layout)
     return [task]
 
@@ -203,19 +205,28 @@ class MemoryBalance:
                 yield from self.users[p]
 
 
-def runs_in_place(kernel: Kernel, old: Buffer, new: Buffer) -> bool:
-    """True if a kernel may write `new` over `old`: each element is read only in the iteration that writes it, before
-    its first store."""
-    loads: list[MemoryAccess] = []
-    stores: list[MemoryAccess] = []
-    for access in memory_accesses(kernel.body):
-        if access.is_store and access.buffer is new:
-            stores.append(access)
-        elif not access.is_store and access.buffer is old:
-            if stores:
-                return False
-            loads.append(access)
-    if old.dtype != new.dtype:
-        return not loads
-    written = [(store.path, store.offset) for store in stores]
-    return all((load.path, load.offset) in written for load in loads)
+class OverwrittenOperands:
+    """The operands of a kernel that results may be written over; its accesses are found once for all of them."""
+
+    def __init__(self, bound: BoundKernel) -> None:
+        self.kernel = bound.kernel
+        self.names = dict(zip(bound.places, bound.kernel.buffers, strict=True))
+
+    @cached_property
+    def accesses(self) -> dict[Buffer, list[tuple[int, MemoryAccess]]]:
+        """The loads and stores of each buffer, with their places in the kernel."""
+        found: dict[Buffer, list[tuple[int, MemoryAccess]]] = {}
+        for at, access in enumerate(memory_accesses(self.kernel.body)):
+            found.setdefault(access.buffer, []).append((at, access))
+        return found
+
+    def by(self, new: Allocation, old: Allocation) -> bool:
+        """True if `new` may be written over `old`: each element is read only in the iteration that writes it, before the
+        first store of that iteration."""
+        result, operand = self.names[new], self.names[old]
+        loads = [(at, a) for at, a in self.accesses.get(operand, ()) if not a.is_store]
+        stores = [(at, a) for at, a in self.accesses.get(result, ()) if a.is_store]
+        if operand.dtype != result.dtype or not stores:
+            return not loads
+        written = [(store.path, store.offset) for _, store in stores]
+        return all(at < stores[0][0] and (load.path, load.offset) in written for at, load in loads)

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from wholestep.lower.buffers.allocate import align_size
-from wholestep.lower.buffers.task_order import runs_in_place
+from wholestep.lower.buffers.task_order import OverwrittenOperands
 from wholestep.lower.buffers.tasks import Task, TaskGraph
 from wholestep.lower.program.allocation import Allocation
 from wholestep.lower.program.memory_layout import MemoryLayout
@@ -109,9 +109,9 @@ def in_place_pairs(task: Task) -> Iterator[tuple[Allocation, Allocation]]:
     """(result, operand) pairs of equal size that a kernel may compute in place."""
     if task.bound is None:
         return
-    names = dict(zip(task.bound.places, task.bound.kernel.buffers, strict=True))
+    overwritten = OverwrittenOperands(task.bound)
     for new in task.writes:
         for old in task.reads:
             if old is not new and old.nbytes == new.nbytes and old not in task.writes:
-                if runs_in_place(task.bound.kernel, names[old], names[new]):
+                if overwritten.by(new, old):
                     yield new, old
