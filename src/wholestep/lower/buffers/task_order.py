@@ -221,8 +221,8 @@ class OverwrittenOperands:
         return found
 
     def by(self, new: Allocation, old: Allocation) -> bool:
-        """True if `new` may be written over `old`: each element is read only in the iteration that writes it, before its
-        first store."""
+        """True if `new` may be written over `old`: each element is read only in the iteration that writes it, before
+        its first store."""
         result, operand = self.names[new], self.names[old]
         loads = [(at, a) for at, a in self.accesses.get(operand, ()) if not a.is_store]
         stores = [(at, a) for at, a in self.accesses.get(result, ()) if a.is_store]
