@@ -6,6 +6,7 @@ import copy
 import doctest
 import io
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -163,8 +164,44 @@ def test_jax_trains_with_a_step_and_hands_its_state_back(jax: Any) -> None:
 
 def test_jax_without_wide_numbers_is_said(jax: Any) -> None:
     jax.config.update("jax_enable_x64", False)
-    with pytest.raises(UnsupportedError, match=r"energy has numbers of 64 bits(?s:.*)jax_enable_x64"):
+    with pytest.raises(UnsupportedError, match=r"jax_enable_x64 has not(?s:.*)jax_enable_x64"):
         ws.to_jax(energy, PARAMS, X)
+
+
+NARROW: dict[str, Callable[[Any], Any]] = {
+    "bounds": lambda x: np.clip(x, -1, 1),
+    "deviations": np.std,
+    "variances": lambda x: np.var(x, axis=0, ddof=1),
+    "sorted": np.sort,
+    "ranks": lambda x: np.argsort(x, axis=0),
+    "the middle": lambda x: np.median(x, axis=1),
+    "rows": lambda x: x[np.array([1, -1])],
+    "places": lambda x: x[np.arange(len(x)), np.argmax(x, axis=1)],
+    "counts": lambda x: np.sum(x > 0, axis=0),
+    "the largest so far": np.maximum.accumulate,
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", NARROW)
+def test_places_and_counts_have_32_bits_where_jax_has_no_more(jax: Any, name: str) -> None:
+    """And JAX does not warn of a dtype that it cuts."""
+    jax.config.update("jax_enable_x64", False)
+    x, f = X.astype("f4"), NARROW[name]
+    found, expected = jax.jit(ws.to_jax(f, x))(x), np.asarray(f(x))
+    assert found.dtype == (np.int32 if expected.dtype == np.int64 else np.float32)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_other_wide_integers_are_refused_with_their_line(jax: Any) -> None:
+    jax.config.update("jax_enable_x64", False)
+    for f in (
+        lambda x: x.astype(int) * 3,
+        lambda x: np.sum(np.sign(x).astype(int)),
+        lambda x: np.where(x > 0, 1 << 40, 0),
+    ):
+        with pytest.raises(UnsupportedError, match=r"makes i64(?s:.*)test_handover.py"):
+            ws.to_jax(f, X.astype("f4"))
 
 
 def test_jax_takes_python_numbers_where_an_input_holds_them(jax: Any) -> None:
@@ -206,7 +243,7 @@ def test_a_python_bool_is_no_input(jax: Any) -> None:
 
 def test_draws_need_wide_numbers_of_jax(jax: Any) -> None:
     jax.config.update("jax_enable_x64", False)
-    with pytest.raises(UnsupportedError, match=r"numbers of 64 bits(?s:.*)jax_enable_x64"):
+    with pytest.raises(UnsupportedError, match=r"random bits(?s:.*)without jax_enable_x64 has not"):
         ws.to_jax(lambda key: ws.random.normal(key, (2,)), ws.random.key(0))
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wholestep import dtypes
+from wholestep.dims import Dim
 from wholestep.errors import UnsupportedError
 from wholestep.export.core import inline_everywhere
 from wholestep.export.program import ExportedProgram
@@ -28,10 +29,13 @@ class NarrowTarget(NamedTuple):
     title: str
     """The target as a message calls it."""
     has_int64: bool
+    advice: str = ""
 
     @property
     def hint(self) -> str:
-        """The option of an export that allows it other numbers."""
+        """The option that allows it other numbers."""
+        if self.advice:
+            return self.advice
         integers = "" if self.has_int64 else " and int32 for int64"
         return f"narrow=True, or --narrow, writes float32 for float64{integers}"
 
@@ -40,7 +44,12 @@ NARROW_TARGETS = {
     "coreml": NarrowTarget("coreml", "Core ML", has_int64=False),
     "litert": NarrowTarget("litert", "LiteRT", has_int64=True),
 }
-"""The targets without floats of 64 bits, by name."""
+"""The targets of files without floats of 64 bits, by name."""
+JAX_ADVICE = (
+    'jax.config.update("jax_enable_x64", True) turns numbers of 64 bits on; Python numbers alone are computed in them'
+)
+NARROW_JAX = NarrowTarget("jax", "JAX without jax_enable_x64", has_int64=False, advice=JAX_ADVICE)
+"""JAX as it is unless numbers of 64 bits are turned on: integers that are places and counts have 32 bits there."""
 
 
 def checked_narrow(graph: Graph, program: ExportedProgram, narrow: bool, target: NarrowTarget) -> Graph:
@@ -62,8 +71,7 @@ def check_wide(graph: Graph, target: NarrowTarget) -> None:
     for node in graph.nodes:
         for v in node.outputs:
             wide = v.dtype.name in NARROWED
-            counts = v.dtype.name == "int64" and node.op.kind not in PLACES and node.op.name not in SAFE
-            if wide or (counts and not target.has_int64):
+            if wide or (not target.has_int64 and v.dtype.name in ("int64", "uint64") and not makes_places(node)):
                 raise UnsupportedError(
                     f"export to {target.name}: {node.op.name} makes {v.type}, which {target.title} has not",
                     hint=target.hint,
@@ -71,6 +79,20 @@ def check_wide(graph: Graph, target: NarrowTarget) -> None:
                 )
         for inner in subgraphs(node):
             check_wide(inner, target)
+
+
+def makes_places(node: Node) -> bool:
+    """True if the integers that an operation makes are places in arrays, counts, or numbers that int32 holds."""
+    if "value" in node.params and not isinstance(node.params["value"], Dim):
+        return bool(np.all(np.abs(np.asarray(node.params["value"], np.float64)) < 2.0**31))
+    if node.outputs[0].dtype.name == "uint64":
+        return False
+    if node.op.name == "cast":
+        return bool(np.can_cast(node.inputs[0].dtype, np.int32, "safe"))
+    counted = node.inputs[0].node if node.op.name == "sum" else None
+    if counted is not None and counted.op.name == "cast":
+        return dtypes.is_bool(counted.inputs[0].dtype)
+    return node.op.kind in PLACES or node.op.name in SAFE
 
 
 class Narrowing:

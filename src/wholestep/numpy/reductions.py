@@ -178,6 +178,13 @@ any = bound(np.any, "", _truth, "any", re.any_, False, casting="unsafe")
 all = bound(np.all, "", _truth, "all", re.all_, True, casting="unsafe")
 
 
+EXACT_COUNT = 1 << 24
+"""The largest number of elements by which a variance is divided in the dtype of its sum. NumPy divides in float64 and
+rounds to that dtype, which is the same where float32 holds the number (Figueroa 1995, When is double rounding
+innocuous?).
+"""
+
+
 def mean_count(x: Array, axes: tuple[int, ...], where: Any = NO_VALUE, keepdims: Any = NO_VALUE) -> Any:
     """The number of elements that a mean is over."""
     if where is True or where is NO_VALUE:
@@ -233,7 +240,10 @@ def var(
     square = off.real**2 + off.imag**2 if dtypes.is_complex(x.dtype) else off * off
     total = sum(square, axis=axes, **over, **options)
     count = mean_count(x, axes, **options) - (ddof if correction is NO_VALUE else correction)
-    count = np.maximum(traced_count(count), 0)
+    if isinstance(count, int) and count <= EXACT_COUNT:
+        count = count if count > 0 else 0
+    else:
+        count = np.maximum(traced_count(count), 0)
     result = dtypes.real_of(wanted) if dtype is None and dtypes.is_complex(wanted) else wanted
     return (total / count).astype(result, copy=False)
 

@@ -40,7 +40,10 @@ SPECIAL_TWO = "zeta gammainc gammaincc betaln beta poch".split()
 
 
 def jax_dtype(dtype: np.dtype[Any]) -> str:
-    """A dtype as `jax.numpy` names it."""
+    """A dtype as `jax.numpy` names it. `int` has 64 bits where JAX has them turned on, and 32 otherwise, without a
+    warning."""
+    if dtype.name == "int64":
+        return "int"
     return f"jnp.{'bool_' if dtype.kind == 'b' else dtype.name}"
 
 
@@ -191,7 +194,7 @@ WORDS: dict[str, Spelling] = {
     "prod": jax_reduced("prod"),
     **{name: jax_by_slices(f"{name}imum", f"jnp.{name}({{0}}, axis={{axes}})") for name in ("max", "min")},
     **{name: f"jnp.{name}({{0}}, axis={{axes}})" for name in ("any", "all")},
-    **{name: f"jnp.{name}({{0}}, axis={{axis}}).astype(jnp.int64)" for name in ("argmax", "argmin")},
+    **{name: f"jnp.{name}({{0}}, axis={{axis}}).astype(int)" for name in ("argmax", "argmin")},
     **{name: f"lax.{name}({{0}}, {{axis}}, reverse={{reverse}})" for name in ("cumsum", "cumprod")},
     "gather": jax_read,
     "scatter_add": jax_written("add"),

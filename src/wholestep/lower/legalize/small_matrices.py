@@ -36,7 +36,7 @@ def is_small(a: Value, b: Value | None = None) -> bool:
     return b is None or (isinstance(b.type.size, int) and 0 < math.prod(b.shape[-2:]) <= MOST_ELEMENTS)
 
 
-def elements(a: Value) -> Elements:
+def matrix_elements(a: Value) -> Elements:
     """The elements of matrices."""
     lead, (m, n) = a.shape[:-2], a.shape[-2:]
     start, one = (0,) * len(lead), (1,) * a.ndim
@@ -48,7 +48,7 @@ def elements(a: Value) -> Elements:
     return [[element(i, j) for j in range(n)] for i in range(m)]
 
 
-def matrices(rows: Elements) -> Value:
+def matrix_of_elements(rows: Elements) -> Value:
     """The matrices of these elements."""
     lead = rows[0][0].shape
     columns = [OPS["reshape"](x, shape=(*lead, 1)) for row in rows for x in row]
@@ -80,7 +80,7 @@ def eliminate(rows: Elements, n: int) -> list[Value]:
 
 def pivots_of(a: Value) -> tuple[list[Value], list[Value]]:
     """The pivots of an elimination, and the conditions under which two rows were exchanged."""
-    rows = elements(a)
+    rows = matrix_elements(a)
     exchanges = eliminate(rows, len(rows))
     return [row[k] for k, row in enumerate(rows)], exchanges
 
@@ -88,15 +88,15 @@ def pivots_of(a: Value) -> tuple[list[Value], list[Value]]:
 def small_solve(a: Value, b: Value) -> Value:
     """x with a x = b."""
     n = a.shape[-1]
-    rows = [[*left, *right] for left, right in zip(elements(a), elements(b), strict=True)]
+    rows = [[*left, *right] for left, right in zip(matrix_elements(a), matrix_elements(b), strict=True)]
     eliminate(rows, n)
-    solution = substitute([row[:n] for row in rows], [row[n:] for row in rows], lower=False)
+    solution = substitute_elements([row[:n] for row in rows], [row[n:] for row in rows], lower=False)
     regular = [OPS["not_equal"](row[k], zeros(row[k].type)) for k, row in enumerate(rows)]
     fine = everywhere(functools.reduce(OPS["bitwise_and"], regular))
-    return require(matrices(solution), fine, kind="linalg", message="Singular matrix", hint="")
+    return require(matrix_of_elements(solution), fine, kind="linalg", message="Singular matrix", hint="")
 
 
-def substitute(a: Elements, b: Elements, *, lower: bool, unit: bool = False) -> Elements:
+def substitute_elements(a: Elements, b: Elements, *, lower: bool, unit: bool = False) -> Elements:
     """x with a x = b for triangular matrices; with `unit` the diagonal counts as ones."""
     n = len(a)
     found: dict[int, list[Value]] = {}
@@ -111,9 +111,9 @@ def substitute(a: Elements, b: Elements, *, lower: bool, unit: bool = False) -> 
 def small_triangular_solve(a: Value, b: Value, *, lower: bool, unit: bool, turned: bool, message: str) -> Value:
     """x with a x = b for one triangle of the matrices, or of the turned ones; `message` takes the number of a diagonal
     element that is 0."""
-    given = elements(a)
+    given = matrix_elements(a)
     read = [list(column) for column in zip(*given, strict=True)] if turned else given
-    x = matrices(substitute(read, elements(b), lower=lower != turned, unit=unit))
+    x = matrix_of_elements(substitute_elements(read, matrix_elements(b), lower=lower != turned, unit=unit))
     if unit:
         return x
     fine = [everywhere(OPS["not_equal"](row[k], zeros(row[k].type))) for k, row in enumerate(given)]
@@ -124,7 +124,7 @@ def small_triangular_solve(a: Value, b: Value, *, lower: bool, unit: bool, turne
 
 def small_cholesky(a: Value) -> Value:
     """The lower factors of positive definite matrices, of which the lower triangle is read."""
-    given, n = elements(a), a.shape[-1]
+    given, n = matrix_elements(a), a.shape[-1]
     found = [[zeros(x.type) for x in row] for row in given]
     for j in range(n):
         for i in range(j, n):
@@ -132,7 +132,7 @@ def small_cholesky(a: Value) -> Value:
             for k in range(j):
                 rest = rest - found[i][k] * found[j][k]
             found[i][j] = OPS["sqrt"](rest) if i == j else rest / found[j][j]
-    y = matrices(found)
-    positive = [OPS["less"](zeros(row[k].type), row[k]) for k, row in enumerate(elements(y))]
+    y = matrix_of_elements(found)
+    positive = [OPS["less"](zeros(row[k].type), row[k]) for k, row in enumerate(matrix_elements(y))]
     fine = everywhere(functools.reduce(OPS["bitwise_and"], positive))
     return require(y, fine, kind="linalg", message="Matrix is not positive definite", hint="")

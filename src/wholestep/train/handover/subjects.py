@@ -12,7 +12,8 @@ import numpy as np
 
 from wholestep import tree
 from wholestep.boundary.declared import callable_argument
-from wholestep.errors import ArgumentError
+from wholestep.errors import ArgumentError, UnsupportedError
+from wholestep.export.narrow import NarrowTarget, check_wide
 from wholestep.export.program import ExportedProgram
 from wholestep.export.python.run import python_function
 from wholestep.export.python.support.arguments import arrays_of
@@ -22,6 +23,7 @@ from wholestep.frontend.exporting import export_function
 from wholestep.ir.build import build, inline
 from wholestep.ir.graph import Value
 from wholestep.nn.module import Module
+from wholestep.passes.pipeline import run_passes
 from wholestep.primitives.creation import full
 from wholestep.primitives.random import RandomBits
 from wholestep.train.checkpoint.matching import root_of
@@ -62,11 +64,17 @@ class HandedProgram(NamedTuple):
     call: str
     """The function that hands it over, for messages."""
 
-    def wide_types(self) -> bool:
-        """True if some value of the program has 64 bits a number, or an operation computes with such numbers."""
-        parts = list(self.program.graph.family())
-        drawn = any([isinstance(node.op, RandomBits) for part in parts for node in part.nodes])
-        return drawn or any([t.dtype.name in WIDE for part in parts for t in part.types()])
+    def check_narrow(self, target: NarrowTarget) -> None:
+        """Raise UnsupportedError if the program has numbers of 64 bits which a target has not."""
+        name, graph = self.program.name, run_passes(self.program.graph)
+        inputs = [
+            f"{where} is {dtype}" for where, (dtype, _) in self.program.input_types().items() if dtype.name in WIDE
+        ]
+        drawn = any([isinstance(node.op, RandomBits) for part in graph.family() for node in part.nodes])
+        if inputs or drawn:
+            what = inputs[0] if inputs else "random bits are drawn with integers of 64 bits"
+            raise UnsupportedError(f"{self.call}: {name}: {what}, which {target.title} has not", hint=target.hint)
+        check_wide(graph, target)
 
     def function(self, target: PythonTarget, check: Check) -> Callable[..., Any]:
         """The subject as a function of a library's arrays."""

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from wholestep.errors import MissingExtraError, UnsupportedError
+from wholestep.errors import MissingExtraError
+from wholestep.export.narrow import NARROW_JAX
 from wholestep.export.python.jax import JAX
 from wholestep.train.handover.subjects import Check, is_held, subject_of, with_narrow_numbers
 
@@ -24,7 +25,7 @@ def to_jax(f: Callable[..., Any], *examples: Any) -> Callable[..., Any]:
 
     Shapes: those of the examples, which are arrays or `ShapeDtype`s.
     Raises: UnsupportedError for operations that JAX has no words for, and for numbers of 64 bits where JAX has them
-    turned off; MissingExtraError where JAX is not installed.
+    turned off, except for places in arrays, which have 32 bits then; MissingExtraError where JAX is not installed.
 
     >>> import numpy as np, wholestep as ws
     >>> x = np.float32(0.5)
@@ -38,11 +39,8 @@ def to_jax(f: Callable[..., Any], *examples: Any) -> Callable[..., Any]:
     if not wide:
         f, examples = with_narrow_numbers(f, examples)
     subject = subject_of(f, examples, "to_jax")
-    if subject.wide_types() and not wide:
-        raise UnsupportedError(
-            f"to_jax: {subject.program.name} has numbers of 64 bits, which JAX has turned off",
-            hint='jax.config.update("jax_enable_x64", True) turns them on; Python numbers alone are computed in them',
-        )
+    if not wide:
+        subject.check_narrow(NARROW_JAX)
     return subject.function(JAX, Check(jax.numpy.dtype, partial(array_of_jax, jax)))
 
 

@@ -54,19 +54,19 @@ def all_finite(*xs):
 def sort_rows(x, axis):
     """Sorted values, and where each came from; equal ones stay in order."""
     order = jnp.argsort(x, axis=axis, stable=True)
-    return jnp.take_along_axis(x, order, axis), order.astype(jnp.int64)
+    return jnp.take_along_axis(x, order, axis), order.astype(int)
 
 
 def largest(x, axis, k):
     """The k largest, the first of equal ones first, and where they came from."""
     order = x.shape[axis] - 1 - jnp.flip(jnp.argsort(jnp.flip(x, axis), axis=axis, stable=True), axis)
     order = jnp.take(order, jnp.arange(k), axis)
-    return jnp.take_along_axis(x, order, axis), order.astype(jnp.int64)
+    return jnp.take_along_axis(x, order, axis), order.astype(int)
 
 
 def running(x, axis, upward):
     """The largest, or smallest, so far, and where it was first; NaN stays."""
-    places = lax.broadcasted_iota(jnp.int64, x.shape, axis)
+    places = lax.broadcasted_iota(int, x.shape, axis)
 
     def later(a, b):
         take = (b[0] > a[0] if upward else b[0] < a[0]) | (b[0] != b[0])
@@ -78,7 +78,7 @@ def running(x, axis, upward):
 def eliminated(x):
     """Elimination with pivots: both triangles in one matrix, the exchanges counted from 0, and the order of rows."""
     packed, pivots, order = lax.linalg.lu(x)
-    return packed, pivots.astype(jnp.int32), order.astype(jnp.int64)
+    return packed, pivots.astype(jnp.int32), order.astype(int)
 
 
 def on_host(f, kinds, *xs):
