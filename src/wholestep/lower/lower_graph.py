@@ -39,6 +39,8 @@ class GraphLowering(Materializer):
         self.tasks: list[Task] = []
         self.stored: dict[FusionGroup, list[Value]] = {}
         self.stored_late: list[Value] = []
+        self.walked: dict[FusionGroup, set[Value]] = {}
+        """The members of each group whose operands are materialized, or computed in its kernel."""
         self.late: dict[Allocation, list[FusionGroup]] = {}
         """The groups that write each allocation of values materialized late."""
         for node in self.graph.nodes:
@@ -93,8 +95,10 @@ class GraphLowering(Materializer):
                 self.visit_operands(v, group)
 
     def visit_operands(self, v: Value, group: FusionGroup) -> None:
-        """Walk through the operands of a materialized value; materialize those that its kernel does not compute."""
+        """Walk through the operands of a materialized value; materialize those that its kernel does not compute. Members
+        of a group are walked through once for all of its values."""
         seen: set[Value] = set()
+        walked = self.walked.setdefault(group, set())
         stack = [(v, False, 0)]
         while stack:
             x, operand, spent = stack.pop()
@@ -103,6 +107,10 @@ class GraphLowering(Materializer):
                 continue
             seen.add(x)
             member = self.member_of(x, group)
+            if member and not operand:
+                if x in walked:
+                    continue
+                walked.add(x)
             spent = 0 if member else spent + self.recompute_price(x)
             if x is not v and not self.computed_in_kernel(x, member, operand, spent):
                 self.materialize(x)
