@@ -12,16 +12,18 @@ import wholestep as ws
 from wholestep.backends.cpu.compiler import machine_model
 from wholestep.backends.cpu.cpu_features import named_target
 from wholestep.lower.compile import lower_program
+from wholestep.lower.legalize.small_matrices import LARGEST_UNROLLED
 from wholestep.lower.program.steps import RoutineCall, walk_steps
 
 MACHINE = machine_model(named_target("x86-64-v3"))
 COUNT = 101
 
 
-@pytest.fixture
-def stack() -> Any:
-    a = np.random.default_rng(0).normal(size=(COUNT, 6, 6))
-    return a @ a.mT + np.eye(6)
+@pytest.fixture(params=[LARGEST_UNROLLED, LARGEST_UNROLLED + 1])
+def stack(request: pytest.FixtureRequest) -> Any:
+    n = request.param
+    a = np.random.default_rng(0).normal(size=(COUNT, n, n))
+    return a @ a.mT + np.eye(n)
 
 
 @pytest.mark.parametrize("shape, shared", [((COUNT, 6, 6), True), ((4, 6, 6), False), ((2, 200, 200), False)])

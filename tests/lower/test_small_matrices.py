@@ -12,11 +12,10 @@ from tests.lower.test_added_rows import kernels_of
 
 import wholestep as ws
 from wholestep.kernel.lang import axes_of
-from wholestep.lower.legalize.cofactors import LARGEST
-from wholestep.lower.legalize.small_matrices import LARGEST_STACKED, MIN_STACK
+from wholestep.lower.legalize.small_matrices import LARGEST_UNROLLED
 
-SIZES = range(1, LARGEST_STACKED + 2)
-LEADS = ((), (3,), (2, MIN_STACK))
+SIZES = range(1, LARGEST_UNROLLED + 2)
+LEADS = ((), (3,), (2, 64))
 
 
 def draw(n: int, lead: tuple[int, ...], columns: int = 0) -> Any:
@@ -68,11 +67,11 @@ def test_small_matrices_are_those_of_lapack(name: str, n: int, lead: tuple[int, 
 
 
 @pytest.mark.parametrize("name", ["det", "logabsdet", "inv", "cholesky"])
-@pytest.mark.parametrize("n", [2, 3, LARGEST_STACKED])
+@pytest.mark.parametrize("n", [2, 3, LARGEST_UNROLLED])
 def test_gradients_of_small_matrices(name: str, n: int) -> None:
     """Those of the interpreter, whose operations are NumPy's."""
     f, drawn = FUNCTIONS[name]
-    (a,) = drawn(n, (MIN_STACK,))
+    (a,) = drawn(n, (64,))
     g = ws.grad(lambda a: np.sum(f(a) ** 2))
     expected = np.asarray(ws.jit(g, device="reference")(a))
     np.testing.assert_allclose(np.asarray(ws.jit(g)(a)), expected, rtol=1e-6, atol=1e-9 * np.max(np.abs(expected)))
@@ -85,7 +84,7 @@ def one_of(n: int, bad: Any) -> Any:
     return stack
 
 
-@pytest.mark.parametrize("n", [2, 3, LARGEST])
+@pytest.mark.parametrize("n", [2, 3, LARGEST_UNROLLED])
 def test_matrices_without_a_solution_are_errors(n: int) -> None:
     last = np.diag([1.0] * (n - 1) + [0.0])
     with pytest.raises(np.linalg.LinAlgError, match="Singular matrix"):
@@ -99,7 +98,7 @@ def test_matrices_without_a_solution_are_errors(n: int) -> None:
             ws.jit(scipy.linalg.solve_triangular)(np.diag(diagonal), np.ones((n, 1)))
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, LARGEST])
+@pytest.mark.parametrize("n", [1, 2, 3, LARGEST_UNROLLED])
 def test_determinants_of_singular_matrices(n: int) -> None:
     for a in (np.zeros((n, n)), np.outer(np.arange(n), np.arange(n)) * 1.0, np.diag([np.inf] * n)):
         found, expected = ws.jit(np.linalg.slogdet)(a), np.linalg.slogdet(a)

@@ -95,8 +95,10 @@ class GraphLowering(Materializer):
                 self.visit_operands(v, group)
 
     def visit_operands(self, v: Value, group: FusionGroup) -> None:
-        """Walk through the operands of a materialized value; materialize those that its kernel does not compute. Members
-        of a group are walked through once for all of its values."""
+        """Walk through the operands of a materialized value; materialize those that its kernel does not compute.
+
+        Members of a group are walked through once for all of its values.
+        """
         seen: set[Value] = set()
         walked = self.walked.setdefault(group, set())
         stack = [(v, False, 0)]

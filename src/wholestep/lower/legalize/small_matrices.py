@@ -9,31 +9,28 @@ that vectors lie along the matrices.
 from __future__ import annotations
 
 import functools
-import math
 
 from wholestep.ir.graph import OPS, Value
-from wholestep.lower.legalize.cofactors import LARGEST
 from wholestep.lower.legalize.internal_ops import require
 from wholestep.primitives.family import zeros
 
 Elements = list[list[Value]]
 """The elements of matrices by row and column, each an array over the stack."""
 
-LARGEST_STACKED, MIN_STACK = 6, 64
-"""The size of the largest matrices, and the fewest of them where they are larger than `LARGEST`: compiling takes longer
-then than a few calls of LAPACK."""
-MOST_ELEMENTS = LARGEST_STACKED * LARGEST_STACKED
+LARGEST_UNROLLED = 6
+"""The size of the largest matrices: larger ones take longer to compile than hundreds of calls of LAPACK."""
+MOST_ELEMENTS = LARGEST_UNROLLED * LARGEST_UNROLLED
 """The most elements of a matrix of right-hand sides."""
 
 
 def is_small(a: Value, b: Value | None = None) -> bool:
-    """Test whether matrices, and their right-hand sides, are real and small enough."""
-    if a.dtype.kind != "f" or not isinstance(a.type.size, int) or a.type.size == 0:
+    """Test whether matrices, and their right-hand sides, are real and small enough; a matrix of a stack is computed as
+    it is alone."""
+    n = a.shape[-1]
+    if a.dtype.kind != "f" or a.type.size == 0 or not isinstance(n, int) or n > LARGEST_UNROLLED:
         return False
-    few = math.prod(a.shape[:-2]) < MIN_STACK
-    if a.shape[-1] > (LARGEST if few else LARGEST_STACKED):
-        return False
-    return b is None or (isinstance(b.type.size, int) and 0 < math.prod(b.shape[-2:]) <= MOST_ELEMENTS)
+    columns = 1 if b is None else b.shape[-1]
+    return isinstance(columns, int) and 0 < n * columns <= MOST_ELEMENTS
 
 
 def matrix_elements(a: Value) -> Elements:
