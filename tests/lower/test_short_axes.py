@@ -40,6 +40,7 @@ SHORT: dict[str, Callable[[Any], Any]] = {
     "repeated": lambda x: np.repeat(x, 3, axis=1),
     "repeated rows": lambda x: np.repeat(x, 2, axis=0),
     "tiled": lambda x: np.tile(x, (3, 2)),
+    "tiled along six axes": lambda x: np.tile(x[:64].reshape(2, 2, 2, 2, 4, -1), (2, 3, 2, 3, 2, 2)),
     "long tiles": lambda x: np.tile(x.reshape(-1), 3) * 2,
     "each second": lambda x: np.repeat(x, 2, axis=1)[:, 1::2],
 }
@@ -109,6 +110,11 @@ def test_short_axes_have_vectors_beside_them(name: str) -> None:
     (kernel,) = kernels_of(VECTORS[name], (9600, 3) if "second" not in name else (96, 64), level="x86-64-v3")
     assert has_vectors(kernel)
     assert not [s for s in walk(kernel.body) if isinstance(s, Var) and s.op == "quotient"]
+
+
+def test_threads_share_the_steps_of_a_long_axis() -> None:
+    (kernel,) = kernels_of(lambda x: np.tile(x, (3, 2)), (1000, 96))
+    assert kernel.outer is not None and kernel.outer.extent == 1000
 
 
 def test_columns_share_a_kernel() -> None:

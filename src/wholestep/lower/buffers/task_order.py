@@ -221,12 +221,15 @@ class OverwrittenOperands:
         return found
 
     def by(self, new: Allocation, old: Allocation) -> bool:
-        """True if `new` may be written over `old`: each element is read only in the iteration that writes it, before
-        its first store."""
+        """True if `new` may be written over `old`: one loop stores all elements, and each is read only in the iteration
+        that writes it, before the first store."""
         result, operand = self.names[new], self.names[old]
         loads = [(at, a) for at, a in self.accesses.get(operand, ()) if not a.is_store]
         stores = [(at, a) for at, a in self.accesses.get(result, ()) if a.is_store]
         if operand.dtype != result.dtype or not stores:
             return not loads
-        written = [(store.path, store.offset) for _, store in stores]
-        return all(at < stores[0][0] and (load.path, load.offset) in written for at, load in loads)
+        first, store = stores[0]
+        if any(other.path != store.path for _, other in stores):
+            return not loads
+        written = [other.offset for _, other in stores]
+        return all(at < first and load.path == store.path and load.offset in written for at, load in loads)

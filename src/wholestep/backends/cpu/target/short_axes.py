@@ -20,6 +20,8 @@ from wholestep.lower.target import DraftKernel, Target
 
 MOST_SPLITS = 4
 """The most axes of a kernel that are split."""
+FEWEST_STEPS = 64
+"""The fewest steps of a first axis that stays first: threads share its steps."""
 
 
 class WrittenKernel(NamedTuple):
@@ -31,14 +33,28 @@ class WrittenKernel(NamedTuple):
 
 def split_divided_axes(draft: DraftKernel, machine: Target) -> WrittenKernel:
     """Write a kernel, and again with an axis split as long as the index along one is divided."""
-    for _ in range(MOST_SPLITS):
-        writer = draft(None, None)
-        kernel = writer.kernel()
-        found = divided_axis(writer, machine) if is_map(writer) else None
+    writer = draft(None, None)
+    written, order = WrittenKernel(writer, writer.kernel()), writer.grid
+    for _ in range(MOST_SPLITS if is_map(writer) else 0):
+        found = divided_axis(writer, machine)
         if found is None:
             break
         writer.split_axis(*found)
-    return WrittenKernel(writer, kernel)
+        writer = draft(None, None)
+        written, order = WrittenKernel(writer, writer.kernel()), long_axis_first(writer)
+    if order == writer.grid:
+        return written
+    writer = draft(order, None)
+    return WrittenKernel(writer, writer.kernel())
+
+
+def long_axis_first(writer: KernelWriter) -> list[int]:
+    """The order of a grid in which the first axis, whose steps threads share, is no short one; the last axis stays."""
+    *outer, last = writer.grid
+    if not outer or writer.axes[outer[0]].extent >= FEWEST_STEPS:
+        return writer.grid
+    longest = max(outer, key=lambda a: writer.axes[a].extent)
+    return [longest, *[a for a in outer if a != longest], last]
 
 
 def is_map(writer: KernelWriter) -> bool:
