@@ -8,9 +8,13 @@ import pytest
 import wholestep as ws
 from wholestep.compiler.driver import compile_graph
 from wholestep.kernel.accesses import memory_accesses
+from wholestep.kernel.build import KernelBuilder
+from wholestep.kernel.lang import Axis, Index
 from wholestep.lower.buffers import task_order
-from wholestep.lower.buffers.task_order import turns_of
+from wholestep.lower.buffers.task_order import OverwrittenOperands, turns_of
 from wholestep.lower.buffers.tasks import Task
+from wholestep.lower.kernels.kernel_writer import BoundKernel
+from wholestep.lower.program.allocation import Allocation
 
 
 def task() -> Task:
@@ -51,3 +55,19 @@ def test_the_accesses_of_a_kernel_are_found_once_for_all_its_operands(monkeypatc
 
     program = compile_graph(ws.jit(ws.grad(delayed)).lower(np.ones(3)))
     assert len(found) <= len(list(program.plan.launches()))
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_a_row_is_read_before_it_is_replaced(early: bool) -> None:
+    """A kernel that exchanges the two elements of each row may write over its operand where both loads come first."""
+    axis, places = Axis("i", 8), (Allocation(64), Allocation(64))
+    with KernelBuilder("exchange") as builder:
+        old, new = (builder.buffer(name, np.dtype(np.float32), 16) for name in ("old", "new"))
+        with builder.loop(axis):
+            here = Index(0, {axis: 2})
+            second = builder.load(old, here + 1)
+            first = builder.load(old, here) if early else None
+            builder.store(new, here, second)
+            builder.store(new, here + 1, first or builder.load(old, here))
+    operands = OverwrittenOperands(BoundKernel(builder.kernel(), places))
+    assert operands.by(places[1], places[0]) == early
