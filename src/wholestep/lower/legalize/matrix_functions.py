@@ -82,9 +82,7 @@ def expand_slogdet(a: Value) -> Values:
     size = modulus(d)
     nothing = OPS["any"](size.equals(0), axes=last)
     signs = OPS["prod"](sign_of_pivots(d, size), axes=last)
-    sign, logs = signs * turned, OPS["sum"](OPS["log"](size), axes=last)
-    least = OPS["full"](value=-np.inf, shape=logs.shape, dtype=logs.dtype)
-    return OPS["select"](nothing, zeros(sign.type), sign), OPS["select"](nothing, least, logs)
+    return of_singular(nothing, signs * turned, OPS["sum"](OPS["log"](size), axes=last))
 
 
 def small_slogdet(a: Value) -> Values:
@@ -96,6 +94,11 @@ def small_slogdet(a: Value) -> Values:
         sign = OPS["select"](exchanged, -sign, sign)
     logs = functools.reduce(OPS["add"], [OPS["log"](size) for size in sizes])
     nothing = functools.reduce(OPS["bitwise_or"], [size.equals(0) for size in sizes])
+    return of_singular(nothing, sign, logs)
+
+
+def of_singular(nothing: Value, sign: Value, logs: Value) -> Values:
+    """The sign 0 and the logarithm of 0 for matrices with a pivot that is nothing."""
     least = OPS["full"](value=-np.inf, shape=logs.shape, dtype=logs.dtype)
     return OPS["select"](nothing, zeros(sign.type), sign), OPS["select"](nothing, least, logs)
 

@@ -113,10 +113,11 @@ def small_triangular_solve(a: Value, b: Value, *, lower: bool, unit: bool, turne
     x = matrix_of_elements(substitute_elements(read, matrix_elements(b), lower=lower != turned, unit=unit))
     if unit:
         return x
-    fine = [everywhere(OPS["not_equal"](row[k], zeros(row[k].type))) for k, row in enumerate(given)]
-    for k, (holds, following) in enumerate(zip(fine, [*fine[1:], x], strict=True)):
-        x = require(following, holds if k == 0 else x, kind="linalg", message=message.format(value=k), hint="")
-    return x
+    # Each check is made behind the one before it, so that the first zero is the one that is named.
+    checked, *others = [everywhere(OPS["not_equal"](row[k], zeros(row[k].type))) for k, row in enumerate(given)]
+    for k, following in enumerate([*others, x]):
+        checked = require(following, checked, kind="linalg", message=message.format(value=k), hint="")
+    return checked
 
 
 def small_cholesky(a: Value) -> Value:

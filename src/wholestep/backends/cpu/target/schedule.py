@@ -239,8 +239,8 @@ def access_cost(a: MemoryAccess, axis: Axis, width: int, turns: bool, beside: Ma
     stride = a.offset.coefficient(axis)
     indirect = any(varies_along(k, axis) for k in a.offset.values())
     each = 1.0 if stride in (0, 1) and not indirect else 1.5 if stride == -1 else 4.0 * width
-    woven = not a.is_store or beside[a.source] % stride == 0 if stride else False
-    if not indirect and not a.conditional and 1 < stride <= MAX_PICK_STRIDE and woven:
+    near = not indirect and not a.conditional and 1 < stride <= MAX_PICK_STRIDE
+    if near and (not a.is_store or beside[a.source] % stride == 0):
         each = stride + 1.0  # whole vectors and a shuffle
     if turns and each > 2.0 and not indirect and contiguous_axis(a, axis, width) is not None:
         each = 2.0
