@@ -284,3 +284,15 @@ def test_elements_of_a_joined_array_are_computed_once(join):
 
     texts = [format_kernel(kernel) for kernel in planned(f, np.arange(3.0)).kernels()]
     assert sum(text.count(" * ") for text in texts) <= 100
+
+
+def test_a_chain_of_moves_is_cut_where_its_end_is_computed_in_the_kernel_of_its_reader():
+    def f(x, weight, *biases):
+        for bias in biases:
+            x = np.flip(x + bias, 1)
+        y = np.flip(np.flip(x * biases[0], 1) + biases[1], 1)
+        return weight.T @ (y + y)
+
+    plan = planned(f, *[np.ones((3, 4)) for _ in range(2 + 7 * 32 - 2)])
+    sums = [format_kernel(kernel).count(" + v") for kernel in plan.kernels()]
+    assert sum(sums) <= 3 * 7 * 32 and max(sums) <= 2 * 32, sums

@@ -109,14 +109,14 @@ class GraphLowering(Materializer):
                 continue
             seen.add(x)
             member = self.member_of(x, group)
-            if member and not operand:
-                if x in walked:
-                    continue
-                walked.add(x)
             spent = 0 if member else spent + self.recompute_price(x)
             if x is not v and not self.computed_in_kernel(x, member, operand, spent):
                 self.materialize(x)
                 continue
+            if member and not operand:
+                if x in walked:
+                    continue
+                walked.add(x)
             operand = node.op.kind == "contraction" or (operand and is_virtual(node))
             stack.extend((y, operand, spent) for y in node.inputs)
 
