@@ -10,8 +10,9 @@ import pytest
 import wholestep as ws
 from wholestep.lower.legalize.fft import is_rader_length, needs_convolution, powers_of_root
 
-LENGTHS = (1, 2, 9, 128, 131, 257, 262, 263)
-"""Among them primes whose convolutions have short factors and not, and multiples of both."""
+LENGTHS = (1, 2, 9, 38, 60, 91, 121, 128, 131, 257, 262, 263, 1000)
+"""Among them products of all prime factors up to 13, primes whose convolutions have short factors and not, and their
+multiples."""
 
 
 def numbers(*shape: int, complex_too: bool = True) -> Any:
@@ -28,7 +29,9 @@ def test_lengths_are_of_every_kind() -> None:
 def test_transforms_of_every_length_are_those_of_numpy(n: int) -> None:
     x, z, half = numbers(3, n, complex_too=False), numbers(3, n), numbers(3, n // 2 + 1)
     cases = ((np.fft.fft, z), (np.fft.ifft, z), (np.fft.fft, x), (np.fft.ifft, x), (np.fft.rfft, x))
-    for function, given in (*cases, (lambda h: np.fft.irfft(h, n), half), (lambda z: np.fft.fft(z, axis=0), z.T)):
+    rows = ((lambda z: np.fft.fft(z, axis=0), z.T), (lambda x: np.fft.rfft(x, axis=0), x.T))
+    inverse = ((lambda h: np.fft.irfft(h, n), half), (lambda h: np.fft.irfft(h, n, axis=0), half.T))
+    for function, given in (*cases, *rows, *inverse):
         found, want = ws.jit(function)(given), function(given)
         assert found.dtype == want.dtype
         np.testing.assert_allclose(found, want, rtol=0, atol=1e-13 * np.abs(want).max())

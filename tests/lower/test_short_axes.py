@@ -15,7 +15,7 @@ from wholestep.kernel.lang import Store, Var, walk
 from wholestep.lower.ops.loop_templates import MOST_COLUMNS
 
 ROWS = 301
-COUNTS = (1, 2, 3, 4, 5)
+COUNTS = (1, 2, 3, 4, 5, 6, 7, 10, 32)
 DTYPES = ("?", "i1", "u2", "i4", "f2", "f4", "f8", "c8", "c16")
 
 

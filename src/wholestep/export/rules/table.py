@@ -16,7 +16,7 @@ RULES: dict[str, Rule] = {
     **ELEMENTWISE_RULES,
     **MOVEMENT_RULES,
     **ORDER_RULES,
-    **fft.EXPANSIONS,
+    **fft.IN_PRIMITIVES,
     **matrix_functions.EXPANSIONS,
     "attention": mixed_values,
     "attention_pullback": pulled_back_attention,

@@ -1,8 +1,9 @@
-"""Fourier transforms as real contractions with small DFT matrices and twiddle factors between them.
+"""Fourier transforms as steps, each of which transforms a few numbers and multiplies them by roots of unity.
 
-    n = r m, input at j m + i, output at l r + k:  X[l r + k] = sum_i w_m^(i l) w_n^(i k) sum_j w_r^(j k) x[j m + i]
+    n = r m, input at j m + p, output at l r + k:  X[l r + k] = sum_p w_m^(p l) w_n^(p k) sum_j w_r^(j k) x[j m + p]
 
-(Cooley and Tukey, 1965.) Complex numbers are two planes of real ones, an axis of size 2 before the transformed one.
+(Cooley and Tukey, 1965.) The transforms of r numbers end beside each other, so that the steps leave the terms in order
+(Stockham, 1966): [..., r, m, s] becomes [..., m, r, s], for s numbers that were transformed before.
 """
 
 from __future__ import annotations
@@ -15,15 +16,19 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep.ir.graph import OPS, NDArray, Value
+from wholestep.lower.legalize.internal_ops import dft_step, paired_terms
 from wholestep.lower.legalize.sort import along_axis, slice_last
 from wholestep.primitives.contraction import LETTERS
 from wholestep.primitives.creation import constant
 from wholestep.primitives.family import conj, zeros
+from wholestep.primitives.movement import slice_along
 
 RADIX = 16
-"""Maximum radix of a factorization."""
+"""Maximum number of elements whose transform is written out."""
 DIRECT = 128
-"""Maximum length of a prime or real transform by one matrix."""
+"""Maximum length of a prime transform by one matrix."""
+DIRECT_REAL = 32
+"""Maximum length of a transform of real numbers by one matrix."""
 
 
 # Constants, computed in double precision from exponents reduced exactly.
@@ -44,12 +49,16 @@ def dft_matrix(r: int, inverse: bool, name: str) -> NDArray:
 
 
 @cache
-def twiddle_factors(r: int, m: int, inverse: bool, name: str) -> tuple[NDArray, NDArray]:
-    """The factors of the planes and of the exchanged planes: [k, i] and [k, plane, i]."""
-    w = roots_of_unity(r, m, r * m, inverse)
-    turned = np.stack([-w.imag, w.imag], axis=1)
-    dtype = dtypes.from_short(name)
-    return np.ascontiguousarray(w.real, dtype), np.ascontiguousarray(turned, dtype)
+def turns_of_step(r: int, m: int, inverse: bool, name: str) -> NDArray:
+    """The factors w_n^(p k) of a step: [k, p]."""
+    return np.ascontiguousarray(roots_of_unity(r, m, r * m, inverse), dtypes.from_short(name))
+
+
+@cache
+def turns_of_pairs(n: int, inverse: bool, name: str) -> NDArray:
+    """The factors of the differences between terms of half a real transform of length n, as `paired_terms` has them."""
+    w = roots_of_unity(2, n // 2, n, inverse)[1]
+    return np.ascontiguousarray(w * (1j if inverse else -0.5j), dtypes.from_short(name))
 
 
 def constant_like(array: NDArray, like: Value) -> Value:
@@ -63,13 +72,14 @@ def scale_along(x: Value, table: Value, axes: tuple[int, ...]) -> Value:
     return x * OPS["broadcast"](table, shape=x.shape, axes=axes)
 
 
-def contract_last(x: Value, matrix: Value) -> Value:
-    """x with its last axis contracted with the first of a matrix."""
-    lead = LETTERS[: x.ndim - 1]
-    return OPS["contract"](x, matrix, spec=f"{lead}X,XY->{lead}Y")
+def contract_axis(x: Value, matrix: NDArray, axis: int) -> Value:
+    """x with an axis contracted with the first of a matrix."""
+    letters = LETTERS[: x.ndim]
+    there = f"{letters[:axis]}Y{letters[axis + 1 :]}"
+    return OPS["contract"](x, constant_like(matrix, x), spec=f"{letters},{letters[axis]}Y->{there}")
 
 
-# Transforms of planes.
+# Steps.
 
 
 def choose_radix(n: int) -> int:
@@ -80,6 +90,52 @@ def choose_radix(n: int) -> int:
     return min(fitting, key=lambda r: abs(math.log(r) - math.log(n) / levels)) if fitting else least
 
 
+def complex_dft(x: Value, inverse: bool, axis: int) -> Value:
+    """The complex transform along an axis."""
+    shape, lead, m, s = x.shape, x.shape[:axis], x.shape[axis], math.prod(x.shape[axis + 1 :])
+    while m > 1:
+        r = choose_radix(m)
+        m //= r
+        x = transform_step(OPS["reshape"](x, shape=(*lead, r, m, s)), inverse)
+        s *= r
+    return OPS["reshape"](x, shape=shape)
+
+
+def transform_step(x: Value, inverse: bool) -> Value:
+    """One step: the transforms of r numbers in one kernel, by a matrix, or by a convolution."""
+    r, m, _ = x.shape[-3:]
+    turns = constant(value=turns_of_step(r, m, inverse, dtypes.short(x.dtype)))
+    if r <= RADIX:
+        return dft_step(x, turns, inverse=inverse)
+    (found,) = (step_by_matrix if r <= DIRECT else step_by_convolution)(x, turns, inverse=inverse)
+    return found
+
+
+def step_by_matrix(x: Value, turns: Value, *, inverse: bool) -> Sequence[Value]:
+    """One step as a contraction of the real and the imaginary plane."""
+    k = x.ndim - 3
+    shape = (*x.shape[:k], 1, *x.shape[k:])
+    planes = OPS["concat"](*[OPS["reshape"](OPS[f](x), shape=shape) for f in ("real", "imag")], axis=k)
+    matrix = constant(value=dft_matrix(x.shape[k], inverse, dtypes.short(planes.dtype)))
+    lead = LETTERS[:k]
+    found = OPS["contract"](matrix, planes, spec=f"WXYZ,{lead}WXUV->{lead}YUZV")
+    parts = [
+        OPS["reshape"](slice_along(found, k, i, i + 1), shape=(*x.shape[:k], *found.shape[k + 1 :])) for i in (0, 1)
+    ]
+    return (scale_along(OPS["make_complex"](*parts), OPS["permute"](turns, axes=(1, 0)), (k, k + 1)),)
+
+
+def step_by_convolution(x: Value, turns: Value, *, inverse: bool) -> Sequence[Value]:
+    """One step of a long prime radix."""
+    k = x.ndim - 3
+    transform = rader if is_rader_length(x.shape[k]) else bluestein
+    found = scale_along(along_axis(lambda y: transform(y, inverse), x, k), turns, (k, k + 1))
+    return (OPS["permute"](found, axes=(*range(k), k + 1, k, k + 2)),)
+
+
+# Transforms of a long prime length as convolutions.
+
+
 def needs_convolution(n: int) -> bool:
     """Test whether a transform of this length contains one of a long prime length."""
     if n <= DIRECT:
@@ -88,30 +144,9 @@ def needs_convolution(n: int) -> bool:
     return r == n or needs_convolution(n // r)
 
 
-def dft_of_planes(y: Value, inverse: bool, after: int = 0) -> Value:
-    """[..., 2, n] to [..., 2, digits of the frequency, the most significant one first], before `after` more axes."""
-    k = y.ndim - 2 - after
-    n, lead, behind = y.shape[k + 1], y.shape[:k], y.shape[k + 2 :]
-    if n == 1:
-        return y
-    r, name = choose_radix(n), dtypes.short(y.dtype)
-    letters, rest = LETTERS[:k], LETTERS[k : k + after]
-    if r == n and n > DIRECT:
-        x = join_planes(y, k)
-        return split_planes(rader(x, inverse) if is_rader_length(n) else bluestein(x, inverse))
-    matrix = constant(value=dft_matrix(r, inverse, name))
-    if r == n:
-        return OPS["contract"](matrix, y, spec=f"WXYZ,{letters}WX{rest}->{letters}YZ{rest}")
-    m = n // r
-    split = OPS["reshape"](y, shape=(*lead, 2, r, m, *behind))
-    found = OPS["contract"](matrix, split, spec=f"WXYZ,{letters}WXV{rest}->{letters}ZYV{rest}")  # [..., k, plane, i]
-    straight, exchanged = (constant(value=t) for t in twiddle_factors(r, m, inverse, name))
-    turned = scale_along(found, straight, (k, k + 2)) + scale_along(
-        OPS["flip"](found, axes=(k + 1,)), exchanged, (k, k + 1, k + 2)
-    )
-    outer = dft_of_planes(turned, inverse, after)  # [..., k, plane, digits of l]
-    end = outer.ndim - after
-    return OPS["permute"](outer, axes=(*range(k), *range(k + 1, end), k, *range(end, outer.ndim)))
+def dft_of_last(x: Value, inverse: bool) -> Value:
+    """The complex transform along the last axis."""
+    return OPS["fft"](x, axes=(x.ndim - 1,), inverse=inverse)
 
 
 def bluestein(x: Value, inverse: bool) -> Value:
@@ -125,8 +160,8 @@ def bluestein(x: Value, inverse: bool) -> Value:
     padded = OPS["pad"](
         scale_along(x, constant_like(wave, x), axis), before=nothing, after=(*nothing[1:], size - n), interior=nothing
     )
-    bent = scale_along(complex_dft(padded, False), constant_like(np.fft.fft(kernel) / size, x), axis)
-    return scale_along(slice_last(complex_dft(bent, True), n), constant_like(wave, x), axis)
+    bent = scale_along(dft_of_last(padded, False), constant_like(np.fft.fft(kernel) / size, x), axis)
+    return scale_along(slice_last(dft_of_last(bent, True), n), constant_like(wave, x), axis)
 
 
 # Transforms of a prime length as cyclic convolutions of one element less (Rader, 1968). Powers of a primitive root g
@@ -182,7 +217,7 @@ def rader(x: Value, inverse: bool) -> Value:
     n, axis = x.shape[-1], x.ndim - 1
     cosines, sines = rader_kernels(n, inverse)
     kernel = constant_like(cosines + 1j * sines, x)
-    made = complex_dft(scale_along(complex_dft(in_order_of_powers(x), False), kernel, (axis,)), True)
+    made = dft_of_last(scale_along(dft_of_last(in_order_of_powers(x), False), kernel, (axis,)), True)
     whole = plus_first(take_last(made, powers_of_root(n)[1]), slice_last(x, 1))
     return OPS["concat"](total_last(x), whole, axis=axis)
 
@@ -195,14 +230,12 @@ def total_last(x: Value) -> Value:
 def real_rader(x: Value) -> Value:
     """The first half of the transform of real numbers of a prime length."""
     n, axis = x.shape[-1], x.ndim - 1
-    first, terms, order = slice_last(x, 1), real_dft(in_order_of_powers(x)), powers_of_root(n)[1][: n // 2]
-    re, im = (
-        take_last(
-            inverse_real_dft(scale_along(terms, constant_like(kernel[: n // 2 + 1], terms), (axis,)), n - 1), order
-        )
-        for kernel in rader_kernels(n, False)
-    )
-    rest = OPS["make_complex"](plus_first(re, first), im)
+    terms, order = OPS["rfft"](in_order_of_powers(x), axis=axis), powers_of_root(n)[1][: n // 2]
+    scaled = [
+        scale_along(terms, constant_like(kernel[: n // 2 + 1], terms), (axis,)) for kernel in rader_kernels(n, False)
+    ]
+    re, im = (take_last(OPS["irfft"](part, axis=axis, n=n - 1), order) for part in scaled)
+    rest = OPS["make_complex"](plus_first(re, slice_last(x, 1)), im)
     total = total_last(x)
     return OPS["concat"](OPS["make_complex"](total, zeros(total.type)), rest, axis=axis)
 
@@ -212,46 +245,64 @@ def inverse_real_rader(z: Value) -> Value:
     n, axis = z.shape[-1], z.ndim - 1
     terms = in_order_of_powers(z)
     re, im = (
-        scale_along(real_dft(OPS[part](terms)), constant_like(kernel[: n // 2 + 1], z), (axis,))
+        scale_along(OPS["rfft"](OPS[part](terms), axis=axis), constant_like(kernel[: n // 2 + 1], z), (axis,))
         for part, kernel in zip(("real", "imag"), rader_kernels(n, True), strict=True)
     )
-    made = take_last(inverse_real_dft(re - im, n - 1), powers_of_root(n)[1])
+    made = take_last(OPS["irfft"](re - im, axis=axis, n=n - 1), powers_of_root(n)[1])
     parts = OPS["real"](z)
     return OPS["concat"](total_last(parts), plus_first(made, slice_last(parts, 1)), axis=axis)
 
 
-# Conversion between complex numbers and planes.
+# Expansions.
 
 
-def split_planes(x: Value, after: int = 0) -> Value:
-    """[..., n] to [..., 2, n], before `after` more axes."""
-    k = x.ndim - 1 - after
-    shape = (*x.shape[:k], 1, *x.shape[k:])
-    return OPS["concat"](*[OPS["reshape"](OPS[f](x), shape=shape) for f in ("real", "imag")], axis=k)
+def expand_fft(x: Value, *, axes: tuple[int, ...], inverse: bool) -> Sequence[Value]:
+    """One axis after another."""
+    for axis in axes:
+        x = complex_dft(x, inverse, axis)
+    return (x,)
 
 
-def join_planes(y: Value, lead: int, after: int = 0) -> Value:
-    """[..., 2, digits] to [..., n], with `lead` axes before the planes and `after` more at the end."""
-    front, rest = y.shape[:lead], y.shape[lead + 1 :]
-
-    def plane(i: int) -> Value:
-        start, stop = (*[0] * lead, i, *[0] * len(rest)), (*front, i + 1, *rest)
-        return OPS["slice"](y, start=start, stop=stop, step=(1,) * y.ndim)
-
-    parts = [OPS["reshape"](plane(i), shape=(*front, *rest)) for i in (0, 1)]
-    digits, behind = rest[: len(rest) - after], rest[len(rest) - after :]
-    return OPS["reshape"](OPS["make_complex"](*parts), shape=(*front, math.prod(digits), *behind))
+def half_of_complex(x: Value, *, axis: int) -> Sequence[Value]:
+    """The transform of real numbers as the first half of that of complex ones."""
+    found = OPS["fft"](OPS["make_complex"](x, zeros(x.type)), axes=(axis,), inverse=False)
+    return (slice_along(found, axis, 0, x.shape[axis] // 2 + 1),)
 
 
-def complex_dft(x: Value, inverse: bool, after: int = 0) -> Value:
-    """The complex transform along the last axis, or along one before `after` others."""
-    return join_planes(dft_of_planes(split_planes(x, after), inverse, after), x.ndim - 1 - after, after)
+def expand_rfft(x: Value, *, axis: int) -> Sequence[Value]:
+    """Short lengths by a matrix; else even positions become real parts, and odd ones imaginary parts."""
+    n = x.shape[axis]
+    if n <= DIRECT_REAL:
+        table = roots_of_unity(n, n // 2 + 1, n, False)
+        return (OPS["make_complex"](*[contract_axis(x, t, axis) for t in (table.real, table.imag)]),)
+    if n % 2:
+        return (along_axis(real_rader, x, axis),) if is_rader_length(n) else half_of_complex(x, axis=axis)
+    lead, behind = x.shape[:axis], x.shape[axis + 1 :]
+    pairs = OPS["reshape"](x, shape=(*lead, n // 2, 2, *behind))
+    parts = [OPS["reshape"](slice_along(pairs, axis + 1, i, i + 1), shape=(*lead, n // 2, *behind)) for i in (0, 1)]
+    return (pair_terms(complex_dft(OPS["make_complex"](*parts), False, axis), axis, inverse=False),)
 
 
-def mirror_frequencies(x: Value) -> Value:
-    """x[(-k) mod n] along the last axis."""
-    axis = x.ndim - 1
-    return OPS["concat"](slice_last(x, 1), OPS["flip"](slice_last(x, x.shape[-1], 1), axes=(axis,)), axis=axis)
+def pair_terms(z: Value, axis: int, *, inverse: bool) -> Value:
+    """The terms of a real transform from those of its pairs of numbers, or the other way round."""
+    half = z.shape[axis] - inverse
+    turns = constant(value=turns_of_pairs(2 * half, inverse, dtypes.short(z.dtype)))
+    lead, behind = z.shape[:axis], z.shape[axis + 1 :]
+    found = paired_terms(OPS["reshape"](z, shape=(*lead, half + inverse, math.prod(behind))), turns, inverse=inverse)
+    return OPS["reshape"](found, shape=(*lead, half + 1 - inverse, *behind))
+
+
+def real_of_complex(z: Value, *, axis: int, n: int) -> Sequence[Value]:
+    """The inverse real transform as that of complex numbers."""
+    return (OPS["real"](OPS["fft"](whole_terms(z, axis, n), axes=(axis,), inverse=True)),)
+
+
+def whole_terms(z: Value, axis: int, n: int) -> Value:
+    """All terms of a real transform; the first one, and the middle one, lose their imaginary parts."""
+    half = n // 2
+    first, inner = slice_along(z, axis, 0, 1), slice_along(z, axis, 1, half + n % 2)
+    middle = [] if n % 2 else [drop_imaginary(slice_along(z, axis, half, half + 1))]
+    return OPS["concat"](drop_imaginary(first), inner, *middle, OPS["flip"](conj(inner), axes=(axis,)), axis=axis)
 
 
 def drop_imaginary(z: Value) -> Value:
@@ -260,67 +311,21 @@ def drop_imaginary(z: Value) -> Value:
     return OPS["make_complex"](re, zeros(re.type))
 
 
-# Expansions.
-
-
-def expand_fft(x: Value, *, axes: tuple[int, ...], inverse: bool) -> Sequence[Value]:
-    """One axis after another, each in its place where its transform needs no convolution."""
-    for axis in axes:
-        if needs_convolution(x.shape[axis]):
-            x = along_axis(lambda y: complex_dft(y, inverse), x, axis)
-        else:
-            x = complex_dft(x, inverse, after=x.ndim - 1 - axis)
-    return (x,)
-
-
-def expand_rfft(x: Value, *, axis: int) -> Sequence[Value]:
-    """Short lengths by a matrix; else even positions become one plane, and odd ones the other."""
-    return (along_axis(real_dft, x, axis),)
-
-
-def real_dft(x: Value) -> Value:
-    n, axis = x.shape[-1], x.ndim - 1
-    half = n // 2
-    if n <= DIRECT:
-        table = roots_of_unity(n, half + 1, n, False)
-        return OPS["make_complex"](*[contract_last(x, constant_like(t, x)) for t in (table.real, table.imag)])
-    if is_rader_length(n):
-        return real_rader(x)
-    if n % 2:
-        return slice_last(complex_dft(OPS["make_complex"](x, zeros(x.type)), False), half + 1)
-    pairs = OPS["reshape"](x, shape=(*x.shape[:-1], half, 2))
-    swapped = OPS["permute"](pairs, axes=(*range(axis), axis + 1, axis))
-    z = join_planes(dft_of_planes(swapped, False), axis)
-    back = conj(mirror_frequencies(z))
-    even, odd = (z + back) * 0.5, (z - back) * -0.5j
-    turned = scale_along(odd, constant_like(roots_of_unity(2, half, n, False)[1], x), (axis,))
-    return OPS["concat"](even + turned, slice_last(even, 1) - slice_last(odd, 1), axis=axis)
-
-
 def expand_irfft(z: Value, *, axis: int, n: int) -> Sequence[Value]:
     """The inverse real transform."""
-    return (along_axis(lambda y: inverse_real_dft(y, n), z, axis),)
-
-
-def inverse_real_dft(z: Value, n: int) -> Value:
-    half, axis = n // 2, z.ndim - 1
-    if n <= DIRECT:
+    half = n // 2
+    if n <= DIRECT_REAL:
         weights = np.where((np.arange(half + 1) * 2 % n == 0), 1.0, 2.0)
         table = roots_of_unity(n, half + 1, n, True).T * weights[:, None]
-        return contract_last(OPS["real"](z), constant_like(table.real, z)) - contract_last(
-            OPS["imag"](z), constant_like(table.imag, z)
-        )
+        return (contract_axis(OPS["real"](z), table.real, axis) - contract_axis(OPS["imag"](z), table.imag, axis),)
     if n % 2:
-        rest = OPS["flip"](conj(slice_last(z, half + 1, 1)), axes=(axis,))
-        whole = OPS["concat"](drop_imaginary(slice_last(z, 1)), slice_last(z, half + 1, 1), rest, axis=axis)
-        return inverse_real_rader(whole) if is_rader_length(n) else OPS["real"](complex_dft(whole, True))
-    inner = slice_last(z, half, 1)
-    x = OPS["concat"](drop_imaginary(slice_last(z, 1)), inner, axis=axis)
-    y = OPS["concat"](drop_imaginary(slice_last(z, half + 1, half)), OPS["flip"](conj(inner), axes=(axis,)), axis=axis)
-    turned = scale_along(x - y, constant_like(roots_of_unity(2, half, n, True)[1], z), (axis,))
-    found = dft_of_planes(split_planes(x + y + turned * 1j), True)
-    pairs = OPS["permute"](found, axes=(*range(axis), *range(axis + 1, found.ndim), axis))
-    return OPS["reshape"](pairs, shape=(*z.shape[:-1], n))
+        if is_rader_length(n):
+            return (along_axis(inverse_real_rader, whole_terms(z, axis, n), axis),)
+        return real_of_complex(z, axis=axis, n=n)
+    found = complex_dft(pair_terms(z, axis, inverse=True), True, axis)
+    shape = (*found.shape[: axis + 1], 1, *found.shape[axis + 1 :])
+    pairs = OPS["concat"](*[OPS["reshape"](OPS[f](found), shape=shape) for f in ("real", "imag")], axis=axis + 1)
+    return (OPS["reshape"](pairs, shape=(*z.shape[:axis], n, *z.shape[axis + 1 :])),)
 
 
 EXPANSIONS: dict[str, Callable[..., Sequence[Value] | None]] = {
@@ -329,3 +334,5 @@ EXPANSIONS: dict[str, Callable[..., Sequence[Value] | None]] = {
     "irfft": expand_irfft,
 }
 """Expansion of each transform."""
+IN_PRIMITIVES = {**EXPANSIONS, "rfft": half_of_complex, "irfft": real_of_complex, "dft_step": step_by_matrix}
+"""Expansions in which primitives alone remain."""

@@ -137,6 +137,31 @@ class PackedFactorsOp(Several, InternalOp):
         return a, array_type((*a.shape[:-2], min(a.shape[-2:])), I32)
 
 
+class DFTStepOp(InternalOp):
+    """The transforms of r complex numbers, times `turns` of [r, m]: [..., r, m, s] to [..., m, r, s]."""
+
+    kind = "fft"
+
+    def type(self, x: Type, turns: Type, *, inverse: bool) -> Type:
+        *lead, r, m, s = x.shape
+        return array_type((*lead, m, r, s), x.dtype)
+
+
+class PairedTermsOp(InternalOp):
+    """The h + 1 terms of a transform of 2 h real numbers from the h terms of one in which pairs of them are complex
+    numbers, [..., h, s] to [..., h + 1, s]; with `inverse`, twice the latter from the former.
+
+    e +- t, conjugated for -, are the terms k and h - k, for e = (z[k] + conj(z[h - k])) / 2 and
+    t = (z[k] - conj(z[h - k])) turns[k], without the half in the inverse.
+    """
+
+    kind = "fft"
+
+    def type(self, z: Type, turns: Type, *, inverse: bool) -> Type:
+        *lead, n, s = z.shape
+        return array_type((*lead, n + (-1 if inverse else 1), s), z.dtype)
+
+
 class WideContractOp(Contract, InternalOp):
     """A contraction whose result has the dtype that it is summed in, not that of its operands."""
 
@@ -148,6 +173,8 @@ class WideContractOp(Contract, InternalOp):
         return array_type(found.shape, dtypes.compute_dtype(found.dtype))
 
 
+dft_step = DFTStepOp("dft_step")
+paired_terms = PairedTermsOp("paired_terms")
 argsort = ArgsortOp("argsort")
 sorted_rows = SortedRowsOp("sorted_rows")
 run_starts = RunStartsOp("run_starts")

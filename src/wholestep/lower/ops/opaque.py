@@ -8,12 +8,15 @@ from wholestep.lower.buffers.materialize import Materializer
 from wholestep.lower.legalize.internal_ops import (
     ArgsortOp,
     CollectOp,
+    DFTStepOp,
+    PairedTermsOp,
     PivotPermutationOp,
     RequireOp,
     RunStartsOp,
     TriangularRootOp,
 )
 from wholestep.lower.ops import control_flow, matrix_kernels, merge_sort, philox
+from wholestep.lower.ops.fourier import dft_step_tasks, paired_terms_tasks
 from wholestep.lower.ops.loop_templates import OpaqueRule, concat_operands, concat_tasks, leaf_operands
 from wholestep.lower.ops.prefix_scans import prefix_scan_tasks
 from wholestep.lower.ops.rank_sort import sort_tasks
@@ -64,6 +67,8 @@ OPAQUE_RULES: ClassTable[OpaqueRule] = ClassTable(
         ArgsortOp: OpaqueRule(merge_sort.keys_in_rows, sort_tasks),
         RunStartsOp: OpaqueRule(leaf_operands, run_starts_tasks),
         CollectOp: OpaqueRule(leaf_operands, collect_tasks),
+        DFTStepOp: OpaqueRule(leaf_operands, dft_step_tasks),
+        PairedTermsOp: OpaqueRule(leaf_operands, paired_terms_tasks),
         RequireOp: OpaqueRule(leaf_operands, matrix_kernels.require_tasks),
         PivotPermutationOp: OpaqueRule(leaf_operands, matrix_kernels.exchanged_tasks),
         TriangularRootOp: OpaqueRule(leaf_operands, matrix_kernels.triangular_root_tasks),

@@ -14,7 +14,7 @@ from wholestep.backends.cpu.codegen.row_loops import RowLoop, row_loop
 from wholestep.backends.cpu.codegen.uniformity import vector_lanes
 from wholestep.backends.cpu.codegen.unrolled_values import UnrolledValues
 from wholestep.backends.cpu.codegen.writer import FunctionWriter, InductionVariables, LoopCopy
-from wholestep.backends.cpu.target.tiles import MAX_PICK_STRIDE
+from wholestep.backends.cpu.target.tiles import MAX_INTERLEAVED
 from wholestep.dims import Dim, Size
 from wholestep.kernel.lang import Axis, Loop, Statement, Store, Var
 from wholestep.kernel.summation import SUM_BLOCK, sum_blocks
@@ -373,8 +373,8 @@ def group_adjacent_stores(run: list[Var | Store]) -> list[Var | tuple[Store, ...
 
 def stride_along_lanes(s: Store) -> int:
     """The stride of a store along the lanes, if vectors are interleaved there, else 1."""
-    found = [s.index.coefficient(axis) for axis in s.index.terms if isinstance(axis, Axis) and axis.lanes > 1]
-    return found[0] if found and 1 < found[0] <= MAX_PICK_STRIDE else 1
+    found = [abs(s.index.coefficient(axis)) for axis in s.index.terms if isinstance(axis, Axis) and axis.lanes > 1]
+    return found[0] if found and found[0] <= MAX_INTERLEAVED else 1
 
 
 def are_adjacent_stores(x: Store, y: Store) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import reduce
 
 from wholestep.backends.cpu.codegen.addresses import AccessPattern, AddressBuilder
+from wholestep.backends.cpu.codegen.interleaved_lanes import backwards, interleave_lanes
 from wholestep.backends.cpu.codegen.llvm_types import simd_type
 from wholestep.backends.cpu.codegen.masked_memory import (
     active_lanes,
@@ -98,7 +99,7 @@ class BufferAccess:
             if stride == -1:
                 return self.read_backwards(place, copy, live, guard)
             if stride and guard is None:
-                return (self.pick if 1 < stride <= MAX_PICK_STRIDE else self.read_lanes)(place, copy, live)
+                return (self.pick if abs(stride) <= MAX_PICK_STRIDE else self.read_lanes)(place, copy, live)
         return gather_lanes(w, made, lanes, self.addressing.addresses(place, copy), active_lanes(w, lanes, live, guard))
 
     def read_backwards(self, place: AccessPattern, copy: int, live: int, guard: str | None) -> str:
@@ -120,10 +121,11 @@ class BufferAccess:
         return found
 
     def pick(self, place: AccessPattern, copy: int, live: int) -> str:
-        """Load lanes a small stride apart: contiguous loads and shuffles."""
-        w, lanes, stride, made = self.w, place.lanes, place.stride, place.form
+        """Load lanes a small stride apart: contiguous loads and shuffles; with a negative stride the last one first."""
+        w, lanes, stride, made = self.w, place.lanes, abs(place.stride), place.form
         kind, last = simd_type(made.memory, lanes), (live - 1) * stride
-        pointer, found, taken = self.addressing.address(place, copy), "poison", 0
+        early = min(0, (live - 1) * place.stride)
+        pointer, found, taken = self.addressing.address(place, copy, early * made.size), "poison", 0
         for part in range(last // lanes + 1):
             on = active_lanes(w, lanes, min(lanes, last + 1 - part * lanes), None)
             block = masked_load(w, made, lanes, w.offset_pointer(pointer, part * lanes * made.size), on)
@@ -132,9 +134,10 @@ class BufferAccess:
                 picks[taken] = lanes + taken * stride % lanes
                 taken += 1
             found = w.shuffle(kind, found, block, *picks)
-        if live == lanes:
+        if live == lanes and place.stride > 0:
             return found
-        return w.shuffle(kind, found, "zeroinitializer", *[lane if lane < live else lanes for lane in range(lanes)])
+        order = range(lanes) if place.stride > 0 else backwards(lanes, live)
+        return w.shuffle(kind, found, "zeroinitializer", *[k if lane < live else lanes for lane, k in enumerate(order)])
 
     # -- stores ------------------------------------------------------------------------------------------------------
 
@@ -146,7 +149,7 @@ class BufferAccess:
         axes = self.along(s, guards)
         place, live, holds = self.addressing.find(s.buffer, s.index, axes), w.live_lanes(axes), self.all(guards, axes)
         held = [(self.values[x.value], w.project(axes, self.values[x.value].axes)) for x in stores]
-        woven = len(stores) > 1 and place.stride == len(stores) and not place.vectors and not guards
+        woven = len(stores) > 1 and abs(place.stride) == len(stores) and not place.vectors and not guards
         put = self.write if place.lanes else self.write_scalar
 
         def write(copy: int) -> None:
@@ -172,20 +175,17 @@ class BufferAccess:
         return self.w.let(f"zext {simd_type('i1', place.lanes)} {name} to {simd_type('i8', place.lanes)}")
 
     def write_interleaved(self, place: AccessPattern, copy: int, names: list[str], live: int) -> None:
-        """Store up to four vectors with their lanes interleaved."""
-        w, lanes, made, pointer = self.w, place.lanes, place.form, self.addressing.address(place, copy)
-        n, kind = len(names), simd_type(made.memory, lanes)
-        if n > 2:
-            kind = simd_type(made.memory, 2 * lanes)
-            single, both = simd_type(made.memory, lanes), range(2 * lanes)
-            names = [w.shuffle(single, pair[0], pair[1], *both) for pair in (names[:2], names[-2:])]
-        # The vector of each number: of three, the second pair holds the last two.
-        place_of = [0, 1, 2, 3] if n != 3 else [0, 1, 3]
-        for start in range(0, n * live, lanes):
-            picks = [place_of[k % n] * lanes + k // n for k in range(start, start + lanes)]
-            woven = w.shuffle(kind, names[0], names[1], *picks)
-            on = active_lanes(w, lanes, min(lanes, n * live - start), None)
-            masked_store(w, made, lanes, w.offset_pointer(pointer, start * made.size), woven, on)
+        """Store vectors with their lanes interleaved; with a negative stride the last live lane comes first."""
+        w, lanes, made = self.w, place.lanes, place.form
+        kind, end, early = simd_type(made.memory, lanes), len(names) * live, 0
+        if place.stride < 0:
+            names = [w.shuffle(kind, name, "poison", *backwards(lanes, live)) for name in names]
+            early = (live - 1) * place.stride
+        pointer = self.addressing.address(place, copy, early * made.size)
+        woven = interleave_lanes(w, kind, lanes, names)
+        for start, part in zip(range(0, end, lanes), woven, strict=False):
+            on = active_lanes(w, lanes, min(lanes, end - start), None)
+            masked_store(w, made, lanes, w.offset_pointer(pointer, start * made.size), part, on)
 
     def write_scalar(self, place: AccessPattern, copy: int, name: str, live: int, guard: str | None) -> None:
         """Store one element; a false guard redirects the store to a dummy location."""

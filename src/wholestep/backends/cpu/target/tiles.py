@@ -46,6 +46,8 @@ SAME_SET_BYTES = 2048
 rows would evict each other."""
 LINE = 64
 """The bytes of a line of the caches."""
+MAX_INTERLEAVED = 36
+"""Maximum number of vectors whose lanes alternate in memory."""
 MAX_PICK_STRIDE = 4
 """The largest stride between lanes that is loaded contiguously and shuffled."""
 TILED_BODY = 1 << 12
