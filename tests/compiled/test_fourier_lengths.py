@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.lower.test_added_rows import kernels_of
 
 import wholestep as ws
 from wholestep.lower.legalize.fft import is_rader_length, needs_convolution, powers_of_root
 
-LENGTHS = (1, 2, 9, 38, 60, 91, 121, 128, 131, 257, 262, 263, 1000)
+LENGTHS = (1, 2, 9, 38, 60, 91, 121, 128, 131, 257, 262, 263, 323, 1000, 17161)
 """Among them products of all prime factors up to 13, primes whose convolutions have short factors and not, and their
 multiples."""
 
@@ -66,3 +67,8 @@ def test_powers_of_a_root_are_all_numbers_but_0(n: int) -> None:
     powers, exponents = powers_of_root(n)
     np.testing.assert_array_equal(np.sort(powers), np.arange(1, n))
     np.testing.assert_array_equal(powers[exponents], np.arange(1, n))
+
+
+def test_a_transform_has_one_kernel_for_each_factor() -> None:
+    names = [kernel.name for kernel in kernels_of(np.fft.rfft, (3, 2048))]
+    assert names == ["dft", "dft", "dft", "paired_terms"]

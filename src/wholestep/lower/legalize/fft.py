@@ -26,9 +26,9 @@ from wholestep.primitives.movement import slice_along
 RADIX = 16
 """Maximum number of elements whose transform is written out."""
 DIRECT = 128
-"""Maximum length of a prime transform by one matrix."""
-DIRECT_REAL = 32
-"""Maximum length of a transform of real numbers by one matrix."""
+"""Maximum length of a prime transform by one matrix, and of one of an odd number of real numbers."""
+DIRECT_PAIRS = 48
+"""Maximum length of a transform of an even number of real numbers by one matrix. Measured."""
 
 
 # Constants, computed in double precision from exponents reduced exactly.
@@ -272,7 +272,7 @@ def half_of_complex(x: Value, *, axis: int) -> Sequence[Value]:
 def expand_rfft(x: Value, *, axis: int) -> Sequence[Value]:
     """Short lengths by a matrix; else even positions become real parts, and odd ones imaginary parts."""
     n = x.shape[axis]
-    if n <= DIRECT_REAL:
+    if n <= (DIRECT if n % 2 else DIRECT_PAIRS):
         table = roots_of_unity(n, n // 2 + 1, n, False)
         return (OPS["make_complex"](*[contract_axis(x, t, axis) for t in (table.real, table.imag)]),)
     if n % 2:
@@ -314,7 +314,7 @@ def drop_imaginary(z: Value) -> Value:
 def expand_irfft(z: Value, *, axis: int, n: int) -> Sequence[Value]:
     """The inverse real transform."""
     half = n // 2
-    if n <= DIRECT_REAL:
+    if n <= (DIRECT if n % 2 else DIRECT_PAIRS):
         weights = np.where((np.arange(half + 1) * 2 % n == 0), 1.0, 2.0)
         table = roots_of_unity(n, half + 1, n, True).T * weights[:, None]
         return (contract_axis(OPS["real"](z), table.real, axis) - contract_axis(OPS["imag"](z), table.imag, axis),)

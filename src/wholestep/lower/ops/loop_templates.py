@@ -96,8 +96,8 @@ def joins_columns(node: Node) -> bool:
     )
 
 
-def concat_operands(low: Materializer, node: Node) -> None:
-    """Materialize what the operands of a concatenation are computed from by cheap operations."""
+def computed_operands(low: Materializer, node: Node) -> None:
+    """Materialize what the operands are computed from by cheap operations: each of their elements is read once."""
     for x in node.inputs:
         low.materialize_leaves(x, computed=True)
 

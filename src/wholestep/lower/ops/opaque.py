@@ -17,7 +17,7 @@ from wholestep.lower.legalize.internal_ops import (
 )
 from wholestep.lower.ops import control_flow, matrix_kernels, merge_sort, philox
 from wholestep.lower.ops.fourier import dft_step_tasks, paired_terms_tasks
-from wholestep.lower.ops.loop_templates import OpaqueRule, concat_operands, concat_tasks, leaf_operands
+from wholestep.lower.ops.loop_templates import OpaqueRule, computed_operands, concat_tasks, leaf_operands
 from wholestep.lower.ops.prefix_scans import prefix_scan_tasks
 from wholestep.lower.ops.rank_sort import sort_tasks
 from wholestep.lower.ops.scatter import scatter_operands, scatter_tasks, slice_tasks
@@ -54,7 +54,7 @@ def opaque_rule(low: Materializer, node: Node) -> OpaqueRule:
 
 OPAQUE_RULES: ClassTable[OpaqueRule] = ClassTable(
     {
-        Concat: OpaqueRule(concat_operands, concat_tasks),
+        Concat: OpaqueRule(computed_operands, concat_tasks),
         Scatter: OpaqueRule(scatter_operands, scatter_tasks),
         UpdateSlice: OpaqueRule(scatter_operands, slice_tasks),
         Running: OpaqueRule(leaf_operands, prefix_scan_tasks),
@@ -67,8 +67,8 @@ OPAQUE_RULES: ClassTable[OpaqueRule] = ClassTable(
         ArgsortOp: OpaqueRule(merge_sort.keys_in_rows, sort_tasks),
         RunStartsOp: OpaqueRule(leaf_operands, run_starts_tasks),
         CollectOp: OpaqueRule(leaf_operands, collect_tasks),
-        DFTStepOp: OpaqueRule(leaf_operands, dft_step_tasks),
-        PairedTermsOp: OpaqueRule(leaf_operands, paired_terms_tasks),
+        DFTStepOp: OpaqueRule(computed_operands, dft_step_tasks),
+        PairedTermsOp: OpaqueRule(computed_operands, paired_terms_tasks),
         RequireOp: OpaqueRule(leaf_operands, matrix_kernels.require_tasks),
         PivotPermutationOp: OpaqueRule(leaf_operands, matrix_kernels.exchanged_tasks),
         TriangularRootOp: OpaqueRule(leaf_operands, matrix_kernels.triangular_root_tasks),
