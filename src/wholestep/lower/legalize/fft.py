@@ -26,9 +26,9 @@ from wholestep.primitives.movement import slice_along
 RADIX = 16
 """Maximum number of elements whose transform is written out."""
 DIRECT = 128
-"""Maximum length of a prime transform by one matrix, and of one of an odd number of real numbers."""
+"""Maximum length of a prime transform, and of one of real numbers, by one matrix."""
 DIRECT_PAIRS = 48
-"""Maximum length of a transform of an even number of real numbers by one matrix. Measured."""
+"""Maximum length by one matrix of a transform of real numbers that come in pairs. Measured."""
 
 
 # Constants, computed in double precision from exponents reduced exactly.
@@ -263,24 +263,27 @@ def expand_fft(x: Value, *, axes: tuple[int, ...], inverse: bool) -> Sequence[Va
     return (x,)
 
 
-def half_of_complex(x: Value, *, axis: int) -> Sequence[Value]:
-    """The transform of real numbers as the first half of that of complex ones."""
-    found = OPS["fft"](OPS["make_complex"](x, zeros(x.type)), axes=(axis,), inverse=False)
-    return (slice_along(found, axis, 0, x.shape[axis] // 2 + 1),)
-
-
 def expand_rfft(x: Value, *, axis: int) -> Sequence[Value]:
-    """Short lengths by a matrix; else even positions become real parts, and odd ones imaginary parts."""
+    """Of many pairs of numbers, the first ones become real parts, and the others imaginary parts."""
     n = x.shape[axis]
-    if n <= (DIRECT if n % 2 else DIRECT_PAIRS):
-        table = roots_of_unity(n, n // 2 + 1, n, False)
-        return (OPS["make_complex"](*[contract_axis(x, t, axis) for t in (table.real, table.imag)]),)
-    if n % 2:
-        return (along_axis(real_rader, x, axis),) if is_rader_length(n) else half_of_complex(x, axis=axis)
+    if n % 2 or n <= DIRECT_PAIRS:
+        return rfft_in_primitives(x, axis=axis)
     lead, behind = x.shape[:axis], x.shape[axis + 1 :]
     pairs = OPS["reshape"](x, shape=(*lead, n // 2, 2, *behind))
     parts = [OPS["reshape"](slice_along(pairs, axis + 1, i, i + 1), shape=(*lead, n // 2, *behind)) for i in (0, 1)]
     return (pair_terms(complex_dft(OPS["make_complex"](*parts), False, axis), axis, inverse=False),)
+
+
+def rfft_in_primitives(x: Value, *, axis: int) -> Sequence[Value]:
+    """The transform of real numbers by a matrix, by convolutions, or as the first half of that of complex numbers."""
+    n = x.shape[axis]
+    if n <= DIRECT:
+        table = roots_of_unity(n, n // 2 + 1, n, False)
+        return (OPS["make_complex"](*[contract_axis(x, t, axis) for t in (table.real, table.imag)]),)
+    if is_rader_length(n):
+        return (along_axis(real_rader, x, axis),)
+    found = OPS["fft"](OPS["make_complex"](x, zeros(x.type)), axes=(axis,), inverse=False)
+    return (slice_along(found, axis, 0, n // 2 + 1),)
 
 
 def pair_terms(z: Value, axis: int, *, inverse: bool) -> Value:
@@ -290,11 +293,6 @@ def pair_terms(z: Value, axis: int, *, inverse: bool) -> Value:
     lead, behind = z.shape[:axis], z.shape[axis + 1 :]
     found = paired_terms(OPS["reshape"](z, shape=(*lead, half + inverse, math.prod(behind))), turns, inverse=inverse)
     return OPS["reshape"](found, shape=(*lead, half + 1 - inverse, *behind))
-
-
-def real_of_complex(z: Value, *, axis: int, n: int) -> Sequence[Value]:
-    """The inverse real transform as that of complex numbers."""
-    return (OPS["real"](OPS["fft"](whole_terms(z, axis, n), axes=(axis,), inverse=True)),)
 
 
 def whole_terms(z: Value, axis: int, n: int) -> Value:
@@ -312,20 +310,26 @@ def drop_imaginary(z: Value) -> Value:
 
 
 def expand_irfft(z: Value, *, axis: int, n: int) -> Sequence[Value]:
-    """The inverse real transform."""
-    half = n // 2
-    if n <= (DIRECT if n % 2 else DIRECT_PAIRS):
-        weights = np.where((np.arange(half + 1) * 2 % n == 0), 1.0, 2.0)
-        table = roots_of_unity(n, half + 1, n, True).T * weights[:, None]
-        return (contract_axis(OPS["real"](z), table.real, axis) - contract_axis(OPS["imag"](z), table.imag, axis),)
-    if n % 2:
-        if is_rader_length(n):
-            return (along_axis(inverse_real_rader, whole_terms(z, axis, n), axis),)
-        return real_of_complex(z, axis=axis, n=n)
+    """The inverse real transform; that of many terms has pairs of numbers for complex ones."""
+    if n % 2 or n <= DIRECT_PAIRS:
+        return irfft_in_primitives(z, axis=axis, n=n)
     found = complex_dft(pair_terms(z, axis, inverse=True), True, axis)
     shape = (*found.shape[: axis + 1], 1, *found.shape[axis + 1 :])
     pairs = OPS["concat"](*[OPS["reshape"](OPS[f](found), shape=shape) for f in ("real", "imag")], axis=axis + 1)
     return (OPS["reshape"](pairs, shape=(*z.shape[:axis], n, *z.shape[axis + 1 :])),)
+
+
+def irfft_in_primitives(z: Value, *, axis: int, n: int) -> Sequence[Value]:
+    """The inverse real transform by a matrix, by convolutions, or as one of complex numbers."""
+    half = n // 2
+    if n <= DIRECT:
+        weights = np.where((np.arange(half + 1) * 2 % n == 0), 1.0, 2.0)
+        table = roots_of_unity(n, half + 1, n, True).T * weights[:, None]
+        return (contract_axis(OPS["real"](z), table.real, axis) - contract_axis(OPS["imag"](z), table.imag, axis),)
+    whole = whole_terms(z, axis, n)
+    if is_rader_length(n):
+        return (along_axis(inverse_real_rader, whole, axis),)
+    return (OPS["real"](OPS["fft"](whole, axes=(axis,), inverse=True)),)
 
 
 EXPANSIONS: dict[str, Callable[..., Sequence[Value] | None]] = {
@@ -334,5 +338,5 @@ EXPANSIONS: dict[str, Callable[..., Sequence[Value] | None]] = {
     "irfft": expand_irfft,
 }
 """Expansion of each transform."""
-IN_PRIMITIVES = {**EXPANSIONS, "rfft": half_of_complex, "irfft": real_of_complex, "dft_step": step_by_matrix}
+IN_PRIMITIVES = {**EXPANSIONS, "rfft": rfft_in_primitives, "irfft": irfft_in_primitives, "dft_step": step_by_matrix}
 """Expansions in which primitives alone remain."""
