@@ -9,6 +9,7 @@ import pytest
 from tests.lower.test_added_rows import kernels_of
 
 import wholestep as ws
+from wholestep.kernel.lang import axes_of
 from wholestep.lower.legalize.fft import is_rader_length, needs_convolution, powers_of_root
 
 LENGTHS = (1, 2, 9, 38, 60, 91, 121, 128, 131, 257, 262, 263, 323, 1000, 17161)
@@ -72,3 +73,8 @@ def test_powers_of_a_root_are_all_numbers_but_0(n: int) -> None:
 def test_a_transform_has_one_kernel_for_each_factor() -> None:
     names = [kernel.name for kernel in kernels_of(np.fft.rfft, (3, 2048))]
     assert names == ["dft", "dft", "dft", "paired_terms"]
+
+
+def test_vectors_lie_along_a_transform_whose_terms_alternate() -> None:
+    for kernel in kernels_of(np.fft.rfft, (300, 128)):
+        assert [axis.extent for axis in axes_of(kernel) if axis.lanes > 1] in ([8], [31])

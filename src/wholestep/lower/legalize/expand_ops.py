@@ -8,7 +8,8 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep.ir.build import blame, build
-from wholestep.ir.graph import OPS, Graph, Node, Value
+from wholestep.ir.graph import OPS, Graph, NDArray, Node, Value
+from wholestep.lower.kernels.scalar_codegen import SLICE_KERNEL_SIZE, SLICE_SHARE
 from wholestep.lower.legalize import attention, complex_products, fft, matrix_functions, sort
 from wholestep.lower.legalize.attention_blocks import no_panels
 from wholestep.lower.legalize.internal_ops import require
@@ -20,6 +21,8 @@ from wholestep.primitives.attention import in_compute_dtype
 from wholestep.primitives.family import zeros
 
 INTEGER = np.dtype(np.int64)
+TRIANGLE_SIZE = 1 << 14
+"""The least elements of a constant triangle that is computed."""
 
 
 def int64_branch_index(index: Value, *operands: Value, branches: tuple[Graph, ...]) -> Sequence[Value] | None:
@@ -47,6 +50,35 @@ def wide_sums(x: Value, u: Value, *indices: Value, axes: tuple[int, ...]) -> Seq
     return (OPS["cast"](whole, dtype=x.dtype),)
 
 
+def write_spread_elements(
+    x: Value, *, before: tuple[int, ...], after: tuple[int, ...], interior: tuple[int, ...]
+) -> Sequence[Value] | None:
+    """Few elements with many zeros between them, written into zeros: no position is divided by their distance."""
+    made = OPS["pad"].type(x.type, before=before, after=after, interior=interior)
+    if not any(interior) or not all(isinstance(n, int) and n >= 0 for n in (*made.shape, *before, *after)):
+        return None
+    if made.size < SLICE_KERNEL_SIZE or x.type.size * SLICE_SHARE > made.size:
+        return None
+    return (OPS["update_slice"](zeros(made), x, start=before, step=tuple([gap + 1 for gap in interior])),)
+
+
+def compare_positions(*, value: NDArray) -> Sequence[Value] | None:
+    """A large constant of one number on and below a diagonal and another one above it, as a mask of attention is, by a
+    comparison of the row with the column: the program does not hold it."""
+    if value.ndim != 2 or value.size < TRIANGLE_SIZE or value.dtype.kind == "V":
+        return None
+    low, high = value[-1, 0], value[0, -1]
+    diagonal = int(np.argmax(value[0] == high)) - 1
+    if low == high or not np.array_equal(value, np.where(np.tri(*value.shape, diagonal, dtype=bool), low, high)):
+        return None
+    row, column = (OPS["iota"](shape=value.shape, axis=axis, dtype=np.dtype(np.int32)) for axis in (0, 1))
+    below = OPS["less_equal"](column, row + diagonal)
+    if value.dtype == bool:
+        return (below if low else OPS["bitwise_not"](below),)
+    either = [OPS["full"](value=v, shape=value.shape, dtype=value.dtype) for v in (low, high)]
+    return (OPS["select"](below, *either),)
+
+
 def has_safe_exponent(node: Node) -> bool:
     """True if the exponent of a power is known to be valid, or has been checked."""
     made_by = node.inputs[1].node
@@ -62,6 +94,8 @@ EXPANSIONS: dict[str, Expansion] = {
     **fft.EXPANSIONS,
     **complex_products.EXPANSIONS,
     "cond": int64_branch_index,
+    "constant": compare_positions,
+    "pad": write_spread_elements,
     "pow": check_exponents,
     "scatter_add": wide_sums,
 }

@@ -9,6 +9,7 @@ from dataclasses import replace
 from wholestep.backends.cpu.target.short_axes import split_divided_axes, unroll_short_axis
 from wholestep.backends.cpu.target.tiles import (
     LINE,
+    MAX_INTERLEAVED,
     MAX_PICK_STRIDE,
     contiguous_axis,
     folds_products,
@@ -239,9 +240,11 @@ def access_cost(a: MemoryAccess, axis: Axis, width: int, turns: bool, beside: Ma
     stride = a.offset.coefficient(axis)
     indirect = any(varies_along(k, axis) for k in a.offset.values())
     each = 1.0 if stride in (0, 1) and not indirect else 1.5 if stride == -1 else 4.0 * width
-    near = not indirect and not a.conditional and 1 < stride <= MAX_PICK_STRIDE
-    if near and (not a.is_store or beside[a.source] % stride == 0):
-        each = stride + 1.0  # whole vectors and a shuffle
+    apart = 0 if indirect or a.conditional else abs(stride)
+    if a.is_store and 1 < apart <= MAX_INTERLEAVED and beside[a.source] % apart == 0:
+        each = 2.0 + math.log2(apart)  # a whole vector that was shuffled as often
+    elif not a.is_store and 1 < apart <= MAX_PICK_STRIDE:
+        each = apart + 1.0  # whole vectors and a shuffle
     if turns and each > 2.0 and not indirect and contiguous_axis(a, axis, width) is not None:
         each = 2.0
     return times / axis.extent * -(-axis.extent // width) * each
