@@ -13,9 +13,10 @@ from wholestep import dtypes
 from wholestep.errors import DtypeError, ShapeError
 from wholestep.ir.graph import NDArray, Node, Value
 from wholestep.ir.types import Type, array_type
-from wholestep.primitives.creation import cast, full
+from wholestep.primitives.creation import cast, full, iota
 from wholestep.primitives.family import LeadingBatch, LinearPrimitive, Loops, Maybe, Sample, axis_inside
-from wholestep.primitives.movement import broadcast, concat, flip, pad, permute, reshape, slice_along
+from wholestep.primitives.logic import less, less_equal, select
+from wholestep.primitives.movement import broadcast, pad, permute, reshape, slice_along
 from wholestep.primitives.precision import FOLLOWS, WIDE
 from wholestep.primitives.samples import draw, dtype_kind, sample_dtypes
 
@@ -113,11 +114,12 @@ class Prod(Reduction):
     polynomial = True
 
     def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
-        x, dx = last(node.inputs[0], node.params["axes"]), dxs[0]
+        (x,), (dx,), axes = node.inputs, dxs, node.params["axes"]
         assert dx is not None
-        left = shifted(cumprod(x, axis=x.ndim - 1, reverse=False), 1)
-        right = shifted(cumprod(x, axis=x.ndim - 1, reverse=True), -1)
-        return (sum_(last(dx, node.params["axes"]) * (left * right), axes=(x.ndim - 1,)),)
+        if len(axes) != 1:
+            x, dx, axes = last(x, axes), last(dx, axes), (x.ndim - len(axes),)
+        (axis,) = axes
+        return (sum_(dx * products_of_others(x, axis), axes=(axis,)),)
 
     def samples(self, rng: np.random.Generator) -> Iterator[Sample]:
         yield from super().samples(rng)
@@ -223,23 +225,19 @@ class Cumprod(Running):
     def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
         (x,), (y,), (dx,) = node.inputs, node.outputs, dxs
         assert dx is not None
-        axis, reverse = node.params["axis"], node.params["reverse"]
-        order = (*[i for i in range(x.ndim) if i != axis], axis)
-
-        def move(v: Value) -> Value:
-            moved: Value = permute(v, axes=order)
-            return flip(moved, axes=(x.ndim - 1,)) if reverse else moved
-
-        a, d = move(x), move(dx) * shifted(move(y), 1)
-        size, step = x.shape[axis], 1
-        while step < size:
-            d = d + a * shifted(d, step, fill=0)
-            a = a * shifted(a, step)
+        axis, step = node.params["axis"], -1 if node.params["reverse"] else 1
+        a, d = x, dx * shifted(y, step, axis)
+        while abs(step) < x.shape[axis]:
+            d = d + a * shifted(d, step, axis, fill=0)
+            a = a * shifted(a, step, axis)
             step *= 2
-        if reverse:
-            d = flip(d, axes=(x.ndim - 1,))
-        back = tuple(sorted(range(x.ndim), key=lambda i: order[i]))
-        return (permute(d, axes=back),)
+        return (d,)
+
+
+def products_of_others(x: Value, axis: int) -> Value:
+    """For each element the product of all others along an axis."""
+    left = shifted(cumprod(x, axis=axis, reverse=False), 1, axis)
+    return left * shifted(cumprod(x, axis=axis, reverse=True), -1, axis)
 
 
 def last(x: Value, axes: Axes) -> Value:
@@ -250,21 +248,23 @@ def last(x: Value, axes: Axes) -> Value:
     return merged
 
 
-def shifted(x: Value, step: int, fill: int = 1) -> Value:
-    """x moved `step` places along its last axis, `fill` coming in; against the axis where step is negative."""
-    size, count = x.shape[-1], min(abs(step), x.shape[-1])
-    lead = x.shape[:-1]
-    width = (0,) * len(lead)
-    start, stop = (0, size - count) if step > 0 else (count, size)
-    kept = slice_along(x, x.ndim - 1, start, stop)
+def shifted(x: Value, step: int, axis: int, fill: int = 1) -> Value:
+    """x moved `step` places along an axis, `fill` coming in; against the axis where step is negative."""
+    size = x.shape[axis]
+    count = min(abs(step), size)
+    kept = slice_along(x, axis, *((0, size - count) if step > 0 else (count, size)))
+    nothing = (0,) * x.ndim
+    room = tuple([count if i == axis else 0 for i in range(x.ndim)])
+    padded: Value = pad(
+        kept, before=room if step > 0 else nothing, after=nothing if step > 0 else room, interior=nothing
+    )
     if fill == 0:
-        before, after = (count, 0) if step > 0 else (0, count)
-        padded: Value = pad(kept, before=(*width, before), after=(*width, after), interior=(0,) * x.ndim)
         return padded
-    edge = full(value=fill, shape=(*lead, count), dtype=x.dtype)
-    parts = (edge, kept) if step > 0 else (kept, edge)
-    joined: Value = concat(*parts, axis=x.ndim - 1)
-    return joined
+    place = iota(shape=x.shape, axis=axis, dtype=np.dtype(np.int64))
+    edge = full(value=count if step > 0 else size - count, shape=x.shape, dtype=place.dtype)
+    inside = less_equal(edge, place) if step > 0 else less(place, edge)
+    found: Value = select(inside, padded, full(value=fill, shape=x.shape, dtype=x.dtype))
+    return found
 
 
 sum_ = Sum("sum", np.add, "ifc", "add", "add", precision=WIDE)

@@ -126,15 +126,10 @@ def along_last(x: Value, axis: int, f: Callable[[Value], Sequence[Value]]) -> Se
 
 def running_product(x: Value, *, axis: int, reverse: bool) -> Value:
     """Products over twice as many places in each step (Hillis and Steele, 1986)."""
-
-    def doubled(y: Value) -> Sequence[Value]:
-        step = 1
-        while step < y.shape[-1]:
-            y = y * shifted(y, -step if reverse else step)
-            step *= 2
-        return [y]
-
-    return along_last(x, axis, doubled)[0]
+    step = -1 if reverse else 1
+    while abs(step) < x.shape[axis]:
+        x, step = x * shifted(x, step, axis), 2 * step
+    return x
 
 
 def running_extreme(largest: bool) -> Rule:

@@ -67,9 +67,9 @@ def compare_positions(*, value: NDArray) -> Sequence[Value] | None:
     comparison of the row with the column: the program does not hold it."""
     if value.ndim != 2 or value.size < TRIANGLE_SIZE or value.dtype.kind == "V":
         return None
-    low, high = value[-1, 0], value[0, -1]
+    (rows, columns), low, high = value.shape, value[-1, 0], value[0, -1]
     diagonal = int(np.argmax(value[0] == high)) - 1
-    if low == high or not np.array_equal(value, np.where(np.tri(*value.shape, diagonal, dtype=bool), low, high)):
+    if low == high or not np.array_equal(value, np.where(np.tri(rows, columns, diagonal, dtype=bool), low, high)):
         return None
     row, column = (OPS["iota"](shape=value.shape, axis=axis, dtype=np.dtype(np.int32)) for axis in (0, 1))
     below = OPS["less_equal"](column, row + diagonal)

@@ -30,7 +30,7 @@ from wholestep.primitives.matrices import (
     real_part,
     row,
 )
-from wholestep.primitives.reduction import cumprod, shifted
+from wholestep.primitives.reduction import products_of_others
 from wholestep.primitives.spectral import reciprocal, svd
 from wholestep.transforms.forward import inline_jvp
 
@@ -136,18 +136,11 @@ def svd_with_determinant(a: Value) -> tuple[Value, Value, Value, Value]:
     return u, s, mh(vh), OPS["det"](u) * OPS["det"](vh)
 
 
-def products_of_others(s: Value) -> Value:
-    """For each element the product of all others along the last axis."""
-    axis = s.ndim - 1
-    left = shifted(cumprod(s, axis=axis, reverse=False), 1)
-    return left * shifted(cumprod(s, axis=axis, reverse=True), -1)
-
-
 def expand_adjugate(a: Value) -> Values:
     if 0 < a.shape[-1] <= LARGEST:
         return (small_adjugate(a),)
     u, s, v, turn = svd_with_determinant(a)
-    scaled = v * along_rows(as_dtype(products_of_others(s), a.dtype), a.shape)
+    scaled = v * along_rows(as_dtype(products_of_others(s, s.ndim - 1), a.dtype), a.shape)
     return (scale_matrices(turn, mm(scaled, mh(u))),)
 
 
@@ -162,7 +155,7 @@ def expand_adjugate_tangent(a: Value, e: Value) -> Values:
     u, s, v, turn = svd_with_determinant(a)
     middle = on_diagonal(a.shape)
     real = array_type(a.shape, s.dtype)
-    rest = products_of_others(OPS["select"](middle, ones(real), along_rows(s, a.shape)))
+    rest = products_of_others(OPS["select"](middle, ones(real), along_rows(s, a.shape)), a.ndim - 1)
     rest = as_dtype(OPS["select"](middle, zeros(real), rest), a.dtype)
     inside = mm(mh(u), mm(e, v))
     ends = OPS["reshape"](diagonal(inside), shape=(*s.shape, 1))
