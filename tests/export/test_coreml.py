@@ -259,6 +259,15 @@ def test_a_constant_that_float32_loses_is_refused(number: float, says: str) -> N
         evaluated(graph, [np.ones(3)], narrow=True)
 
 
+def test_the_limits_of_float64_become_those_of_float32() -> None:
+    x = np.array([0, np.inf, -np.inf, 2])
+    single, double = np.finfo(np.float32), np.finfo(np.float64)
+    graph = ws.trace(lambda x: (np.nan_to_num(x), np.maximum(x, double.smallest_normal) + 0j))(x)
+    found = evaluated(graph, [x], narrow=True)
+    np.testing.assert_array_equal(found[0], [0, single.max, single.min, 2])
+    np.testing.assert_array_equal(found[1].real, [single.smallest_normal, np.inf, single.smallest_normal, 2])
+
+
 def test_an_integer_beyond_32_bits_is_refused() -> None:
     graph = ws.trace(lambda x: x + (1 << 40))(ws.ShapeDtype((3,), "int64"))
     with pytest.raises(UnsupportedError, match="integers beyond 32 bits"):

@@ -11,7 +11,7 @@ from wholestep.dims import Dim
 from wholestep.errors import UnsupportedError
 from wholestep.export.core import inline_everywhere
 from wholestep.export.program import ExportedProgram
-from wholestep.ir.graph import Graph, Node, Value, subgraphs
+from wholestep.ir.graph import Graph, NDArray, Node, Value, subgraphs
 from wholestep.ir.types import Type, array_type
 
 NARROWED = {"float64": np.dtype(np.float32), "complex128": np.dtype(np.complex64)}
@@ -126,25 +126,32 @@ class Narrowing:
         if isinstance(x, np.dtype):
             return NARROWED.get(x.name, x)
         if isinstance(x, np.ndarray) and x.dtype.name in NARROWED:
-            self.check_range(x, node)
-            return x.astype(NARROWED[x.dtype.name])
-        if isinstance(x, float | np.floating) and node.op.name == "full":
-            self.check_range(np.asarray(x), node)
+            return self.narrowed(x, node)
+        if node.op.name == "full" and isinstance(x, float | complex) and node.outputs[0].dtype.name in NARROWED:
+            return self.narrowed(np.asarray(x, node.outputs[0].dtype), node).item()
         return x
 
-    def check_range(self, x: Any, node: Node) -> None:
-        """Raise UnsupportedError for numbers that float32 makes infinite or 0."""
-        if dtypes.is_complex(x.dtype):
-            x = np.stack([x.real, x.imag])
+    def narrowed(self, x: NDArray, node: Node) -> NDArray:
+        """A constant in the narrow dtype; raises UnsupportedError for numbers that it makes infinite or 0."""
+        parts = np.ascontiguousarray(x).reshape(-1).view(np.float64)
         with np.errstate(all="ignore"):
-            narrow = x.astype(np.float32)
-        lost = np.isfinite(x) & (~np.isfinite(narrow) | ((narrow == 0) & (x != 0)))
+            narrow = parts.astype(np.float32)
+        for own, other in zip(limits_of(np.float64), limits_of(np.float32), strict=True):
+            narrow = np.where(np.abs(parts) == own, np.copysign(other, narrow), narrow)
+        lost = np.isfinite(parts) & (~np.isfinite(narrow) | ((narrow == 0) & (parts != 0)))
         if lost.any():
             raise UnsupportedError(
-                f"export to {self.target.name}: the constant {x[lost].flat[0]} is beyond float32",
+                f"export to {self.target.name}: the constant {parts[lost].flat[0]} is beyond float32",
                 hint="write numbers between 1e-45 and 3e38",
                 where=node.where,
             )
+        return narrow.view(NARROWED[x.dtype.name]).reshape(x.shape)
+
+
+def limits_of(dtype: Any) -> tuple[Any, Any]:
+    """The largest number and the smallest normal one: a program that has those of float64 means its dtype's own."""
+    limits = dtypes.limits(dtype)
+    return limits.max, limits.smallest_normal
 
 
 def narrow_type(t: Type) -> Type:
