@@ -366,3 +366,10 @@ def test_complex_quotients_are_right_whichever_part_of_the_divisor_is_larger() -
     graph = ws.trace(lambda x, y: x / y)(x, y)
     (got,) = onnx_runner()(graph, [x, y])
     np.testing.assert_allclose(got, x / y, rtol=1e-14)
+
+
+def test_complex_powers_have_numbers_for_exponents_and_for_bases() -> None:
+    z = np.array([1 + 2j, -3 + 0.5j, 0.25 - 1j])
+    graph = ws.trace(lambda z: (z**3, z ** (0.5 + 1j), 2j**z))(z)
+    for got, want in zip(onnx_runner()(graph, [z]), interpret(graph, [z]), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-13)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from wholestep import dtypes
 from wholestep.dims import Dim
 from wholestep.export.onnx.convolutions import onnx_convolved
 from wholestep.export.onnx.kernels import wider
@@ -31,6 +32,13 @@ def onnx_full(w: OnnxWriter, node: Node, xs: list[str]) -> str:
     if isinstance(value, Dim):
         return w.reshape(w.cast(w.size(value), dtype), ())
     return w.constant(np.full((), value, dtype))
+
+
+def onnx_full_pair(w: OnnxWriter, node: Node, xs: list[str]) -> list[str]:
+    """Operation `full` of a complex number, as both of its parts."""
+    number, dtype = complex(node.params["value"]), dtypes.real_of(node.params["dtype"])
+    parts = [w.constant(np.full((), part, dtype)) for part in (number.real, number.imag)]
+    return [w.op("Expand", part, w.ints(node.outputs[0].shape)) for part in parts]
 
 
 def onnx_thinly_broadcast(w: OnnxWriter, node: Node, xs: list[str]) -> str:

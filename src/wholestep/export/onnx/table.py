@@ -34,6 +34,7 @@ from wholestep.export.onnx.arrays import (
     onnx_cut,
     onnx_flip,
     onnx_full,
+    onnx_full_pair,
     onnx_gather,
     onnx_joined,
     onnx_largest_place,
@@ -76,6 +77,7 @@ def onnx_own_or_derived(kind: str) -> Word:
 WORDS: Mapping[str, Word] = {
     **dict.fromkeys(DERIVED, onnx_derived),
     **{ON_PAIRS + name: onnx_derived for name in COMPLEX_DERIVED},
+    ON_PAIRS + "full": onnx_full_pair,
     **{name: onnx_own_or_derived(kind) if name in DERIVED else onnx_unary(kind) for name, kind in UNARY.items()},
     **{name: onnx_binary(name) for name in BINARY},
     **{name: onnx_comparison(kind) for name, kind in COMPARISONS.items()},
