@@ -217,6 +217,18 @@ def test_a_function_in_a_file_of_torch_is_differentiated(tmp_path: Path) -> None
     np.testing.assert_allclose(x.grad.numpy(), wanted.detach().numpy(), rtol=1e-14)
 
 
+def test_numbers_beside_truth_values_are_truth_values_in_a_file(tmp_path: Path) -> None:
+    def truths(x: Any) -> Any:
+        return np.logical_xor(x, 2), np.logical_and(x, 0.5)
+
+    x = np.array([True, False])
+    (file,) = ws.to_file(truths, tmp_path / "truths.py", x, to="numpy")
+    found = imported(file).truths({"x": x})
+    for got, want in zip(found.values(), truths(x), strict=True):
+        assert got.dtype == bool
+        np.testing.assert_array_equal(got, want)
+
+
 def test_a_name_that_the_file_uses_itself_is_refused_or_replaced(tmp_path: Path) -> None:
     step, _ = dense()
     for name in ("zip", "load", "step", "np", "lambda"):

@@ -82,10 +82,12 @@ def _new_constant(array: Any) -> Value:
 
 
 def full_of(number: Any, shape: Any, dtype: np.dtype[Any]) -> Value:
-    """One number everywhere; Python integers that do not fit raise OverflowError, as in NumPy."""
+    """One number everywhere, of booleans a truth value; integers that do not fit raise OverflowError, as in NumPy."""
     plain = number.item() if isinstance(number, np.generic) and number.dtype.kind in "biuf" else number
     if isinstance(plain, int) and dtype.kind in "iu":
         np.asarray(plain, dtype)
+    if dtype.kind == "b":
+        plain = bool(plain)
     made: Value = full(value=plain, shape=shape, dtype=dtype)
     return made
 
