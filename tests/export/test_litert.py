@@ -160,6 +160,16 @@ def test_twenty_steps_are_those_of_the_library_and_their_state_comes_back(name: 
     assert float(np.mean(step(batch).loss)) == pytest.approx(following, rel=NEAR.get(name, 1e-5))
 
 
+def test_a_bounded_product_of_matrices_stays_bounded() -> None:
+    def bounded(x: Any, y: Any) -> Any:
+        return np.maximum(x @ y, 0), np.clip(x.T @ x, -1, 1), np.maximum(x[0] @ y, 0)
+
+    rng = np.random.default_rng(5)
+    x, y = rng.normal(size=(8, 3)).astype("f4"), rng.normal(size=(3, 20)).astype("f4")
+    for found, wanted in zip(evaluated(ws.trace(bounded)(x, y), [x, y]), bounded(x, y), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
 def test_the_last_of_equal_places_is_written_and_bits_of_all_integers_are_numpys() -> None:
     def written(x: Any, u: Any, at: Any) -> Any:
         y = x.copy()

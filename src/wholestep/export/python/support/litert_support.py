@@ -207,14 +207,16 @@ def matrices_multiplied(x, y, turn_x, turn_y):
 
 
 def contracted(spec, x, y):
-    """A product summed over shared axes, as a product of matrices."""
+    """A product summed over shared axes, as products of stacked matrices.
+
+    A stack may have one matrix: of a product without a stack the converter drops a row's axis, and a relu of it.
+    """
     a, b, out = spec.replace("->", ",").split(",")
     sizes = {c: int(n) for v, axes in ((x, a), (y, b)) for c, n in zip(axes, v.shape)}
     both = [c for c in a if c in b and c in out]
     rows, columns = [c for c in a if c not in b], [c for c in b if c not in a]
     summed = [c for c in a if c in b and c not in out]
     m, k, n, lead = [int(np.prod([sizes[c] for c in part])) for part in (rows, summed, columns, both)]
-    lead = [lead] if both or 1 in (m, n) else []  # the converter drops the axis of a row alone
     turn_x, turn_y = [
         axes.index(first[0]) > axes.index(then[0]) if first and then else False
         for axes, first, then in ((a, rows, summed), (b, summed, columns))
@@ -222,7 +224,8 @@ def contracted(spec, x, y):
     first, second = (summed, rows) if turn_x else (rows, summed), (columns, summed) if turn_y else (summed, columns)
     x = in_order(x, [a.index(c) for part in (both, *first) for c in part])
     y = in_order(y, [b.index(c) for part in (both, *second) for c in part])
-    x, y = tf.reshape(x, lead + ([k, m] if turn_x else [m, k])), tf.reshape(y, lead + ([n, k] if turn_y else [k, n]))
+    x = tf.reshape(x, [lead, k, m] if turn_x else [lead, m, k])
+    y = tf.reshape(y, [lead, n, k] if turn_y else [lead, k, n])
     made = matrices_multiplied(x, y, turn_x, turn_y) if summed else x * y
     order = [*both, *rows, *columns]
     return in_order(tf.reshape(made, [sizes[c] for c in order]), [order.index(c) for c in out])
