@@ -170,6 +170,15 @@ def test_a_bounded_product_of_matrices_stays_bounded() -> None:
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
+def test_the_slope_of_a_network_with_one_result_is_written() -> None:
+    def network(x: Any, y: Any) -> Any:
+        return (np.tanh(x) @ y)[0]
+
+    x, y = np.linspace(-1, 1, 5, dtype="f4"), np.linspace(1, 2, 5, dtype="f4")[:, None]
+    (found,) = evaluated(ws.trace(ws.grad(network))(x, y), [x, y])
+    np.testing.assert_allclose(found, (1 - np.tanh(x) ** 2) * y[:, 0], rtol=1e-5)
+
+
 def test_the_last_of_equal_places_is_written_and_bits_of_all_integers_are_numpys() -> None:
     def written(x: Any, u: Any, at: Any) -> Any:
         y = x.copy()

@@ -218,7 +218,7 @@ def contracted(spec, x, y):
     summed = [c for c in a if c in b and c not in out]
     m, k, n, lead = [int(np.prod([sizes[c] for c in part])) for part in (rows, summed, columns, both)]
     turn_x, turn_y = [
-        axes.index(first[0]) > axes.index(then[0]) if first and then else False
+        k > 1 and axes.index(first[0]) > axes.index(then[0]) if first and then else False
         for axes, first, then in ((a, rows, summed), (b, summed, columns))
     ]
     first, second = (summed, rows) if turn_x else (rows, summed), (columns, summed) if turn_y else (summed, columns)
@@ -226,7 +226,7 @@ def contracted(spec, x, y):
     y = in_order(y, [b.index(c) for part in (both, *second) for c in part])
     x = tf.reshape(x, [lead, k, m] if turn_x else [lead, m, k])
     y = tf.reshape(y, [lead, n, k] if turn_y else [lead, k, n])
-    made = matrices_multiplied(x, y, turn_x, turn_y) if summed else x * y
+    made = matrices_multiplied(x, y, turn_x, turn_y) if k > 1 else x * y
     order = [*both, *rows, *columns]
     return in_order(tf.reshape(made, [sizes[c] for c in order]), [order.index(c) for c in out])
 
