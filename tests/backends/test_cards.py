@@ -451,8 +451,24 @@ def gamma(x: Any) -> Any:
 
 @pytest.mark.parametrize(("function", "name"), [(factor, "cholesky"), (gamma, "gammaln")])
 def test_what_libraries_compute_is_refused_by_name_and_line(function: Any, name: str, device: str) -> None:
-    with pytest.raises(UnsupportedError, match=rf"{name} of f32\[2, 2\](.|\n)*# this line"):
-        ws.jit(function, device=device)(np.eye(2, dtype="f"))
+    with pytest.raises(UnsupportedError, match=rf"{name} of f32\[7, 7\](.|\n)*# this line"):
+        ws.jit(function, device=device)(np.eye(7, dtype="f"))
+
+
+def test_small_matrices_are_unrolled(device: str) -> None:
+    """Cards without float64 compute in float32."""
+
+    def distance(a: Any, b: Any) -> Any:
+        half = ws.scipy.linalg.solve_triangular(np.linalg.cholesky(a), b, lower=True)
+        return np.sum(half * half) + np.sum(np.linalg.solve(a, b)) + np.sum(np.linalg.slogdet(a)[1])
+
+    drawn = np.random.default_rng(0).normal(size=(2, 20, 3, 3)).astype("f")
+    a, b = drawn[0] @ drawn[0].swapaxes(1, 2) + np.eye(3, dtype="f"), drawn[1]
+    found, wanted = [ws.jit(ws.value_and_grad(distance), device=d)(a, b) for d in (device, "cpu")]
+    np.testing.assert_allclose(found[0], wanted[0], rtol=1e-5)
+    np.testing.assert_allclose(found[1], wanted[1], rtol=1e-4, atol=1e-4)
+    with pytest.raises(np.linalg.LinAlgError, match="Singular matrix"):
+        ws.jit(np.linalg.inv, device=device)(np.zeros((4, 3, 3), "f"))
 
 
 def test_float64_is_refused_where_a_card_has_none() -> None:

@@ -132,7 +132,12 @@ def expand_ops(graph: Graph, target: Target = SCALAR) -> Graph:
     -->
     t = permute(a); u = permute(b); v = trtrs(t, u); y = permute(v)
     """
-    rules = {**EXPANSIONS, **attention.expansions(target.panel_columns, target.attention), **target.expansions()}
+    rules = {
+        **EXPANSIONS,
+        **matrix_functions.unrolled_expansions(target.doubles),
+        **attention.expansions(target.panel_columns, target.attention),
+        **target.expansions(),
+    }
     read = {*graph.outputs, *[v for node in graph.nodes for v in node.inputs]}
     found = splice(graph, lambda node: expansion_of(node, rules, read))
     return graph if found is graph else dce(found)  # an expansion may read some of the results of another

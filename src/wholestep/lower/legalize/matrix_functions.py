@@ -14,7 +14,13 @@ from wholestep.ir.graph import OPS, Value
 from wholestep.ir.types import array_type
 from wholestep.lower.legalize.cofactors import LARGEST, small_adjugate, small_adjugate_tangent
 from wholestep.lower.legalize.internal_ops import require, triangular_root
-from wholestep.lower.legalize.small_matrices import is_small, pivots_of
+from wholestep.lower.legalize.small_matrices import (
+    is_small,
+    pivots_of,
+    unroll_cholesky,
+    unroll_solve,
+    unroll_triangular_solve,
+)
 from wholestep.primitives.family import conj, ones, zeros
 from wholestep.primitives.linalg import lu, solve
 from wholestep.primitives.matrices import (
@@ -37,6 +43,7 @@ from wholestep.transforms.forward import inline_jvp
 INTEGER, INT, DOUBLE = np.dtype(np.int64), np.dtype(np.int32), np.dtype(np.float64)
 
 Values = Sequence[Value]
+Rules = dict[str, Callable[..., Values | None]]
 
 
 def complex_valued(a: Value) -> bool:
@@ -48,16 +55,16 @@ def modulus(x: Value) -> Value:
     return OPS["hypot"](OPS["real"](x), OPS["imag"](x)) if complex_valued(x) else OPS["abs"](x)
 
 
-def via_double(rule: Callable[..., Values]) -> Callable[..., Values]:
+def via_double(rule: Callable[..., Values | None]) -> Callable[..., Any]:
     """A rule in double precision, as in NumPy, so that vectors have the same signs."""
 
-    def wide(*xs: Value, **params: Any) -> Values:
+    def wide(*xs: Value, **params: Any) -> Values | None:
         if dtypes.real_of(xs[0].dtype) == DOUBLE:
             return rule(*xs, **params)
         complex_too = dtypes.complex_of(DOUBLE)
         found = rule(*[OPS["cast"](x, dtype=complex_too if complex_valued(x) else DOUBLE) for x in xs], **params)
         narrow = {DOUBLE: dtypes.real_of(xs[0].dtype), complex_too: dtypes.complex_of(xs[0].dtype)}
-        return [OPS["cast"](y, dtype=narrow[y.dtype]) for y in found]
+        return found and [OPS["cast"](y, dtype=narrow[y.dtype]) for y in found]
 
     return wide
 
@@ -265,7 +272,7 @@ def with_real_tops(t: Value, z: Value) -> Values:
     return along_columns(conj(phase), t.shape) * t * along_rows(phase, t.shape), z * along_rows(phase, z.shape)
 
 
-EXPANSIONS: dict[str, Callable[..., Values | None]] = {
+EXPANSIONS: Rules = {
     "slogdet": via_double(expand_slogdet),
     "det": via_double(expand_det),
     "pinv": expand_pinv,
@@ -275,3 +282,11 @@ EXPANSIONS: dict[str, Callable[..., Values | None]] = {
     "expm_tangent": expand_expm_tangent,
 }
 """Expansion of each operation."""
+
+
+def unrolled_expansions(doubles: bool) -> Rules:
+    """Expansions on small matrices for targets without routines, in the precision of the matrices where there are no
+    doubles."""
+    rules: Rules = {"slogdet": expand_slogdet, "det": expand_det, "cholesky": unroll_cholesky, "solve": unroll_solve}
+    precise = {name: via_double(rule) for name, rule in rules.items()} if doubles else rules
+    return {**precise, "triangular_solve": unroll_triangular_solve}

@@ -9,6 +9,7 @@ that vectors lie along the matrices.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 from wholestep.ir.graph import OPS, Value
 from wholestep.lower.legalize.internal_ops import require
@@ -105,7 +106,15 @@ def substitute_elements(a: Elements, b: Elements, *, lower: bool, unit: bool = F
     return [found[i] for i in range(n)]
 
 
-def small_triangular_solve(a: Value, b: Value, *, lower: bool, unit: bool, turned: bool, message: str) -> Value:
+def small_triangular_solve(
+    a: Value,
+    b: Value,
+    *,
+    lower: bool,
+    unit: bool,
+    turned: bool,
+    message: str = "singular matrix: resolution failed at diagonal {value}",
+) -> Value:
     """x with a x = b for one triangle of the matrices, or of the turned ones; `message` takes the number of a diagonal
     element that is 0."""
     given = matrix_elements(a)
@@ -134,3 +143,18 @@ def small_cholesky(a: Value) -> Value:
     positive = [OPS["less"](zeros(row[k].type), row[k]) for k, row in enumerate(matrix_elements(y))]
     fine = everywhere(functools.reduce(OPS["bitwise_and"], positive))
     return require(y, fine, kind="linalg", message="Matrix is not positive definite", hint="")
+
+
+# Expansions for targets without routines; None where matrices are not small.
+
+
+def unroll_solve(a: Value, b: Value) -> Sequence[Value] | None:
+    return (small_solve(a, b),) if is_small(a, b) else None
+
+
+def unroll_triangular_solve(a: Value, b: Value, *, lower: bool, unit: bool, trans: int) -> Sequence[Value] | None:
+    return (small_triangular_solve(a, b, lower=lower, unit=unit, turned=bool(trans)),) if is_small(a, b) else None
+
+
+def unroll_cholesky(a: Value) -> Sequence[Value] | None:
+    return (small_cholesky(a),) if is_small(a) else None
