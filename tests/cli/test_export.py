@@ -65,6 +65,14 @@ def test_each_file_is_run_where_something_runs_it(script, capsys, target, file, 
     assert ("Core ML itself was not run" in said) == (target == "coreml")
 
 
+@pytest.mark.parametrize(("target", "file"), [("page", "line.html"), ("module", "line.mjs"), ("npm", "line")])
+def test_what_runs_in_a_browser_is_written_and_not_compared(script, capsys, target, file):
+    script.write_text(SCRIPT.replace("rng.normal(size=", "np.ones(dtype='f', shape="), encoding="utf-8")
+    assert main(["export", "--to", target, "--out", file, "--step", "trained", str(script)]) == 0
+    *wrote, last = capsys.readouterr().out.splitlines()
+    assert all([line.startswith("wrote line") for line in wrote]) and last.startswith("not compared: ")
+
+
 def test_a_step_of_symbolic_rows_runs_in_onnx_runtime(script, capsys):
     pytest.importorskip("onnxruntime")
     text = script.read_text(encoding="utf-8")

@@ -83,7 +83,9 @@ def export_script(options: argparse.Namespace) -> int:
         return write_digits(options)
     script, out = script_of(options), options.out
     if out is None:
-        raise CommandError("there is no file to write", hint="give --out FILE")
+        raise CommandError(
+            "there is no file to write", hint="give --out FILE before SCRIPT: what follows is the script's"
+        )
     target = target_for(out, ALIASES.get(options.to, options.to))
     if out.resolve() == script.resolve():
         raise CommandError(f"{out} is the script itself", hint="give --out another name")

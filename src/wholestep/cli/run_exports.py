@@ -22,6 +22,7 @@ from wholestep.export.coreml.evaluator import MilPackage
 from wholestep.export.native.header import one_line
 from wholestep.export.native.names import prefix_of
 from wholestep.export.python.support import checkpoint_file
+from wholestep.export.targets import IN_BROWSERS
 from wholestep.ir.graph import NDArray
 from wholestep.train.checkpoint.read import open_checkpoint
 from wholestep.train.handover.to_torch import tensor
@@ -292,7 +293,7 @@ def wasm_losses(path: Path, given: Given, calls: int, after: Path) -> list[float
 
 def browser_alone(path: Path, given: Given, calls: int, after: Path) -> list[float]:
     """Raise NotRun, since no browser is started."""
-    raise NotRun("a page runs in a browser that has WebGPU, and none is started here")
+    raise NotRun("such a file runs in a browser that has WebGPU, and none is started here")
 
 
 RUNNERS: dict[str, Runner] = {
@@ -303,7 +304,7 @@ RUNNERS: dict[str, Runner] = {
     "c": native_losses,
     "object": native_losses,
     "wasm": wasm_losses,
-    "page": browser_alone,
+    **dict.fromkeys(IN_BROWSERS, browser_alone),
 }
 """The function that runs the file of each target."""
 REMARKS = {"coreml": ", as NumPy evaluates the operations of the file: Core ML itself was not run"}
