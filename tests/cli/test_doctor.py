@@ -1,7 +1,10 @@
 """The output of `wholestep doctor`, also in environments with faults."""
 
 import io
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -49,6 +52,17 @@ def test_every_finding_has_a_meaning_and_code_works():
 def test_the_command_exists(capsys):
     assert main(["doctor"]) == 0
     assert "compiled code works" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("script", "found"), [("print(*range(9**5))", 141), ("print('\\u2588')", 0)])
+def test_output_that_nobody_reads_or_no_terminal_can_show_is_no_traceback(script, found):
+    run = f"from wholestep import cli; cli.run_command = lambda words: {script}; raise SystemExit(cli.main())"
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", run], env=environment, **pipes) as process:
+        if found:
+            process.stdout.close()
+        assert (process.wait(60), process.stderr.read()) == (found, b"")
 
 
 def test_the_environment_is_told(monkeypatch, tmp_path):

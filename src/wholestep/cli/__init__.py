@@ -4,6 +4,8 @@ steps of a script and `export` writes one of them for another system; other dist
 from __future__ import annotations
 
 import argparse
+import io
+import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import entry_points
@@ -21,13 +23,31 @@ TOOLS = ("audit", "bench", "depth")
 """The commands of the distribution `wholestep-tools`, which lies in `tools/` of a checkout."""
 
 
+NOBODY_READS = 141
+"""The exit code of a command whose output nobody reads any more, as that of a program which a broken pipe ends."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; the exit code is 0 for success, 1 for a failure, 2 for a bad command line, 130 after Ctrl-C.
+    """Run a command; the exit code is 0 for success, 1 for a failure, 2 for a bad command line, 130 after Ctrl-C, 141
+    where nobody reads the output any more. Characters that the terminal does not have are printed as escapes.
 
     >>> main(["train", "digits", "--epochs", "none"])
     2
     """
-    words = sys.argv[1:] if argv is None else list(argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        code = run_command(sys.argv[1:] if argv is None else list(argv))
+        print(end="", flush=True)
+        return code
+    except BrokenPipeError:
+        # Python writes the rest of the output when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return NOBODY_READS
+
+
+def run_command(words: Sequence[str]) -> int:
+    """Run the command of a command line; its errors are said."""
     try:
         options = parser(words).parse_args(words)
     except SystemExit as stop:
