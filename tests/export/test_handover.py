@@ -172,6 +172,8 @@ NARROW: dict[str, Callable[[Any], Any]] = {
     "bounds": lambda x: np.clip(x, -1, 1),
     "deviations": np.std,
     "variances": lambda x: np.var(x, axis=0, ddof=1),
+    "means of some": lambda x: np.mean(x, axis=0, where=x > 0),
+    "variances of some": lambda x: np.nanvar(np.where(x > 0.5, np.nan, x), axis=0),
     "sorted": np.sort,
     "ranks": lambda x: np.argsort(x, axis=0),
     "the middle": lambda x: np.median(x, axis=1),

@@ -179,9 +179,9 @@ all = bound(np.all, "", _truth, "all", re.all_, True, casting="unsafe")
 
 
 EXACT_COUNT = 1 << 24
-"""The largest number of elements by which a variance is divided in the dtype of its sum. NumPy divides in float64 and
-rounds to that dtype, which is the same where float32 holds the number (Figueroa 1995, When is double rounding
-innocuous?).
+"""The largest number of elements by which a mean or a variance is divided in the dtype of its sum. NumPy divides in
+float64 and rounds to that dtype, which is the same where float32 holds the number (Figueroa 1995, When is double
+rounding innocuous?).
 """
 
 
@@ -191,6 +191,13 @@ def mean_count(x: Array, axes: tuple[int, ...], where: Any = NO_VALUE, keepdims:
         return math.prod([x.shape[i] for i in axes])
     wide = np.broadcast_to(where, x.shape) if not isinstance(where, Array) else wrap(broadcast_to(where.value, x.shape))
     return sum(lift(wide), axis=axes, keepdims=keepdims)
+
+
+def divided_by_count(total: Any, count: Any, size: Any) -> Any:
+    """A sum divided by the number of some of `size` elements."""
+    exact = isinstance(size, int) and size <= EXACT_COUNT and total.dtype.kind == "f"
+    masked = isinstance(count, Array) and count.dtype.kind == "i"
+    return total / (count.astype(total.dtype) if exact and masked else count)
 
 
 def traced_count(n: Any) -> Any:
@@ -212,7 +219,7 @@ def mean(a: Any, axis: Any = None, dtype: Any = None, **options: Any) -> Any:
     axes = reduced_axes("mean", axis, x.ndim)
     wanted = mean_dtype(x, dtype)
     total = sum(x, axis=axes, dtype=dtypes.compute_dtype(wanted), **options)
-    return (total / mean_count(x, axes, **options)).astype(wanted, copy=False)
+    return divided_by_count(total, mean_count(x, axes, **options), x.size).astype(wanted, copy=False)
 
 
 @binds(np.var, casting="unsafe")
@@ -245,7 +252,7 @@ def var(
     else:
         count = np.maximum(traced_count(count), 0)
     result = dtypes.real_of(wanted) if dtype is None and dtypes.is_complex(wanted) else wanted
-    return (total / count).astype(result, copy=False)
+    return divided_by_count(total, count, x.size).astype(result, copy=False)
 
 
 _mean = mean
