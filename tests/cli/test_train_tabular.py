@@ -50,6 +50,12 @@ def test_a_table_is_learnt_about_as_well_as_by_boosting(tmp_path, capsys, monkey
     assert (tmp_path / "report.png").read_bytes().startswith(PNG)
 
 
+@pytest.mark.parametrize("option", [("--folds", "1000"), ("--seed", str(2**32))])
+def test_numbers_that_are_too_large_are_said_before_anything_is_trained(tmp_path, capsys, option):
+    assert run(tmp_path, *option) == 1
+    assert capsys.readouterr().err.startswith(f"wholestep: {' '.join(option)} is ")
+
+
 def test_every_row_is_held_out_once_in_each_repetition():
     for table in job.TABLES.values():
         _, y = table.data()

@@ -24,6 +24,9 @@ ABOUT = "Train networks on three tables of scikit-learn by its own interface, an
 ABOUT += "and a linear model on the same folds: R2 for regression, accuracy for classification. Networks are ahead "
 ABOUT += "where the target is a smooth function of many inputs; on the third table, nearly linear, nothing is gained."
 
+SEEDS = 2**32
+"""The number of seeds that scikit-learn knows."""
+
 Result = tuple[float, float]
 """The score on the held-out rows, and the seconds that fitting took."""
 
@@ -78,6 +81,21 @@ def folds(table: Table, y: NDArray, count: int, repeats: int, seed: int) -> Iter
     kind = RepeatedStratifiedKFold if table.classes else RepeatedKFold
     found: Iterator[tuple[NDArray, NDArray]] = kind(n_splits=count, n_repeats=repeats, random_state=seed).split(y, y)
     return found
+
+
+def check_folds_and_seed(options: argparse.Namespace) -> None:
+    """Raise CommandError for a seed that scikit-learn does not take, and for more folds than rows."""
+    if options.seed >= SEEDS:
+        raise CommandError(f"--seed {options.seed} is too large for scikit-learn", hint=f"give less than {SEEDS}")
+    most = min(map(rows_to_part, TABLES.values()))
+    if options.folds > most:
+        raise CommandError(f"--folds {options.folds} is more than the {most} rows of the smallest class of a table")
+
+
+def rows_to_part(table: Table) -> int:
+    """The number of rows of a table, or of its smallest class."""
+    _, y = table.data()
+    return int(np.min(np.unique(y, return_counts=True)[1])) if table.classes else len(y)
 
 
 class Notes:
@@ -138,6 +156,7 @@ def add(jobs: Any) -> None:
 def train_tabular(options: argparse.Namespace) -> int:
     """Compare and report; returns 0, or 130 where the user stopped it, with the results so far kept."""
     need("sklearn", "matplotlib", extra="train")
+    check_folds_and_seed(options)
     where = files_of_job(options, "results.json")
     notes = Notes(where, {"seed": options.seed, "folds": options.folds, "repeats": options.repeats})
     last: dict[str, Any] = {}
