@@ -187,6 +187,15 @@ def test_the_functions_of_a_page_fit_a_narrow_screen(page: Tab) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_hint_of_a_field_is_legible(page: Tab, scheme: str) -> None:
+    """A browser's own grey has a contrast of 2 on a dark field."""
+    page.picture(360, 1400, scheme)
+    field = "document.querySelector('.field textarea')"
+    hint, text = [page.evaluate(f"getComputedStyle({field}, {of}).color") for of in ("'::placeholder'", "null")]
+    assert hint == text
+
+
 def pictured(params: Any, x: Any) -> Any:
     return np.stack([x * params["w"][0], -x])
 
