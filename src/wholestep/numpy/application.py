@@ -12,7 +12,7 @@ from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers, is_traced, unsupported
 from wholestep.frontend.promotion import broadcast_shapes, lift
 from wholestep.frontend.source.entrance import followed
-from wholestep.frontend.source.fresh import live
+from wholestep.frontend.source.fresh import FreshArray, live
 from wholestep.ir.build import current
 from wholestep.numpy.movement import axis_of, broadcast_to, expand_dims, moveaxis, reshape, stack, traced_array
 from wholestep.numpy.outside import NO_VALUE, np
@@ -20,7 +20,8 @@ from wholestep.numpy.outside import NO_VALUE, np
 
 def ndenumerate(arr: Any) -> Iterator[Any]:
     """numpy.ndenumerate: pairs of an index and the element there, one after the other."""
-    x = traced_array(arr) if is_traced(arr) else np.asarray(arr)
+    known = type(arr) is FreshArray or not is_traced(arr)
+    x = np.asanyarray(arr) if known else traced_array(arr)
     return ((at, x[at]) for at in np.ndindex(*x.shape))
 
 

@@ -308,6 +308,15 @@ def elements_with_their_places(x):
     return sum(n[0] * value for n, value in np.ndenumerate(np.arange(3.0))) + np.sum(out**2)
 
 
+def elements_replaced_in_a_loop(x):
+    table, doubled = np.arange(4.0).reshape(2, 2).T, np.ones((2, 2))
+    for i, value in enumerate(table.flat):
+        table.flat[i] = value + x[i]
+    for at, value in np.ndenumerate(doubled):
+        doubled[at] = 2 * value * x[0]
+    return np.sum(table @ x[:2]) + np.sum(doubled**2)
+
+
 PROGRAMS = [
     (array_of_scalars, 2), (nested_lists, 3), (mean_of_list, 2), (softmax_with_math, 3), (joined_by_r, 4),
     (joined_by_c, 4), (least_squares, 5), (block_matrix, 3), (from_function, 2), (vectorized_function, 3),
@@ -319,5 +328,5 @@ PROGRAMS = [
     (swapped_rows, 3), (whole_numbers_stored, 3), (complex_table, 2), (discrete_fourier, 4), (table_lookup, 3),
     (log_sum_exp_by_hand, 4), (hypotenuse, 3), (number_conversions, 3), (special_functions, 3), (triangle, 6),
     (broadcast_rows, 3), (masked, 4), (methods_write_into_arrays, 3), (elements_with_their_places, 3),
-    (queue_of_the_last, 3), (from_iterator, 3),
+    (elements_replaced_in_a_loop, 4), (queue_of_the_last, 3), (from_iterator, 3),
 ]  # fmt: skip

@@ -179,6 +179,8 @@ class FreshArray(np.ndarray[Any, Any]):
             return getattr(found, name)
         if name in ATTRIBUTES:
             return plain_attribute(self, name)
+        if name == "flat":
+            return FreshFlat(self)
         got = getattr(np.ndarray.view(self, np.ndarray), name)
         if isinstance(got, np.ndarray):
             return as_fresh(got, self)
@@ -268,6 +270,50 @@ class FreshArray(np.ndarray[Any, Any]):
         return np.asarray(live(self)).__reduce_ex__(protocol)
 
 
+class FreshFlat:
+    """The `flat` of a fresh array: its elements in row-major order, each as it is when it is read."""
+
+    __slots__ = ("array", "place")
+
+    def __init__(self, array: FreshArray) -> None:
+        self.array = array
+        self.place = 0
+
+    def __live__(self) -> Any:
+        """The `flat` of the array that the fresh one stands for now."""
+        return self.array.__live__().flat
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__live__(), name)
+
+    def __len__(self) -> int:
+        return self.array.size
+
+    def __getitem__(self, index: Any) -> Any:
+        got = self.__live__()[live(index)]
+        return as_fresh(got) if isinstance(got, np.ndarray) else got
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        flat = self.array.__written__().flat if is_traced((live(index), live(value))) else self.__live__()
+        flat[live(index)] = live(value)
+
+    def __iter__(self) -> FreshFlat:
+        return self
+
+    def __next__(self) -> Any:
+        if self.place >= len(self):
+            raise StopIteration
+        self.place += 1
+        return self[self.place - 1]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.asarray(self.__live__(), dtype, copy=copy)
+
+
+for _name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
+    setattr(FreshFlat, _name, lambda self, other, name=_name: getattr(self.__live__(), name)(live(other)))
+
+
 class FreshMethod:
     """A method of an untraced fresh array."""
 
@@ -289,7 +335,7 @@ class FreshMethod:
 def live(x: Any, levels: int = MOST_LEVELS) -> Any:
     """The arrays that fresh ones stand for, in lists, tuples and dictionaries too, as deep as arrays have axes."""
     kind = type(x)
-    if kind is FreshArray:
+    if kind is FreshArray or kind is FreshFlat:
         return x.__live__()
     if not levels:
         return x
@@ -307,7 +353,7 @@ def live(x: Any, levels: int = MOST_LEVELS) -> Any:
     return x
 
 
-LOOKED_INTO = frozenset((FreshArray, list, tuple, deque, dict, slice))
+LOOKED_INTO = frozenset((FreshArray, FreshFlat, list, tuple, deque, dict, slice))
 
 
 def _same(a: Any, b: Any) -> bool:
