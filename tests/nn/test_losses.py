@@ -368,6 +368,7 @@ REFUSALS = {
     "a reduction that is not there": (lambda: mse(np.ones(3), np.ones(3), reduction="max"), errors.ParameterError),
     "weights that do not fit": (lambda: mse(np.ones((3, 2)), np.ones((3, 2)), weights=np.ones(2)), errors.ShapeError),
     "negative delta": (lambda: huber(np.ones(3), np.ones(3), delta=-1.0), errors.ParameterError),
+    "a delta of 0": (lambda: huber(np.ones(3), np.ones(3), delta=np.float32(0.0)), errors.ParameterError),
     "epsilon below -1": (
         lambda: poly_cross_entropy(np.ones((3, 2)), np.zeros(3, int), epsilon=-1.5),
         errors.ParameterError,

@@ -55,7 +55,7 @@ def huber(
     """Huber's loss: (x - t)**2 / 2 up to a distance of `delta`, then delta * (|x - t| - delta / 2).
 
     Shapes: as `mse`.
-    Raises: as `mse` does, and ParameterError for a negative delta.
+    Raises: as `mse` does, and ParameterError for a delta that is not positive.
     Source: Huber, "Robust estimation of a location parameter", 1964.
 
     >>> import numpy as np, wholestep as ws
@@ -63,9 +63,8 @@ def huber(
     [0.125, 2.5]
     """
     x, t = paired_operands("huber", predictions, targets)
-    return reduce_losses(
-        "huber", predictions, scipy.special.huber(loss_setting("huber", "delta", delta), x - t), reduction, weights
-    )
+    threshold = loss_setting("huber", "delta", delta, positive=True)
+    return reduce_losses("huber", predictions, scipy.special.huber(threshold, x - t), reduction, weights)
 
 
 def smooth_l1(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from typing import Any, Literal
 
 from wholestep import dtypes, numpy as wnp
@@ -109,9 +110,11 @@ def check_axis(name: str, x: Any, axis: int) -> None:
         raise AxisError(f"{name}: there is no axis {axis} in {type_of(x)}")
 
 
-def loss_setting(name: str, field: str, value: Any, least: float = 0.0, most: float = float("inf")) -> Any:
+def loss_setting(
+    name: str, field: str, value: Any, least: float = 0.0, most: float = float("inf"), *, positive: bool = False
+) -> Any:
     """A setting of a loss, checked where it is a plain number; raises ParameterError outside [least, most]."""
-    if isinstance(value, int | float) and not least <= value <= most:
+    if isinstance(value, numbers.Real) and (not least <= value <= most or (positive and not value)):
         bound = f"in [{least:g}, {most:g}]" if most < float("inf") else f"{least:g} or more"
-        raise ParameterError(f"{name}: {field} is {value:g}; it must be {bound}")
+        raise ParameterError(f"{name}: {field} is {value:g}; it must be {'more than 0' if positive else bound}")
     return value
