@@ -367,6 +367,9 @@ REFUSALS = {
     "complex predictions": (lambda: mae(np.ones(3) + 0j, np.ones(3)), errors.DtypeError),
     "a reduction that is not there": (lambda: mse(np.ones(3), np.ones(3), reduction="max"), errors.ParameterError),
     "weights that do not fit": (lambda: mse(np.ones((3, 2)), np.ones((3, 2)), weights=np.ones(2)), errors.ShapeError),
+    "weights that are words": (lambda: mse(np.ones(1), np.ones(1), weights=["x"]), errors.DtypeError),
+    "complex weights": (lambda: mse(np.ones(1), np.ones(1), weights=[1j]), errors.DtypeError),
+    "targets that are words": (lambda: mse(np.ones(1), ["x"]), errors.DtypeError),
     "negative delta": (lambda: huber(np.ones(3), np.ones(3), delta=-1.0), errors.ParameterError),
     "a delta of 0": (lambda: huber(np.ones(3), np.ones(3), delta=np.float32(0.0)), errors.ParameterError),
     "epsilon below -1": (

@@ -114,7 +114,7 @@ class jit(Generic[P, R]):
         functools.update_wrapper(self, f)
         self.f = as_asked(f, rewrite)
         self.name = str(getattr(f, "__name__", "function"))
-        numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+        numbers = (static_argnums,) if isinstance(static_argnums, int | np.integer) else tuple(static_argnums)
         names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
         self.static_numbers, self.static_names = complete_statics(f, numbers, names)
         self.any_keyword = takes_any_keyword(f)

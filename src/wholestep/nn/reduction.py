@@ -49,7 +49,7 @@ def narrow(like: Any, losses: Any) -> Any:
 
 def align_weights(name: str, weights: Any, losses: Any) -> Any:
     """Weights in the dtype of the losses, one for each, or one for all that share their leading indices."""
-    array = wnp.asarray(weights)
+    array = real_numbers(name, weights, "weights")
     if array.shape != losses.shape[: array.ndim]:
         raise ShapeError(
             f"{name}: weights are {type_of(array)}, and the losses {type_of(losses)}",
@@ -60,7 +60,7 @@ def align_weights(name: str, weights: Any, losses: Any) -> Any:
 
 def paired_operands(name: str, predictions: Any, targets: Any, what: str = "targets") -> tuple[Any, Any]:
     """Predictions and targets as arrays of one shape, integer and boolean targets in the predictions' dtype."""
-    x, t = real_floating(name, predictions, "predictions"), wnp.asarray(targets)
+    x, t = real_floating(name, predictions, "predictions"), real_numbers(name, targets, what)
     if x.shape != t.shape:
         raise ShapeError(
             f"{name}: predictions are {type_of(x)}, and {what} {type_of(t)}",
@@ -92,6 +92,14 @@ def check_chances(name: str, what: str, chances: Any, way_out: str) -> Any:
     """Numbers between 0 and 1, up to their rounding, or NaN; others are an error, as in `paired_signs`."""
     out = (chances < -ROUNDING) | (chances > 1 + ROUNDING)
     return where_holds(chances, ~out, f"{name}: there are {what} outside [0, 1]\n{way_out}")
+
+
+def real_numbers(name: str, x: Any, what: str) -> Any:
+    """An operand as an array of real numbers or booleans; raises DtypeError for any other."""
+    array = wnp.asarray(x)
+    if not dtypes.is_supported(array.dtype) or dtypes.is_complex(array.dtype):
+        raise DtypeError(f"{name}: {what} are {array.dtype}, not real numbers", hint="give an array of real numbers")
+    return array
 
 
 def real_floating(name: str, x: Any, what: str) -> Any:
