@@ -42,7 +42,9 @@ def test_the_reason_tells_numbers_from_arrays_without_axes():
 
 def test_static_arguments():
     f = ws.jit(
-        lambda x, axis, mode="a": x.sum(axis=axis) if mode == "a" else x, static_argnums=np.int64(1), static_argnames="mode"
+        lambda x, axis, mode="a": x.sum(axis=axis) if mode == "a" else x,
+        static_argnums=np.int64(1),
+        static_argnames="mode",
     )
     x = np.ones((2, 3))
     assert f(x, 0).shape == (3,) and f(x, 1).shape == (2,) and f(x, 1, mode="b").shape == (2, 3)

@@ -31,7 +31,7 @@ PLACES = (
 COUNTED = {
     "roots": "A = np.diag(np.ones(n - 1), -1); A[0] = -p[1:] / p[0]; np.linalg.eigvals(A) has n roots if p[0] is not 0",
     "trim_zeros": "the number of zeros depends on values: np.polyval(p, x) takes coefficients of 0, too",
-    "bincount": "counts = np.zeros(n, int); np.add.at(counts, x, 1) counts n kinds that are known beforehand",
+    "bincount": "np.bincount(x, minlength=n) counts the numbers below n, which is known beforehand",
     **dict.fromkeys("unique unique_values unique_counts unique_inverse unique_all".split(), FEW),
     **dict.fromkeys("where nonzero flatnonzero argwhere".split(), PLACES),
 }

@@ -12,6 +12,7 @@ from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import binds, bound, covers
 from wholestep.frontend.promotion import checked, lift
 from wholestep.numpy import reductions
+from wholestep.numpy.conditions import where_holds
 from wholestep.numpy.movement import (
     broadcast_to,
     concatenate,
@@ -22,7 +23,7 @@ from wholestep.numpy.movement import (
     transpose,
 )
 from wholestep.numpy.outside import NO_VALUE, np
-from wholestep.numpy.selection import known_of
+from wholestep.numpy.selection import is_unknown, known_of
 from wholestep.primitives import reduction as re
 
 amax = bound(np.amax, reductions.TIES, reductions.extremum, "max", re.max_, np.maximum, -math.inf, casting="unsafe")
@@ -150,17 +151,12 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -
 
 @covers(np.bincount)
 def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Array:
-    """numpy.bincount; the numbers decide the length, so they must be known."""
-    places = known_of("bincount", x)
-    if places.ndim != 1:
-        raise ValueError("object too deep for desired array")
-    if places.size and not np.can_cast(places.dtype, np.int64, "safe"):
-        raise DtypeError("bincount: the numbers must be integers")
-    size = max(int(places.max()) + 1 if places.size else 0, minlength)
+    """numpy.bincount; minlength is the length where the numbers are not known, and numbers beyond it are an error."""
+    size, places = _counted(x, minlength)
     if weights is None:
-        return lift(np.bincount(places, minlength=minlength))
-    if places.size and places.min() < 0:
-        raise ValueError("'list' argument must have no negative elements")
+        made = Array(lift(np.zeros(size, np.int64)).value)
+        np.add.at(made, places, 1)
+        return made
     w = traced_array(weights)
     if w.shape != places.shape:
         raise ValueError("The weights and list don't have the same length.")
@@ -168,10 +164,25 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Array:
         raise DtypeError(
             f"bincount: weights of {w.type} would lose their imaginary parts", hint="count w.real and w.imag apart"
         )
-    w = w.astype(np.float64)
     made = Array(lift(np.zeros(size)).value)
-    np.add.at(made, places.astype(np.int64), w)
+    np.add.at(made, places, w.astype(np.float64))
     return made
+
+
+def _counted(x: Any, minlength: Any) -> tuple[int, Any]:
+    """The length of the result of `bincount`, and the places in it."""
+    unknown = minlength > 0 and is_unknown(x)
+    places = lift(x) if unknown else known_of("bincount", x)
+    if places.ndim != 1:
+        raise ValueError("object too deep for desired array")
+    if places.size and not np.can_cast(places.dtype, np.int64, "safe"):
+        raise DtypeError("bincount: the numbers must be integers")
+    if unknown:
+        said = f"bincount: there are numbers outside [0, {minlength})\nminlength= is the length of the result"
+        return minlength, where_holds(places, (places >= 0) & (places < minlength), said).astype(np.int64)
+    if places.size and places.min() < 0:
+        raise ValueError("'list' argument must have no negative elements")
+    return max(int(places.max()) + 1 if places.size else 0, minlength), places.astype(np.int64)
 
 
 def moved_last(x: Array, axes: tuple[int, ...]) -> Array:
