@@ -446,6 +446,14 @@ def test_slopes_far_out_and_at_poles_are_those_of_jax(name):
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=least)
 
 
+def test_a_rule_without_results_is_passed_over():
+    nothing = jax.custom_jvp(lambda: ())
+    nothing.defjvp(lambda primals, tangents: ((), ()))
+    x = f(3)
+    mine = ws.from_jax(lambda x: (nothing(), jnp.sum(x**2))[1], x)
+    np.testing.assert_allclose(ws.grad(mine)(x), 2 * x, rtol=1e-6)
+
+
 @pytest.mark.parametrize("function", [lambda x: jnp.ldexp(x, 2), lambda x: jnp.frexp(x)[0] * jnp.frexp(x)[1]])
 def test_rules_with_results_of_integers(function):
     x = np.array([1.0, 2.0, 3.0], np.float32)
@@ -620,6 +628,7 @@ OTHER_NAMES = {
     *("scatter_mul", "scatter_min", "scatter_max", "igamma", "igammac", "regularized_incomplete_beta"),
     *("igamma_grad_a", "dce_sink", "tie"),
     *("polynomial", "log2", "one_minus_square", "mulhi", "Ldexp", "Frexp"),
+    *("unvmap_any", "unvmap_all", "unvmap_max", "nonbatchable", "select_if_vmap"),
 }
 """Primitives of JAX's own passes or of other versions, those inside of others, and those with tests of their own."""
 
@@ -628,6 +637,13 @@ def test_every_primitive_is_met():
     """Every handler is called by a case, but for `OTHER_NAMES`."""
     met = set().union(*[called_by(ws.from_jax(function, *args)) for function, *args in [*CASES.values(), LOOP]])
     assert (set(PRIMITIVES) | set(RULED) | set(DRAWN)) - met <= OTHER_NAMES
+
+
+def test_primitives_of_the_loops_of_equinox():
+    x, goes = f(3), np.array([True, False, True])
+    assert PRIMITIVES["unvmap_any"](goes) and not PRIMITIVES["unvmap_all"](goes)
+    assert PRIMITIVES["unvmap_max"](x) == x.max() and PRIMITIVES["nonbatchable"](x, msg="") is x
+    assert PRIMITIVES["select_if_vmap"](goes, x, -x).tolist() == [x[0], -x[1], x[2]]
 
 
 def test_primitives_since_jax_0_12():

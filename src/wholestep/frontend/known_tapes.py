@@ -54,9 +54,10 @@ class Tape:
         parts: list[Any] = [self.holomorphic, *[v.type for v in self.wanted]]
         try:
             for node in self.nodes:
-                op, out = node.op, node.outputs[0]
+                op = node.op
                 if op.multiple or op.collective:
                     return None
+                out = node.outputs[0]
                 parts += (op, out.type, *[places[v] for v in node.inputs])
                 if op.uniform:
                     parts.append(repr(node.params["value"]))  # repr distinguishes 0.0 from -0.0

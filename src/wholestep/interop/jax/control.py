@@ -19,6 +19,17 @@ from wholestep.interop.handlers import Handlers
 CONTROL = Handlers()
 entry = CONTROL.entry
 
+CONTROL.update(
+    {
+        "unvmap_any": lambda x: wnp.any(x),
+        "unvmap_all": lambda x: wnp.all(x),
+        "unvmap_max": lambda x: wnp.max(x),
+        "nonbatchable": lambda x, **params: x,
+        "select_if_vmap": wnp.where,
+    }
+)
+"""The primitives of Equinox's loops, which are those of lax around them."""
+
 
 @entry("jit", "closed_call", "custom_lin", "composite", "custom_jvp_call_jaxpr", "custom_vmap_call")
 def call(*xs: Any, **params: Any) -> Any:
