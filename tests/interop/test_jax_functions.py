@@ -94,6 +94,15 @@ drawn.defjvp(lambda primals, tangents: (drawn(*primals), 2 * tangents[1]))
 
 
 SPD = (lambda a: a @ a.T + 3 * np.eye(4, dtype=np.float32))(f(4, 4))
+GROUPS = np.array([2, 0, 4], np.int32)
+
+
+def ragged(sums, rows, batch=None):
+    """The numbers of axes of a product of groups: a pair that is summed, the groups' axis, a pair of batches."""
+    batches = ((), ()) if batch is None else ((batch[0],), (batch[1],))
+    return lax.RaggedDotDimensionNumbers((((sums[0],), (sums[1],)), batches), rows, [])
+
+
 CASES = {
     "arithmetic": (lambda x, y: x * y - x / (y * y + 1) + x**3 - 2**x + (-x) ** 2, f(3), f(3)),
     "powers": (lambda x: x**-2 + jnp.sqrt(x) + lax.rsqrt(x) + jnp.cbrt(x) + x**0.3 + jnp.exp2(x), positive(4)),
@@ -176,6 +185,16 @@ CASES = {
         lambda x, i: lax.dynamic_update_slice(x, lax.dynamic_slice(x, (i[0], 1), (2, 2)), (0, i[1])),
         f(4, 4),
         integers(2),
+    ),
+    "products of groups": (lambda x, w: lax.ragged_dot(x, w, GROUPS), f(7, 3), f(3, 3, 2)),
+    "products of groups that are summed": (
+        lambda x, y, z: (
+            lax.ragged_dot_general(x, y, GROUPS, ragged((0, 0), [0])),
+            lax.ragged_dot_general(z, z, np.full(2, 1, np.int32), ragged((1, 1), [0], (0, 0))),
+        ),
+        f(7, 3),
+        f(7, 2),
+        f(2, 3, 4),
     ),
     "products": (
         lambda x, y: jnp.einsum("bij,bkj->bik", x, y) + jnp.matmul(x, jnp.swapaxes(y, 1, 2)),
@@ -333,6 +352,7 @@ ROUGH = {
     "spectrum": 1e-4,
 }
 WITHOUT_SLOPE = {
+    "products of groups that are summed",
     *("zeta", "next", "general", "general windows", "batched by rule", "products at", "words"),
     *("functions at", "windows of any body", "forms"),
 }

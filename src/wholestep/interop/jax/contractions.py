@@ -40,6 +40,46 @@ def dot_general(x: Any, y: Any, *, dimension_numbers: Any, preferred_element_typ
     return wnp.einsum(spec, x, y)
 
 
+@entry("ragged_dot_general")
+def ragged_dot_general(
+    x: Any,
+    y: Any,
+    sizes: Any,
+    *,
+    ragged_dot_dimension_numbers: Any,
+    preferred_element_type: Any = None,
+    group_offset: Any = None,
+    **params: Any,
+) -> Any:
+    """A product in which rows of x belong to groups, one after the other: each is a product of its own."""
+    numbers = ragged_dot_dimension_numbers
+    (x_sum, y_sum), (x_batch, y_batch) = numbers.dot_dimension_numbers
+    (rows,) = numbers.lhs_ragged_dimensions
+    if sizes.ndim != 1 or group_offset is not None:
+        raise UnsupportedError("from_jax: of ragged_dot_general only the same groups for a whole batch are covered")
+    if rows in x_batch:
+        return dot_general(
+            x, y, dimension_numbers=numbers.dot_dimension_numbers, preferred_element_type=preferred_element_type
+        )
+    x_later, x_batch_later = ([axis + 1 for axis in axes] for axes in (x_sum, x_batch))
+    if rows in x_sum:
+        y = in_groups(y, y_sum[x_sum.index(rows)], sizes)
+        later = (x_later, [axis + 1 for axis in y_sum]), ([0, *x_batch_later], [0, *[axis + 1 for axis in y_batch]])
+    else:
+        later = ([*x_later, 0], [*y_sum, *numbers.rhs_group_dimensions]), (x_batch_later, y_batch)
+    grouped = in_groups(x, rows, sizes)
+    return dot_general(grouped, y, dimension_numbers=later, preferred_element_type=preferred_element_type)
+
+
+def in_groups(x: Any, axis: int, sizes: Any) -> Any:
+    """The array once for each group, along a new first axis, with 0 in the rows of other groups."""
+    ends, rows = wnp.cumsum(sizes), np.arange(x.shape[axis])
+    inside = (rows >= (ends - sizes)[:, None]) & (rows < ends[:, None])
+    shape = [1] * (x.ndim + 1)
+    shape[0], shape[axis + 1] = sizes.shape[0], x.shape[axis]
+    return wnp.where(inside.reshape(shape), x, np.zeros((), x.dtype))
+
+
 @entry("conv_general_dilated")
 def conv_general_dilated(
     x: Any,

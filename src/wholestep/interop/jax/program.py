@@ -137,9 +137,7 @@ class JaxprReader:
         name, line = name_of(eqn), self.line_of(eqn)
         for v in filter(is_too_narrow, eqn.outvars):
             self.missing.setdefault(f"{name} with {v.aval.dtype}", line)
-        params = {
-            key: self.parameter(x, line) for key, x in eqn.params.items() if not callable(x) or hasattr(x, "jaxpr")
-        }
+        params = {key: self.parameter(x, line) for key, x in eqn.params.items() if not is_function(x)}
         several = bool(eqn.primitive.multiple_results)
         handler = PRIMITIVES.get(name)
         if name in DRAWN:
@@ -241,6 +239,11 @@ def draw_of(eqn: Any) -> Any:
 def holds_jaxpr(x: Any) -> bool:
     """Test whether a parameter is a jaxpr."""
     return hasattr(x, "eqns") or hasattr(x, "jaxpr")
+
+
+def is_function(x: Any) -> bool:
+    """Test whether a parameter is a function of Python's; a jaxpr may be called too, and so may a dtype."""
+    return callable(x) and not hasattr(x, "jaxpr") and not isinstance(x, type)
 
 
 def is_key(v: Any) -> bool:
