@@ -1,5 +1,6 @@
 """Functions of JAX are functions here: numbers, derivatives, trees, keys, loops and errors beside JAX."""
 
+import functools
 import warnings
 
 import jax
@@ -128,6 +129,10 @@ CASES = {
     "division": (lambda i: (lax.div(-i, 3), lax.rem(-i, 3), lax.shift_right_logical(-i, 3)), integers(6)),
     "bits": (lambda i: (lax.population_count(i), lax.clz(i), lax.bitcast_convert_type(i, np.float32)), integers(6)),
     "dtypes": (lambda x: (x.astype(np.int32), x > 0, x.astype(np.float16), lax.reduce_precision(x, 8, 7)), f(4)),
+    "narrow numbers": (
+        lambda x: [lax.reduce_precision(x, *bits) for bits in [(5, 2), (4, 3), (8, 10), (5, 10), (8, 7)]],
+        np.array([0.3, -1e-5, 200.0, -230.0, 0.0146, 1.0625, 1.1875, 0.0], np.float32),
+    ),
     "truth": (
         lambda x: (jnp.all(x > 0), jnp.any(x > 0, axis=1), (x > 0) ^ (x < 1), jnp.argmax(x), jnp.argmin(x, 0)),
         f(2, 3),
@@ -657,6 +662,13 @@ def test_every_primitive_is_met():
     """Every handler is called by a case, but for `OTHER_NAMES`."""
     met = set().union(*[called_by(ws.from_jax(function, *args)) for function, *args in [*CASES.values(), LOOP]])
     assert (set(PRIMITIVES) | set(RULED) | set(DRAWN)) - met <= OTHER_NAMES
+
+
+def test_numbers_too_large_for_so_many_bits_are_infinite():
+    x = np.array([449.0, -7e4, np.inf, np.nan], np.float32)
+    narrow = functools.partial(PRIMITIVES["reduce_precision"], exponent_bits=4, mantissa_bits=3)
+    for found in (narrow(x), ws.jit(narrow)(x)):
+        np.testing.assert_array_equal(found, [np.inf, -np.inf, np.inf, np.nan])
 
 
 def test_primitives_of_the_loops_of_equinox():

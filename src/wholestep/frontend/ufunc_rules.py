@@ -118,13 +118,12 @@ def _modf(x: Value) -> Any:
 
 
 def _frexp(x: Value) -> Any:
-    safe = lo.select(x.equals(0) | ~lo.isfinite(x), zeros(x.type) + 1, ar.abs(x))
-    power = lo.floor(fn.log2(safe)) + 1
-    scaled = x / fn.exp2(power)
-    low = ar.abs(scaled) < 0.5
+    whole = x.equals(0) | ~lo.isfinite(x)
+    power = lo.floor(fn.log2(lo.select(whole, zeros(x.type) + 1, ar.abs(x)))) + 1
+    low = ar.abs(_ldexp(x, -power)) < 0.5
     power = lo.select(low, power - 1, power)
-    plain = lo.select(x.equals(0) | ~lo.isfinite(x), zeros(x.type), power)
-    return lo.select(x.equals(0) | ~lo.isfinite(x), x, x / fn.exp2(power)), cast_to(plain, np.dtype(np.int32))
+    plain = lo.select(whole, zeros(x.type), power)
+    return lo.select(whole, x, _ldexp(x, -power)), cast_to(plain, np.dtype(np.int32))
 
 
 COMPOSED: dict[str, Rule] = {

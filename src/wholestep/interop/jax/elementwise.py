@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from wholestep import dtypes, numpy as wnp
 from wholestep.errors import UnsupportedError
+from wholestep.frontend.custom import custom_vjp
 from wholestep.frontend.derivatives import jvp
 from wholestep.frontend.marks import stop_gradient
 from wholestep.interop.bits import reinterpreted
@@ -291,13 +293,30 @@ def bitcast_convert_type(x: Any, *, new_dtype: Any, **params: Any) -> Any:
 
 @entry("reduce_precision")
 def reduce_precision(x: Any, *, exponent_bits: int, mantissa_bits: int, **params: Any) -> Any:
+    """x with fewer bits, and so is its cotangent, as in JAX."""
     limits = dtypes.limits(x.dtype)
-    if mantissa_bits >= limits.nmant and exponent_bits >= 8 * x.dtype.itemsize - 1 - limits.nmant:
+    own_bits = 8 * x.dtype.itemsize - 1 - limits.nmant
+    if mantissa_bits >= limits.nmant and exponent_bits >= own_bits:
         return x
-    narrow = {(8, 7): "bfloat16", (5, 10): "float16", (8, 23): "float32"}.get((exponent_bits, mantissa_bits))
-    if narrow is None:
-        raise UnsupportedError(f"from_jax: reduce_precision to {exponent_bits} and {mantissa_bits} bits is not covered")
-    return x.astype(dtypes.check(narrow)).astype(x.dtype)
+    if x.dtype == np.float32 and (exponent_bits, mantissa_bits) == (8, 7):
+        return x.astype(dtypes.check("bfloat16")).astype(x.dtype)
+    reduced = functools.partial(reduced_number, bits=mantissa_bits, exponent_bits=exponent_bits)
+    made = custom_vjp(reduced)
+    made.defvjp(lambda x: (reduced(x), None), lambda kept, g: (reduced(g),))
+    return made(x)
+
+
+def reduced_number(x: Any, *, bits: int, exponent_bits: int) -> Any:
+    """x rounded to so many bits behind the first; then infinity where it is too large, and 0 where it is too small."""
+    limits = dtypes.limits(x.dtype)
+    unit = wnp.maximum(wnp.frexp(x)[1] - 1, int(limits.minexp)) - bits
+    rounded = wnp.ldexp(wnp.rint(wnp.ldexp(x, -unit)), unit)
+    largest = 2 ** (exponent_bits - 1)
+    if largest < limits.maxexp:
+        size = wnp.abs(rounded)
+        rounded = wnp.where(size < 2.0 ** (2 - largest), wnp.copysign(np.zeros((), x.dtype), x), rounded)
+        rounded = wnp.where(size >= 2.0**largest, wnp.copysign(np.full((), np.inf, x.dtype), x), rounded)
+    return wnp.where(wnp.isfinite(x), rounded, x)
 
 
 @entry("clz")
