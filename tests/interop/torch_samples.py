@@ -471,4 +471,14 @@ for name in ("hann_window", "blackman_window", "bartlett_window", "kaiser_window
 sample("fractional_max_pool2d", of(apart(2, 3, 9, 7), [2, 3], [4, 3], small(2, 3, 2) ** 2))
 S["fractional_max_pool2d"] += [of(apart(3, 9, 7), [2, 2], [1, 3], small(1, 3, 2) ** 2)]
 sample("fractional_max_pool3d", of(apart(1, 2, 6, 5, 7), [2, 2, 3], [3, 2, 3], small(1, 2, 3) ** 2))
+sample(
+    "as_strided_scatter", of(i(2, 3), i(2, 2), [2, 2], [1, 3], 1), of(i(3, 2), i(2), [2], [4])
+)  # PyTorch's slope of x is wrong
+PARTS = np.array([2, 0, 4])
+sample(
+    "segment_reduce",
+    *[of(apart(6, 2), kind, lengths=PARTS, initial=0.3) for kind in ("sum", "mean", "max", "min", "prod")],
+    of(f(6), "mean", lengths=PARTS + 1 - np.arange(3)),
+    of(f(6, 2), "sum", offsets=np.array([0, 1, 6]), initial=2),
+)
 sample("as_strided_copy", of(f(2, 3), [3, 2], [1, 2]))

@@ -258,19 +258,40 @@ def unfold(x: Any, axis: int, size: int, step: int) -> Any:
 @entry("as_strided", "as_strided_copy")
 def as_strided(x: Any, size: Any, stride: Any, offset: int | None = None, *, held: Any = None) -> Any:
     """Elements by their places in memory, where those of x lie by the strides `held`, or in NumPy's order."""
+    flat = wnp.transpose(x, memory_order(x, held)).reshape(-1)
+    places = strided_places(flat.shape[0], size, stride, offset)
+    whole = np.array_equal(places.reshape(-1), np.arange(flat.shape[0]))
+    return flat.reshape(tuple(size)) if whole else flat[places]
+
+
+@entry("as_strided_scatter")
+def as_strided_scatter(x: Any, new: Any, size: Any, stride: Any, offset: int | None = None, *, held: Any = None) -> Any:
+    """x with other elements at the places that `as_strided` reads."""
+    order = memory_order(x, held)
+    turned = wnp.transpose(x, order)
+    flat = wnp.array(turned.reshape(-1))
+    flat[strided_places(flat.shape[0], size, stride, offset)] = new
+    return wnp.transpose(flat.reshape(turned.shape), np.argsort(order))
+
+
+def memory_order(x: Any, held: Any) -> tuple[int, ...]:
+    """The axes of x in the order in which they lie in memory; raises UnsupportedError for one with gaps."""
     apart = [i for i, n in enumerate(x.shape) if n > 1]
     order = sorted(apart, key=lambda i: -held[i]) if held is not None else apart
     dense = [math.prod(x.shape[i] for i in order[k + 1 :]) for k in range(len(order))]
     if held is not None and [held[i] for i in order] != dense:
         raise UnsupportedError("from_torch_export: as_strided of an array with gaps between its elements")
-    flat = wnp.transpose(x, (*order, *[i for i in range(x.ndim) if i not in order])).reshape(-1)
+    return (*order, *[i for i in range(x.ndim) if i not in order])
+
+
+def strided_places(count: int, size: Any, stride: Any, offset: int | None) -> Any:
+    """The places among so many elements of memory that strides read; raises UnsupportedError for others."""
     places = np.full(tuple(size), offset or 0)
     for axis, (n, step) in enumerate(zip(size, stride, strict=True)):
         places += step * np.arange(n).reshape([-1 if i == axis else 1 for i in range(len(size))])
-    if places.max(initial=0) >= max(flat.shape[0], 1):
+    if places.max(initial=0) >= max(count, 1):
         raise UnsupportedError("from_torch_export: as_strided reads what lies around an array")
-    whole = np.array_equal(places.reshape(-1), np.arange(flat.shape[0]))
-    return flat.reshape(tuple(size)) if whole else flat[places]
+    return places
 
 
 @entry("numel", "sym_numel")

@@ -294,7 +294,7 @@ class GraphReader:
             handler = OPERATORS["clone"]
         args = tuple(self.argument(x) for x in node.args)
         options = {key: self.argument(x) for key, x in node.kwargs.items()}
-        if name in ("as_strided", "as_strided_copy"):
+        if name.startswith("as_strided"):
             options["held"] = [int(n) for n in node.args[0].meta["val"].stride()]
         return OperatorCall(name, handler, args, options, self.numbers[node].number, line)
 

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes, numpy as wnp
+from wholestep.errors import UnsupportedError
 from wholestep.frontend.marks import stop_gradient
 from wholestep.interop.handlers import Handlers
 from wholestep.interop.torch.promotion import cast, inexact, kind_of
 from wholestep.nn.exponentials import logsumexp, safe_sqrt
+from wholestep.nn.segments import segment_max, segment_min, segment_prod, segment_sum
 
 REDUCTIONS = Handlers()
 entry = REDUCTIONS.entry
@@ -204,3 +206,42 @@ def dist(x: Any, y: Any, order: Any = 2) -> Any:
 @entry("count_nonzero")
 def count_nonzero(x: Any, axes: Any = None) -> Any:
     return wnp.count_nonzero(x, axis=over_axes(x, axes))
+
+
+SEGMENTS = {
+    "sum": (segment_sum, wnp.add),
+    "mean": (segment_sum, wnp.add),
+    "max": (segment_max, wnp.maximum),
+    "min": (segment_min, wnp.minimum),
+    "prod": (segment_prod, wnp.multiply),
+}
+
+
+@entry("segment_reduce")
+def segment_reduce(
+    x: Any,
+    reduce: str,
+    *,
+    lengths: Any = None,
+    indices: Any = None,
+    offsets: Any = None,
+    axis: int = 0,
+    unsafe: bool = False,
+    initial: Any = None,
+) -> Any:
+    """The reduction of each segment of rows, one after the other, together with an initial number."""
+    given = offsets if lengths is None else lengths
+    if given is None or given.ndim != 1 or axis % x.ndim:
+        raise UnsupportedError("segment_reduce: from PyTorch only the first axis, by lengths or offsets, is covered")
+    ends = given[1:] if lengths is None else wnp.cumsum(given)
+    rows, count = wnp.searchsorted(ends, np.arange(x.shape[0]), side="right"), ends.shape[0]
+    f, joined = SEGMENTS[reduce]
+    made = f(x, rows, count)
+    if initial is not None:
+        made = joined(made, cast(initial, x.dtype))
+    if reduce == "mean":
+        number = segment_sum(wnp.ones_like(x), rows, count)
+        made = wnp.where(
+            number > 0, made / wnp.maximum(number, 1), cast(math.nan if initial is None else initial, x.dtype)
+        )
+    return made
