@@ -153,6 +153,18 @@ def test_an_optimizer_prints_as_the_call_that_makes_it(optimizer):
     assert eval(repr(optimizer), vars(optim)) == optimizer
 
 
+@pytest.mark.parametrize("part", ["*.bias", "layers"])
+def test_a_pattern_of_decay_is_one_of_all_parameters(part):
+    """A group, or the default, may have no parameter that decays."""
+    decaying = optim.adamw(0.1, weight_decay=0.5, decay="*.weight")
+    optimizer = optim.groups({part: {"lr": 0.1}}, decaying)
+    wanted = decaying.update(gradient(FLAT), decaying.init(FLAT), FLAT)[0]
+    found = optimizer.update(gradient(FLAT), optimizer.init(FLAT), FLAT)[0]
+    assert tree.leaves(tree.map(np.array_equal, found, wanted)) == [True] * 3
+    with pytest.raises(ParameterError, match=r"no parameter matches 'weights'(.|\n)*there are head, layers\[0\]\.bias"):
+        optim.groups({part: {"lr": 0.1}}, optim.adamw(0.1, decay="weights")).init(FLAT)
+
+
 def test_nested_numbers_are_set_in_a_compiled_step():
     optimizer = optim.chain(optim.clip_by_global_norm(10.0), optim.groups({"head": {"lr": 0.2}}, optim.sgd(0.1)))
     ones = tree.map(np.ones_like, FLAT)

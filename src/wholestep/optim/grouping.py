@@ -8,7 +8,7 @@ from typing import Any
 from wholestep import tree
 from wholestep.errors import DtypeError, ParameterError
 from wholestep.optim.hyper import Fields, override_fields
-from wholestep.optim.paths import check_patterns, parameter_paths
+from wholestep.optim.paths import among_all, check_patterns, parameter_paths
 from wholestep.optim.protocol import Optimizer, call_update, check_optimizer
 from wholestep.words import type_in_words
 
@@ -30,7 +30,8 @@ class Divided(Fields):
     def init(self, params: Any) -> Any:
         """The states of all parts."""
         divided = self.divided(params, params)
-        return {part: None if opt is None else opt.init(divided[part]) for part, opt in self.parts().items()}
+        with among_all(params):
+            return {part: None if opt is None else opt.init(divided[part]) for part, opt in self.parts().items()}
 
     def update(self, grads: Any, state: Any, params: Any, **extras: Any) -> tuple[Any, Any]:
         """New parameters and new states."""
@@ -42,7 +43,8 @@ class Divided(Fields):
                 moved[part], new[part] = own[part], None
             else:
                 given = {**extras, **self.objective(part, params, extras)}
-                moved[part], new[part] = call_update(optimizer, slopes[part], state[part], own[part], given)
+                with among_all(params):
+                    moved[part], new[part] = call_update(optimizer, slopes[part], state[part], own[part], given)
         return self.joined(params, moved), new
 
     def objective(self, part: str, params: Any, extras: Mapping[str, Any]) -> dict[str, Any]:

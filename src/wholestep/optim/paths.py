@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, TypeAlias
 
 from wholestep import tree
@@ -12,6 +14,21 @@ from wholestep.words import matchable
 
 Choice: TypeAlias = Callable[[str], bool] | Mapping[str, bool] | str | Sequence[str] | None
 """A choice of parameters: a function of the path, a table of paths, a pattern, or several; None for all."""
+
+
+_whole: ContextVar[Sequence[str] | None] = ContextVar(
+    "the paths of all parameters, of which there is a part", default=None
+)
+
+
+@contextlib.contextmanager
+def among_all(params: Any) -> Iterator[None]:
+    """Inside, choices are of parts of these parameters: a pattern must match one of them all, and none of a part."""
+    before = _whole.set(_whole.get() or parameter_paths(params))
+    try:
+        yield
+    finally:
+        _whole.reset(before)
 
 
 def parameter_paths(params: Any) -> list[str]:
@@ -38,7 +55,7 @@ def chosen_parameters(who: str, choice: Choice, params: Any) -> list[bool]:
     patterns = list(choice) if isinstance(choice, Iterable) and not isinstance(choice, str) else [choice]
     if not all(isinstance(pattern, str) for pattern in patterns):
         raise DtypeError(f"{who}: {choice!r} is no function of a path, table of paths, or pattern")
-    check_patterns(who, patterns, paths)
+    check_patterns(who, patterns, _whole.get() or paths)
     return [any(tree.matches(pattern, path) for pattern in patterns) for path in paths]
 
 
