@@ -154,3 +154,10 @@ def test_slopes_at_zeros_that_are_poles_of_a_factor(function, at, slopes, second
 def test_a_product_of_whole_numbers_below_zero_has_a_slope():
     np.testing.assert_allclose(orders(lambda z: scipy.special.poch(z, 3.0), -5.0), (-60, 47, -24), rtol=1e-12)
     assert np.isnan(ws.grad(lambda k: scipy.special.binom(-3.0, k))(2.0))
+
+
+@pytest.mark.parametrize(("name", "sign"), [("sici", -1), ("shichi", 1)])
+def test_sine_integrals_bend_at_zero(name, sign):
+    """Si(x) = x - x**3/18 + ..., and Shi(x) has the other sign."""
+    slope = ws.grad(lambda x: getattr(scipy.special, name)(x)[0])
+    np.testing.assert_allclose(orders(slope, 0.0), (1, 0, sign / 3), atol=1e-15)

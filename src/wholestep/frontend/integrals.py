@@ -166,11 +166,12 @@ def shichi(x: Value) -> tuple[Value, Value]:
     wide, one = cast_to(x, _DOUBLE), ones(cast_to(x, _DOUBLE).type)
     size = ar.abs(wide)
     nothing, near = wide.equals(0), size < HALF
+    sine = integral_series(lo.select(near, wide, zeros(wide.type)), 1, 1.0)  # with its sign, so that it bends at 0 too
     small = lo.select(near & ~nothing, size, one)
-    sine, cosine = integral_series(small, 1, 1.0), np.euler_gamma + fn.log(small) + integral_series(small, 2, 1.0)
+    cosine = np.euler_gamma + fn.log(small) + integral_series(small, 2, 1.0)
     large = lo.select(near | lo.isnan(wide), one * HALF, size)
     up, down = sf.expi(large), sf.exp1(large)
-    sine = lo.select(nothing, wide, ar.copysign(lo.select(near, sine, (up + down) * 0.5), wide))
+    sine = lo.select(near, sine, ar.copysign((up + down) * 0.5, wide))
     cosine = lo.select(nothing, one * -math.inf, lo.select(near, cosine, (up - down) * 0.5))
     made = [cast_to(lo.select(lo.isnan(wide), wide, y), x.dtype) for y in (sine, cosine)]
     return made[0], made[1]
@@ -182,14 +183,15 @@ def sici(x: Value) -> tuple[Value, Value]:
     wide, one = cast_to(x, _DOUBLE), ones(cast_to(x, _DOUBLE).type)
     size = ar.abs(wide)
     near, endless = size < FOLD, size.equals(math.inf)
+    nearby = integral_series(lo.select(near, wide, zeros(wide.type)), 1, -1.0)
     small = lo.select(near & ~wide.equals(0), size, one)
-    sine, cosine = integral_series(small, 1, -1.0), np.euler_gamma + fn.log(small) - integral_series(small, 2, -1.0)
+    cosine = np.euler_gamma + fn.log(small) - integral_series(small, 2, -1.0)
     large = lo.select(near | endless | lo.isnan(wide), one * FOLD, size)
     f = imaginary_fraction(large)
-    sine = lo.select(near, sine, lo.select(endless, zeros(one.type), ar.imag(f)) + math.pi / 2)
+    faraway = lo.select(endless, zeros(one.type), ar.imag(f)) + math.pi / 2
+    sine = lo.select(near, nearby, ar.copysign(faraway, wide))
     cosine = lo.select(near, cosine, lo.select(endless, zeros(one.type), -ar.real(f)))
     nothing, below = wide.equals(0), wide < 0
-    sine = lo.select(nothing, wide, ar.copysign(sine, wide))
     cosine = lo.select(nothing, one * -math.inf, lo.select(below & endless, one * math.nan, cosine))
     unknown = lo.isnan(wide)
     return cast_to(lo.select(unknown, wide, sine), x.dtype), cast_to(lo.select(unknown, wide, cosine), x.dtype)
