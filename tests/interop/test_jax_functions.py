@@ -582,13 +582,13 @@ def test_numpy_does_not_warn_where_jax_does_not():
 
 
 def test_arguments_that_differ_from_the_examples_are_refused():
-    mine = ws.from_jax(lambda x: jnp.sin(x), np.ones(3, np.float32))
-    with pytest.raises(ShapeError, match=r"argument 0 is f32\[4\]"):
-        mine(np.ones(4, np.float32))
-    with pytest.raises(DtypeError, match=r"argument 0 is f64\[3\], and JAX made float32"):
-        mine(np.ones(3))
+    mine = ws.from_jax(lambda x: jnp.sin(x["y"][1]), {"y": (1, np.ones(3, np.float32))})
+    with pytest.raises(ShapeError, match=r"from_jax: args\[0\]\['y'\]\[1\] is f32\[4\]"):
+        mine({"y": (1, np.ones(4, np.float32))})
+    with pytest.raises(DtypeError, match=r"from_jax: args\[0\]\['y'\]\[1\] is f64\[3\], and JAX made float32"):
+        mine({"y": (1, np.ones(3))})
     with pytest.raises(TreeError, match="the examples were"):
-        mine((np.ones(3, np.float32),))
+        mine(np.ones(3, np.float32))
 
 
 @jax.tree_util.register_pytree_with_keys_class

@@ -74,25 +74,27 @@ class JaxFunction:
             shapes = [x if holds_keys(x) else struct_of(value) for x, value in zip(leaves, values, strict=True)]
             self.traced(jax.tree_util.tree_unflatten(structure, shapes))
         if kind not in self.programs:
-            self.refuse(structure, values)
+            self.refuse(args, values)
         program, returned = self.programs[kind]
         with np.errstate(all="ignore"):  # JAX warns of no number
             return jax.tree_util.tree_unflatten(returned, run(program, values))
 
-    def refuse(self, structure: Any, values: list[Any]) -> None:
+    def refuse(self, args: tuple[Any, ...], values: list[Any]) -> None:
         """Raise TreeError, ShapeError or DtypeError for arguments that differ from the ones that were traced last."""
+        named, structure = jax_needed().tree_util.tree_flatten_with_path(args)
+        names = [f"args{jax_needed().tree_util.keystr(path)}" for path, _ in named]
         wanted, types = list(self.programs)[-1]
         if structure != wanted:
             raise TreeError(f"from_jax: arguments {structure}, and the examples were {wanted}")
-        for i, (x, (shape, dtype)) in enumerate(zip(values, types, strict=True)):
+        for name, x, (shape, dtype) in zip(names, values, types, strict=True):
             if tuple(x.shape) != shape:
                 raise ShapeError(
-                    f"from_jax: argument {i} is {type_text(x)}, and its example was of shape {list(shape)}",
+                    f"from_jax: {name} is {type_text(x)}, and its example was of shape {list(shape)}",
                     hint="from_jax(f), without examples, traces it for each shape",
                 )
             if x.dtype != dtype:
                 raise DtypeError(
-                    f"from_jax: argument {i} is {type_text(x)}, and JAX made {dtype} of its example",
+                    f"from_jax: {name} is {type_text(x)}, and JAX made {dtype} of its example",
                     hint=f"x.astype({str(dtype)!r}), or jax.config.update('jax_enable_x64', True) before",
                 )
 
