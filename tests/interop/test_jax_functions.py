@@ -653,6 +653,7 @@ OTHER_NAMES = {
     *("scatter_mul", "scatter_min", "scatter_max", "igamma", "igammac", "regularized_incomplete_beta"),
     *("igamma_grad_a", "dce_sink", "tie"),
     *("polynomial", "log2", "one_minus_square", "mulhi", "Ldexp", "Frexp"),
+    "debug_print",
     *("unvmap_any", "unvmap_all", "unvmap_max", "nonbatchable", "select_if_vmap"),
 }
 """Primitives of JAX's own passes or of other versions, those inside of others, and those with tests of their own."""
@@ -669,6 +670,16 @@ def test_numbers_too_large_for_so_many_bits_are_infinite():
     narrow = functools.partial(PRIMITIVES["reduce_precision"], exponent_bits=4, mantissa_bits=3)
     for found in (narrow(x), ws.jit(narrow)(x)):
         np.testing.assert_array_equal(found, [np.inf, -np.inf, np.inf, np.nan])
+
+
+def test_prints_of_jax_are_printed_by_programs(capsys):
+    def told(x):
+        jax.debug.print("{{x}} {} {y:.2f} {s}", x[0], y=x[1], s="static")
+        return jnp.sum(x)
+
+    x = np.array([0.5, 1.25], np.float32)
+    ws.jit(ws.grad(ws.from_jax(told, x)))(x)
+    assert capsys.readouterr().out == "{x} 0.5 1.25 static\n"
 
 
 def test_primitives_of_the_loops_of_equinox():

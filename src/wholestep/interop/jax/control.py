@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import string
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from wholestep.frontend.checkpoint import checkpoint
 from wholestep.frontend.control import cond, scan, while_loop
 from wholestep.frontend.custom import custom_vjp
 from wholestep.frontend.derivatives import vjp
+from wholestep.frontend.printing import print as print_values
 from wholestep.interop.handlers import Handlers
 
 CONTROL = Handlers()
@@ -96,6 +98,30 @@ def scanned(*xs: Any, jaxpr: Callable[..., Any], length: int, reverse: bool, **p
 
     end, ys = scan(step, begin, rows if rows else None, length, reverse=reverse)
     return [*end, *ys]
+
+
+@entry("debug_print")
+def debug_print(
+    *xs: Any, fmt: str, in_tree: Any, static_args: Sequence[tuple[int, Any]] = (), **params: Any
+) -> list[Any]:
+    """Print as `ws.print` does, in a compiled program too."""
+    fixed, given = dict(static_args), iter(xs)
+    leaves = [fixed[i] if i in fixed else next(given) for i in range(len(fixed) + len(xs))]
+    args, kwargs = in_tree.unflatten(leaves)
+    print_values(positional_format(fmt, len(args), list(kwargs)), *args, *kwargs.values())
+    return []
+
+
+def positional_format(form: str, count: int, names: Sequence[str]) -> str:
+    """A format of `count` arguments and named ones as one of arguments alone, the named ones last."""
+    places, parts = itertools.count(), []
+    for text, field, spec, conversion in string.Formatter().parse(form):
+        parts.append(text.replace("{", "{{").replace("}", "}}"))
+        if field is not None:
+            place = next(places) if not field else count + names.index(field) if field in names else field
+            shown = f"!{conversion}" if conversion else ""
+            parts.append(f"{{{place}{shown}:{spec}}}")
+    return "".join(parts)
 
 
 @entry("platform_index")
