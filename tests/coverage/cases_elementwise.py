@@ -9,6 +9,7 @@ CASES = {
         *each(np.round, A, I8, F4, C, M, S),
         *[Case(lambda x, d=d: np.round(x, d), a, grad=False) for d in (2, -1) for a in (A * 30, I8, U1, F4)],
         Case(lambda x: x.round(1), A, grad=False),
+        Case(lambda x: np.round(x, 1), np.array([1.26 - 2.54j, complex(np.inf, 0), -0.04 + 3j]), grad=False),
     ],
     "numpy.around": [Case(lambda x: np.around(x, 1), A, grad=False)],
     "numpy.fix": each(np.fix, A, S, F4),

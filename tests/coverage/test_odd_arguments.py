@@ -61,6 +61,7 @@ def test_what_numpy_takes_has_its_values_and_types(f: Any, operand: Any) -> None
         (lambda x: np.polyder(np.outer(x, x)), ShapeError, "polyder: coefficients are an array of one axis"),
         (lambda x: np.max(x, initial=(1, 2)), ParameterError, "max: initial= is one number"),
         (lambda x: np.interp(x * 1j, X, X), DtypeError, r"interp: complex places have no order: x is c128\[4\]"),
+        (lambda x: np.round(x > 0, 1), DtypeError, "round: booleans have no decimals"),
         (lambda x: np.bincount([0, 1, 2, 1], weights=x * 1j), DtypeError, r"bincount: weights of c128\[4\] would lose"),
         (lambda x: np.tile(x, -1), ShapeError, r"shape: a size of \(-1, 4\) is negative"),
         (lambda x: np.repeat(x, -1), ShapeError, r"shape: a size of \(4, -1\) is negative"),

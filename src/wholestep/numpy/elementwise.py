@@ -28,10 +28,15 @@ def round(a: Any, decimals: Any = 0) -> Any:
         return Array(x.value, x._scalar)
     if decimals == 0:
         return np.rint(x)
-    wide = x.astype(np.float64) if x.dtype.kind in "biu" else x
+    if x.dtype.kind == "b":
+        raise DtypeError("round: booleans have no decimals", hint="x.astype(int) makes numbers of them")
+    if dtypes.is_complex(x.dtype):
+        parts = [round(Array(part(x.value)), decimals).value for part in (ar.real, ar.imag)]
+        return Array(ar.make_complex(*parts), x._scalar)
+    wide = x.astype(np.float64) if x.dtype.kind in "iu" else x
     factor = 10.0 ** abs(decimals)
     made = np.rint(wide * factor) / factor if decimals > 0 else np.rint(wide / factor) * factor
-    return made.astype(made.dtype if x.dtype.kind == "b" else x.dtype, copy=False)
+    return made.astype(x.dtype, copy=False)
 
 
 @binds(np.around)
