@@ -175,6 +175,9 @@ CASES["numpy.logaddexp"] += [
     Case(lambda x: np.logaddexp.accumulate(x, axis=1), X),
 ]
 CASES["numpy.reciprocal"] += [Case(np.reciprocal, np.array([-5, -1, 1, 7], np.int8), grad=False)]
+CASES["numpy.sign"] += [
+    Case(np.sign, np.array([complex(np.inf, 1), complex(0, -np.inf), complex(np.inf, np.inf), 3 - 4j]), grad=False)
+]
 CASES["numpy.frexp"] += [Case(np.frexp, np.array([x, -x]), grad=False) for x in (np.finfo(kind).max for kind in "efd")]
 CASES["numpy.ldexp"] += [Case(np.ldexp, np.array([0, 1e-300, 1e300]), np.array([2000, 1500, -1500]), grad=False)]
 CASES["numpy.logaddexp2"] += [Case(lambda x: np.logaddexp2.reduce(x, axis=0), X)]

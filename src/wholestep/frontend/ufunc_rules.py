@@ -46,6 +46,10 @@ def _absolute(x: Value) -> Any:
 def _sign(x: Value) -> Any:
     if x.dtype.kind != "c":
         return lo.sign(x)
+    parts = ar.real(x), ar.imag(x)
+    far = [_isinf(part) for part in parts]
+    ends = [lo.select(end, lo.sign(part), zeros(part.type)) for end, part in zip(far, parts, strict=True)]
+    x = lo.select((far[0] | far[1]) & ~(far[0] & far[1]), ar.make_complex(*ends), x)
     size = fn.hypot(ar.real(x), ar.imag(x))
     nothing = size.equals(0)
     scale = ar.make_complex(lo.select(nothing, size * 0 + 1, size), size * 0)
