@@ -122,7 +122,7 @@ def loss_setting(
     name: str, field: str, value: Any, least: float = 0.0, most: float = float("inf"), *, positive: bool = False
 ) -> Any:
     """A setting of a loss, checked where it is a plain number; raises ParameterError outside [least, most]."""
-    if isinstance(value, numbers.Real) and (not least <= value <= most or (positive and not value)):
+    if isinstance(value, numbers.Real) and (not least <= float(value) <= most or (positive and not value)):
         bound = f"in [{least:g}, {most:g}]" if most < float("inf") else f"{least:g} or more"
         raise ParameterError(f"{name}: {field} is {value:g}; it must be {'more than 0' if positive else bound}")
     return value
