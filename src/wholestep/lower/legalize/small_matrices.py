@@ -22,6 +22,8 @@ LARGEST_UNROLLED = 6
 """The size of the largest matrices: larger ones take longer to compile than hundreds of calls of LAPACK."""
 MOST_ELEMENTS = LARGEST_UNROLLED * LARGEST_UNROLLED
 """The most elements of a matrix of right-hand sides."""
+SINGULAR_DIAGONAL = "singular matrix: resolution failed at diagonal {value}"
+"""The message for a triangular matrix whose diagonal has a 0, at a place counted from 0."""
 
 
 def is_small(a: Value, b: Value | None = None) -> bool:
@@ -113,7 +115,7 @@ def small_triangular_solve(
     lower: bool,
     unit: bool,
     turned: bool,
-    message: str = "singular matrix: resolution failed at diagonal {value}",
+    message: str = SINGULAR_DIAGONAL,
 ) -> Value:
     """x with a x = b for one triangle of the matrices, or of the turned ones; `message` takes the number of a diagonal
     element that is 0."""

@@ -25,7 +25,13 @@ from wholestep.lower.legalize.matrix_functions import (
     via_double,
     with_real_tops,
 )
-from wholestep.lower.legalize.small_matrices import is_small, small_cholesky, small_solve, small_triangular_solve
+from wholestep.lower.legalize.small_matrices import (
+    SINGULAR_DIAGONAL,
+    is_small,
+    small_cholesky,
+    small_solve,
+    small_triangular_solve,
+)
 from wholestep.lower.target import Expansion
 from wholestep.primitives.family import conj, zeros
 from wholestep.primitives.indexing import take_along
@@ -106,7 +112,7 @@ def triangular_solution(
     lower: bool,
     unit: bool = False,
     trans: int = 0,
-    message: str = "singular matrix: resolution failed at diagonal {value}",
+    message: str = SINGULAR_DIAGONAL,
 ) -> Value:
     """The solution with one triangle of a matrix. It is transposed in LAPACK's memory, so the flags are flipped."""
     if is_small(a, b):
