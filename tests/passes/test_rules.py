@@ -33,6 +33,15 @@ def f(x: f32[3]):
     return div_3
 """,
     ),
+    "an empty broadcast comes first": (
+        "simplify",
+        """
+def f(x: f32[2, 1]):
+    broadcast_1: f32[0, 2, 1] = broadcast(x, shape=(0, 2, 1), axes=(1, 2))
+    log1p_1: f32[0, 2, 1] = log1p(broadcast_1)
+    return log1p_1
+""",
+    ),
     "small powers": (
         "simplify",
         """

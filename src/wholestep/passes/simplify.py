@@ -68,7 +68,7 @@ def before_broadcast(node: Node) -> Value | None:
     shape = node.outputs[0].shape
     given = [v.node.params["axes"] for v in node.inputs if v.node is not None and number_of(v) is None]
     axes = tuple(sorted({a for own in given for a in own}))
-    if len(axes) == len(shape):
+    if len(axes) == len(shape) or node.outputs[0].type.size == 0:  # an empty result needs no element
         return None
     small = tuple([shape[a] for a in axes])
     operands = [number_in_shape(node, v, small) or broadcast_to_fewer(node, v, small, axes) for v in node.inputs]
