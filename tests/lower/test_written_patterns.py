@@ -57,3 +57,10 @@ def test_a_mask_takes_no_memory_unless_an_element_differs() -> None:
     other = mask.copy()
     other[5, 60] = True
     assert [buffers(mask), buffers(mask.T), buffers(other)] == [2, 2, 3]
+
+
+def test_zeros_of_both_signs_are_not_one_number() -> None:
+    mask = np.tri(N)
+    mask[3, 90] = -0.0
+    found = ws.jit(lambda x: mask / x)(np.ones((N, N)))
+    np.testing.assert_array_equal(np.signbit(found), np.signbit(mask))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 import numpy as np
 
 from wholestep import dtypes
+from wholestep.contents import same_bits
 from wholestep.ir.build import blame, build
 from wholestep.ir.graph import OPS, Graph, NDArray, Node, Value
 from wholestep.lower.kernels.scalar_codegen import SLICE_KERNEL_SIZE, SLICE_SHARE
@@ -69,7 +70,8 @@ def compare_positions(*, value: NDArray) -> Sequence[Value] | None:
         return None
     (rows, columns), low, high = value.shape, value[-1, 0], value[0, -1]
     diagonal = int(np.argmax(value[0] == high)) - 1
-    if low == high or not np.array_equal(value, np.where(np.tri(rows, columns, diagonal, dtype=bool), low, high)):
+    whole = np.where(np.tri(rows, columns, diagonal, dtype=bool), low, high)
+    if low == high or not same_bits(whole, value):
         return None
     row, column = (OPS["iota"](shape=value.shape, axis=axis, dtype=np.dtype(np.int32)) for axis in (0, 1))
     below = OPS["less_equal"](column, row + diagonal)

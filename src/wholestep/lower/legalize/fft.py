@@ -79,6 +79,20 @@ def contract_axis(x: Value, matrix: NDArray, axis: int) -> Value:
     return OPS["contract"](x, constant_like(matrix, x), spec=f"{letters},{letters[axis]}Y->{there}")
 
 
+def split_parts(z: Value, axis: int) -> Value:
+    """The real and the imaginary parts, beside each other along a new axis."""
+    shape = (*z.shape[:axis], 1, *z.shape[axis:])
+    joined: Value = OPS["concat"](*[OPS["reshape"](OPS[part](z), shape=shape) for part in ("real", "imag")], axis=axis)
+    return joined
+
+
+def join_parts(x: Value, axis: int) -> Value:
+    """The complex numbers whose parts lie beside each other along an axis, which is dropped."""
+    shape = (*x.shape[:axis], *x.shape[axis + 1 :])
+    found: Value = OPS["make_complex"](*[OPS["reshape"](slice_along(x, axis, i, i + 1), shape=shape) for i in (0, 1)])
+    return found
+
+
 # Steps.
 
 
@@ -114,15 +128,11 @@ def transform_step(x: Value, inverse: bool) -> Value:
 def step_by_matrix(x: Value, turns: Value, *, inverse: bool) -> Sequence[Value]:
     """One step as a contraction of the real and the imaginary plane."""
     k = x.ndim - 3
-    shape = (*x.shape[:k], 1, *x.shape[k:])
-    planes = OPS["concat"](*[OPS["reshape"](OPS[f](x), shape=shape) for f in ("real", "imag")], axis=k)
+    planes = split_parts(x, k)
     matrix = constant(value=dft_matrix(x.shape[k], inverse, dtypes.short(planes.dtype)))
     lead = LETTERS[:k]
     found = OPS["contract"](matrix, planes, spec=f"WXYZ,{lead}WXUV->{lead}YUZV")
-    parts = [
-        OPS["reshape"](slice_along(found, k, i, i + 1), shape=(*x.shape[:k], *found.shape[k + 1 :])) for i in (0, 1)
-    ]
-    return (scale_along(OPS["make_complex"](*parts), OPS["permute"](turns, axes=(1, 0)), (k, k + 1)),)
+    return (scale_along(join_parts(found, k), OPS["permute"](turns, axes=(1, 0)), (k, k + 1)),)
 
 
 def step_by_convolution(x: Value, turns: Value, *, inverse: bool) -> Sequence[Value]:
@@ -270,8 +280,7 @@ def expand_rfft(x: Value, *, axis: int) -> Sequence[Value]:
         return rfft_in_primitives(x, axis=axis)
     lead, behind = x.shape[:axis], x.shape[axis + 1 :]
     pairs = OPS["reshape"](x, shape=(*lead, n // 2, 2, *behind))
-    parts = [OPS["reshape"](slice_along(pairs, axis + 1, i, i + 1), shape=(*lead, n // 2, *behind)) for i in (0, 1)]
-    return (pair_terms(complex_dft(OPS["make_complex"](*parts), False, axis), axis, inverse=False),)
+    return (pair_terms(complex_dft(join_parts(pairs, axis + 1), False, axis), axis, inverse=False),)
 
 
 def rfft_in_primitives(x: Value, *, axis: int) -> Sequence[Value]:
@@ -314,9 +323,7 @@ def expand_irfft(z: Value, *, axis: int, n: int) -> Sequence[Value]:
     if n % 2 or n <= DIRECT_PAIRS:
         return irfft_in_primitives(z, axis=axis, n=n)
     found = complex_dft(pair_terms(z, axis, inverse=True), True, axis)
-    shape = (*found.shape[: axis + 1], 1, *found.shape[axis + 1 :])
-    pairs = OPS["concat"](*[OPS["reshape"](OPS[f](found), shape=shape) for f in ("real", "imag")], axis=axis + 1)
-    return (OPS["reshape"](pairs, shape=(*z.shape[:axis], n, *z.shape[axis + 1 :])),)
+    return (OPS["reshape"](split_parts(found, axis + 1), shape=(*z.shape[:axis], n, *z.shape[axis + 1 :])),)
 
 
 def irfft_in_primitives(z: Value, *, axis: int, n: int) -> Sequence[Value]:
