@@ -1,4 +1,5 @@
-"""Short last axes and axes that kernels divide: vectors lie along the axis before them, and no value changes."""
+"""Short last axes, short rows that are reduced, and axes that kernels divide: vectors lie along the axis before them,
+and no value changes."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from tests.lower.test_added_rows import kernels_of
 from tests.lower.test_vector_axes import has_vectors
 
 import wholestep as ws
+from wholestep.backends.cpu.target import short_axes
 from wholestep.kernel.lang import Store, Var, walk
 from wholestep.lower.ops.loop_templates import MOST_COLUMNS
 
@@ -43,18 +45,46 @@ SHORT: dict[str, Callable[[Any], Any]] = {
     "tiled along six axes": lambda x: np.tile(x[:64].reshape(2, 2, 2, 2, 4, -1), (2, 3, 2, 3, 2, 2)),
     "long tiles": lambda x: np.tile(x.reshape(-1), 3) * 2,
     "each second": lambda x: np.repeat(x, 2, axis=1)[:, 1::2],
+    "sums of rows": lambda x: np.sum(x, axis=-1),
+    "the rest after the largest of a row": lambda x: (
+        np.max(x, axis=-1, keepdims=True) ^ x if x.dtype.kind == "b" else np.max(x, axis=-1, keepdims=True) - x
+    ),
+    "rows with nothing and with a zero": lambda x: np.stack([np.any(x, axis=-1), np.all(x, axis=-1)]),
+    "sums of small matrices": lambda x: np.sum(np.stack([x, x + x], 1), axis=(1, 2)),
 }
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("name", SHORT)
-def test_short_axes_keep_values(name: str, count: int, dtype: str) -> None:
+def test_short_axes_keep_values(name: str, count: int, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(short_axes, "UNROLLED_POINTS", 1)
     x = numbers(count, dtype)
     expected = SHORT[name](x)
     found = np.asarray(ws.jit(SHORT[name])(x))
     assert found.dtype == expected.dtype
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 7, 10, 12])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_unrolled_sums_have_the_bits_of_sums_across_lanes(dtype: str, count: int) -> None:
+    """Halves first, as a row in one vector is summed: one row by itself, few rows and many have equal bits."""
+    x = np.random.default_rng(count).standard_normal((20000, count)).astype(dtype)
+    halves = np.concatenate([x, np.zeros((len(x), 16 - count), dtype)], 1)
+    while halves.shape[1] > 1:
+        halves = halves[:, : halves.shape[1] // 2] + halves[:, halves.shape[1] // 2 :]
+    total = ws.jit(lambda x: np.sum(x, axis=-1))
+    for rows in (20000, 37, 1):
+        np.testing.assert_array_equal(total(x[:rows]), halves[:rows, 0])
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 10])
+def test_unrolled_extremes_of_rows_are_nan_where_an_element_is(count: int) -> None:
+    x = np.random.default_rng(count).standard_normal((20000, count))
+    x[np.arange(count), np.arange(count)] = np.nan
+    for f in (np.max, np.min):
+        np.testing.assert_array_equal(ws.jit(lambda x, f=f: f(x, axis=-1))(x), f(x, axis=-1))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -100,6 +130,8 @@ VECTORS: dict[str, Callable[[Any], Any]] = {
     "a factor for each row": lambda x: x * x[:, :1],
     "repeated": lambda x: np.repeat(x, 3, axis=1),
     "tiled": lambda x: np.tile(x.reshape(-1, 96), (1, 2)),
+    "lengths of rows": lambda x: np.sqrt(np.sum(x * x, axis=-1)),
+    "softmax of rows": lambda x: np.exp(x) / np.sum(np.exp(x), axis=-1, keepdims=True),
     "the gradient of every second element": ws.grad(spread(2)),
 }
 

@@ -39,8 +39,9 @@ class MemoryAccess(NamedTuple):
         """The number of times that it runs."""
         return math.prod([loop.axis.size for loop in self.path])
 
-    def region(self) -> tuple[object, ...]:
-        """A key of the accessed elements, equal for accesses that walk through the same elements."""
+    def region(self) -> tuple[int, object, object]:
+        """A key of the accessed elements, equal for accesses that walk through the same elements; its first part is the
+        constant offset."""
         spans = [(self.offset.coefficient(a), a.size) for a in self.axes if self.offset.coefficient(a)]
         ordered = sorted(spans, key=lambda span: (span[0], most(span[1])))
         return self.offset.const, frozenset(self.offset.values()), tuple(ordered)
@@ -50,8 +51,12 @@ class MemoryAccess(NamedTuple):
         if self.offset.values():
             return least(self.times, self.buffer.room)
         moving = [a for a in self.axes if self.offset.coefficient(a)]
-        reach = 1 + sum(abs(self.offset.coefficient(a)) * (a.size - 1) for a in moving)
-        return least(least(math.prod([a.size for a in moving]), reach), self.buffer.room)
+        return least(least(math.prod([a.size for a in moving]), self.reach), self.buffer.room)
+
+    @property
+    def reach(self) -> Size:
+        """The number of elements from the first that is accessed to the last, if the access is not indirect."""
+        return 1 + sum(abs(self.offset.coefficient(a)) * (a.size - 1) for a in self.axes)
 
 
 def memory_accesses(body: Sequence[Statement]) -> list[MemoryAccess]:

@@ -8,12 +8,12 @@ decisions based on them, use the assumed sizes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from wholestep.dims import Size, least, most
-from wholestep.kernel.accesses import space_accesses
+from wholestep.kernel.accesses import MemoryAccess, space_accesses
 from wholestep.kernel.dependence import varies_along
 from wholestep.kernel.lang import Axis, Barrier, Buffer, Fold, Index, Kernel, Loop, Statement, Store, Var
 from wholestep.kernel.ops import PRODUCT_SUMS
@@ -95,13 +95,23 @@ class KernelCounts(NamedTuple):
 
 def distinct_bytes(kernel: Kernel) -> dict[Buffer, Size]:
     """For each buffer in global memory the bytes of the distinct elements that are read, and of those written."""
-    regions: dict[tuple[Buffer, bool], dict[tuple[object, ...], Size]] = {}
+    regions: dict[tuple[Buffer, bool], dict[object, dict[int, MemoryAccess]]] = {}
     for access in space_accesses(kernel, "global"):
-        regions.setdefault((access.buffer, access.is_store), {})[access.region()] = access.distinct_elements()
+        start, *form = access.region()
+        shifted = regions.setdefault((access.buffer, access.is_store), {}).setdefault((*form,), {})
+        shifted[start] = access
     found: dict[Buffer, Size] = {}
-    for (buffer, _), sizes in regions.items():
-        found[buffer] = found.get(buffer, 0) + least(sum(sizes.values()), buffer.room) * buffer.dtype.itemsize
+    for (buffer, _), forms in regions.items():
+        elements = least(sum(map(union_size, forms.values())), buffer.room)
+        found[buffer] = found.get(buffer, 0) + elements * buffer.dtype.itemsize
     return found
+
+
+def union_size(shifted: Mapping[int, MemoryAccess]) -> Size:
+    """The number of distinct elements of accesses that differ in their constant offsets alone, given by these."""
+    first = next(iter(shifted.values()))
+    each = first.distinct_elements() * len(shifted)
+    return each if first.offset.values() else least(each, first.reach + max(shifted) - min(shifted))
 
 
 def count_kernel(kernel: Kernel) -> KernelCounts:

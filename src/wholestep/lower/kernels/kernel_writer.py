@@ -45,7 +45,7 @@ class BoundKernel(NamedTuple):
 class KernelWriter:
     """The writer of one group's kernel, which may load the values in `locations` and stores those in `targets`.
 
-    `grid` and `rows`, the keys of its `axes`, are the orders of its loops; an axis that is not in a `grid` is unrolled.
+    `grid` and `rows`, the keys of its `axes`, are the orders of its loops; an axis that is in neither is unrolled.
     `row_lanes` is the target's method, and `doubles` its property.
     """
 
@@ -64,14 +64,22 @@ class KernelWriter:
         self.group = group
         self.targets = targets
         self.axes = {a: Axis(f"i{k}", n) for k, (a, n) in enumerate(group.sizes.items())}
-        self.rows = [a for a in rows or group.sizes if a in (group.rows or ()) and group.sizes[a] != 1]
+        inner = [a for a in group.sizes if a in (group.rows or ()) and group.sizes[a] != 1]
+        self.rows = inner if rows is None else [a for a in rows if a in inner]
         self.grid = [a for a in grid or group.grid if group.sizes[a] != 1]
-        self.unrolled = {a: 0 for a in group.grid if group.sizes[a] != 1 and a not in self.grid}
+        loops = {*self.grid, *self.rows}
+        self.unrolled = {a: 0 for a in [*group.grid, *inner] if group.sizes[a] != 1 and a not in loops}
         """The step of each unrolled axis that is being written."""
         self.row_lanes = self.find_row_lanes(row_lanes)
-        row = tuple([self.axes[a] for a in self.rows]) if self.row_lanes else ()
+        row = () if self.row_axis is None else (self.row_axis,)
         self.builder = KernelBuilder(kernel_name_of(group), doubles)
-        self.reader = ElementReader(self.builder, locations, row)
+        terms = [group.sizes[a] for a in inner if a in self.unrolled]
+        self.reader = ElementReader(self.builder, locations, row, terms)
+
+    @property
+    def row_axis(self) -> Axis | None:
+        """The axis of a row that stays in registers, if there is one."""
+        return self.axes[self.rows[0]] if self.row_lanes else None
 
     def split_axis(self, axis: int, inner: int) -> None:
         """Split an axis of the group in two, the second of this size; the kernel is then written anew."""
@@ -79,13 +87,19 @@ class KernelWriter:
 
     def find_row_lanes(self, row_lanes: Callable[[Size, int], int]) -> int:
         """Find the lanes of a row that stays in registers from its first read to its last; 0 where it does not."""
-        if len(self.rows) != 1 or self.rows[0] != list(self.group.sizes)[-1]:
+        if len(self.rows) != 1 or self.rows[0] != list(self.group.sizes)[-1] or not self.reduces_in_registers():
             return 0
-        reductions = [n for n in self.group.members if n in self.fusion.reduced]
-        if not reductions or any(n.inputs[0].dtype.kind == "c" or n.op.fold == "mul" for n in reductions):
-            return 0
-        dtype = working_dtype(reductions[0].inputs[0].dtype)
+        dtype = working_dtype(self.reductions()[0].inputs[0].dtype)
         return row_lanes(self.group.sizes[self.rows[0]], dtype.itemsize)
+
+    def reductions(self) -> list[Node]:
+        """The reductions over the rows."""
+        return [n for n in self.group.members if n in self.fusion.reduced]
+
+    def reduces_in_registers(self) -> bool:
+        """Test whether rows that are short enough can be reduced in registers: sums, largest and least real numbers."""
+        found = self.reductions()
+        return bool(found) and not any(n.inputs[0].dtype.kind == "c" or n.op.fold == "mul" for n in found)
 
     def at(self, v: Value) -> Coordinates:
         """The coordinates of a member in this kernel's axes."""
@@ -121,14 +135,14 @@ class KernelWriter:
 
     def emit_stores(self, values: Sequence[Value]) -> None:
         """Compute the values at the current point of the loops and all steps of unrolled axes, then store them."""
-        found: dict[Value, list[tuple[Coordinates, ScalarValue]]] = {v: [] for v in values}
+        found: dict[Value, dict[Coordinates, ScalarValue]] = {v: {} for v in values}
         for steps in itertools.product(*[range(self.group.sizes[a]) for a in self.unrolled]):
             self.unrolled.update(zip(self.unrolled, steps, strict=True))
             self.compute_members(values)
             for v, stored in found.items():
-                stored.append((self.at(v), self.reader.read(v, self.at(v))))
+                stored[self.at(v)] = self.reader.read(v, self.at(v))
         for v, stored in found.items():
-            for at, x in stored:
+            for at, x in stored.items():
                 self.reader.store(v, self.targets[v], at, x)
 
     def compute_members(self, values: Sequence[Value], behind_rows: bool = False) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import operator
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from wholestep.ir.graph import Node, Value
 from wholestep.kernel.build import KernelBuilder
 from wholestep.kernel.index_arithmetic import Coordinates, index_in_range, linear_index
 from wholestep.kernel.lang import BOOL, I64, Axis, Buffer, DType, Index, Var, neutral_element
+from wholestep.kernel.maths.arithmetic import add, maximum, minimum
 from wholestep.kernel.maths.complex import Complex
 from wholestep.lower.program.allocation import Allocation, storage_dtype
 from wholestep.primitives.class_table import ClassTable
@@ -60,13 +63,21 @@ def working_dtype(dtype: DType) -> DType:
 class ElementReader:
     """Emits the code of elements into a kernel. `homes` says which values are materialized, and where.
 
-    `row` holds the axes of the row in vector registers, over which reductions run across lanes.
+    `row` holds the axes of the row in vector registers, over which reductions run across lanes. Reductions over axes of
+    these sizes, `terms`, are unrolled.
     """
 
-    def __init__(self, builder: KernelBuilder, locations: ReadableLocations, row: tuple[Axis, ...] = ()) -> None:
+    def __init__(
+        self,
+        builder: KernelBuilder,
+        locations: ReadableLocations,
+        row: tuple[Axis, ...] = (),
+        terms: Sequence[int] = (),
+    ) -> None:
         self.builder = builder
         self.locations = locations
         self.row = row
+        self.terms = list(terms)
         self.buffers: dict[tuple[Allocation, DType], Buffer] = {}
         self.guard: Var | None = None
         """The condition under which the elements exist that are being read: nothing is loaded where it is false."""
@@ -252,6 +263,8 @@ class ElementReader:
         if self.row and [a.size for a in self.row] == [n for n in extents if n != 1]:
             if not any(k in self.row for index in at for k in index.terms):
                 return self.across(op, extents, element)
+        if self.terms and self.terms == [n for n in extents if n != 1]:
+            return self.unrolled(op, extents, element)
         with self.builder.at(self.level(at)):
             return self.reduction_nest(op, list(extents), [], None, dtype, element, along)
 
@@ -264,6 +277,21 @@ class ElementReader:
         for axis in self.row:
             x = tuple([self.builder.across(op, axis, part) for part in x])
         return scalar_of(x)
+
+    def unrolled(self, op: str, extents: Sequence[int], element: Callable[..., Any]) -> ScalarValue:
+        """A reduction of a few elements, in the order in which they are reduced across the lanes of a vector."""
+        places = itertools.product(*map(range, extents))
+        parts = [element(tuple([Index(i) for i in place])) for place in places]
+        if op == "fma":
+            op, parts = "add", [(x * y,) for x, y in parts]
+        while len(parts) > 1:
+            half = 1 << ((len(parts) - 1).bit_length() - 1)
+            joined = [
+                tuple([COMBINE[op](a, b) for a, b in zip(x, y, strict=True)])
+                for x, y in zip(parts, parts[half:], strict=False)
+            ]
+            parts = joined + parts[len(joined) : half]
+        return scalar_of(parts[0])
 
     def reduction_nest(
         self,
@@ -337,6 +365,16 @@ def components_of(x: ScalarValue) -> tuple[Var, ...]:
 def scalar_of(parts: Sequence[Var]) -> ScalarValue:
     """The scalar with these real components."""
     return parts[0] if len(parts) == 1 else Complex(*parts)
+
+
+COMBINE: dict[str, Callable[[Var, Var], Var]] = {
+    "add": add,
+    "max": maximum,
+    "min": minimum,
+    "or": operator.or_,
+    "and": operator.and_,
+}
+"""The functions of two elements by which a row in registers is reduced."""
 
 
 ELEMENT_RULES: ClassTable[Callable[[ElementReader, Node, Coordinates], ScalarValue]] = ClassTable({})

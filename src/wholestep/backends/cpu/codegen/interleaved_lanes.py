@@ -12,6 +12,32 @@ def backwards(lanes: int, live: int) -> list[int]:
     return [live - 1 - lane if lane < live else -1 for lane in range(lanes)]
 
 
+def deinterleave_lanes(w: FunctionWriter, kind: str, lanes: int, blocks: Sequence[str]) -> list[str]:
+    """The vectors whose lanes alternate in these, as many: the inverse of `interleave_lanes`."""
+    n = len(blocks)
+    if n == 1:
+        return list(blocks)
+    if n % 2 == 0:
+        found = [""] * n
+        for first in (0, 1):
+            picks = range(first, 2 * lanes, 2)
+            half = [w.shuffle(kind, *pair, *picks) for pair in zip(blocks[::2], blocks[1::2], strict=True)]
+            found[first::2] = deinterleave_lanes(w, kind, lanes, half)
+        return found
+    return [shuffled(w, kind, lanes, blocks, [divmod(lane * n + k, lanes) for lane in range(lanes)]) for k in range(n)]
+
+
+def shuffled(
+    w: FunctionWriter, kind: str, lanes: int, sources: Sequence[str], wanted: Sequence[tuple[int, int]]
+) -> str:
+    """The vector of these lanes of sources, each with the number of its source first."""
+    found = "poison"
+    for source in dict.fromkeys(held for held, _ in wanted):
+        picks = [lanes + lane if held == source else k for k, (held, lane) in enumerate(wanted)]
+        found = w.shuffle(kind, found, sources[source], *picks)
+    return found
+
+
 def interleave_lanes(w: FunctionWriter, kind: str, lanes: int, names: Sequence[str]) -> list[str]:
     """The vectors that hold the first lanes of all vectors, then the second lanes of all, and so on.
 
@@ -27,10 +53,5 @@ def interleave_lanes(w: FunctionWriter, kind: str, lanes: int, names: Sequence[s
             for pair in zip(*halves, strict=True)
             for start in (0, lanes)
         ]
-    found = ["poison"] * n
-    for part in range(n):
-        wanted = [divmod(part * lanes + lane, n) for lane in range(lanes)]
-        for source in dict.fromkeys(held for _, held in wanted):
-            picks = [lanes + lane if held == source else k for k, (lane, held) in enumerate(wanted)]
-            found[part] = w.shuffle(kind, found[part], names[source], *picks)
-    return found
+    places = [divmod(k, n)[::-1] for k in range(n * lanes)]
+    return [shuffled(w, kind, lanes, names, places[k : k + lanes]) for k in range(0, n * lanes, lanes)]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+from wholestep.backends.cpu.codegen.adjacent_accesses import group_adjacent_stores, group_shared_loads
 from wholestep.backends.cpu.codegen.emission_order import emits_on_demand, parts_to_emit
 from wholestep.backends.cpu.codegen.llvm_types import llvm_type, simd_type
 from wholestep.backends.cpu.codegen.loop_carried import FoldAccumulators, LoopCarried, end_iteration
@@ -14,7 +15,6 @@ from wholestep.backends.cpu.codegen.row_loops import RowLoop, row_loop
 from wholestep.backends.cpu.codegen.uniformity import vector_lanes
 from wholestep.backends.cpu.codegen.unrolled_values import UnrolledValues
 from wholestep.backends.cpu.codegen.writer import FunctionWriter, InductionVariables, LoopCopy
-from wholestep.backends.cpu.target.tiles import MAX_INTERLEAVED
 from wholestep.dims import Dim, Size
 from wholestep.kernel.lang import Axis, Loop, Statement, Store, Var
 from wholestep.kernel.summation import SUM_BLOCK, sum_blocks
@@ -74,6 +74,7 @@ class LoopWriter:
     def run_part(self, run: list[Var | Store]) -> None:
         """Emit statements a few copies at a time; a reduction of a row emits the copies that it needs on demand."""
         w, values = self.w, self.values
+        values.memory.shared = group_shared_loads(run)
         writing = [
             values.emitter(s) if isinstance(s, Var) else values.memory.store(*s) for s in group_adjacent_stores(run)
         ]
@@ -355,28 +356,3 @@ def split_symbolic_loop(axis: Axis, size: Dim, abreast: bool) -> list[tuple[Size
 
 MIN_HALVED_TILE = 8
 """The smallest tile whose remainder is worth a loop of half tiles."""
-
-
-def group_adjacent_stores(run: list[Var | Store]) -> list[Var | tuple[Store, ...]]:
-    """Group stores to neighbouring elements that follow each other, such as the parts of a complex number."""
-    found: list[Var | tuple[Store, ...]] = []
-    for s in run:
-        last = found[-1] if found else None
-        if isinstance(s, Var):
-            found.append(s)
-        elif isinstance(last, tuple) and len(last) < stride_along_lanes(s) and are_adjacent_stores(last[-1], s):
-            found[-1] = (*last, s)
-        else:
-            found.append((s,))
-    return found
-
-
-def stride_along_lanes(s: Store) -> int:
-    """The stride of a store along the lanes, if vectors are interleaved there, else 1."""
-    found = [abs(s.index.coefficient(axis)) for axis in s.index.terms if isinstance(axis, Axis) and axis.lanes > 1]
-    return found[0] if found and found[0] <= MAX_INTERLEAVED else 1
-
-
-def are_adjacent_stores(x: Store, y: Store) -> bool:
-    """True where y stores to the element after x's."""
-    return x.buffer is y.buffer and x.guard is None and y.guard is None and y.index == x.index + 1

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from functools import reduce
 
 from wholestep.backends.cpu.codegen.addresses import AccessPattern, AddressBuilder
-from wholestep.backends.cpu.codegen.interleaved_lanes import backwards, interleave_lanes
+from wholestep.backends.cpu.codegen.adjacent_accesses import SharedLoads
+from wholestep.backends.cpu.codegen.interleaved_lanes import backwards, deinterleave_lanes, interleave_lanes
 from wholestep.backends.cpu.codegen.llvm_types import simd_type
 from wholestep.backends.cpu.codegen.masked_memory import (
     active_lanes,
@@ -33,6 +34,8 @@ class BufferAccess:
         self.w = w
         self.addressing = AddressBuilder(w, bases, values)
         self.values = values
+        self.shared: dict[Var, SharedLoads] = {}
+        """The loads of the statements that are being emitted that share vectors with others."""
         self.guards: list[Var] = []
         """The guards of enclosing loops that differ between copies."""
 
@@ -49,8 +52,9 @@ class BufferAccess:
 
     # -- loads -------------------------------------------------------------------------------------------------------
 
-    def load(self, value: UnrolledValue, buffer: Buffer, index: Index, guard: Var | None) -> Callable[[int], str]:
+    def load(self, v: Var, value: UnrolledValue) -> Callable[[int], str]:
         """Return a function that emits the copies of a load."""
+        (buffer, index), guard = v.attr, v.args[0] if v.args else None
         w, axes = self.w, value.axes
         place, live = self.addressing.find(buffer, index, axes), w.live_lanes(axes)
         # An affine index is within its buffer at every step, taken or not.
@@ -59,6 +63,8 @@ class BufferAccess:
         if along is not None:
             columns = transposed_load(w, self.addressing, place, axes, along, live)
             return lambda copy: self.from_memory(columns(copy), place)
+        if v in self.shared and place.stride > 0 and not guards:
+            return self.shared_load(v, place, live)
         holds, read = self.all(guards, axes), self.read if place.lanes else self.read_scalar
         early = self.early_distance(index, place)
 
@@ -66,6 +72,26 @@ class BufferAccess:
             if early and place.distances[copy] % LINE_BYTES == 0:
                 prefetch(w, self.addressing.address(place, copy, early))
             return self.from_memory(read(place, copy, live[copy], holds(copy)), place)
+
+        return write
+
+    def shared_load(self, v: Var, place: AccessPattern, live: list[int]) -> Callable[[int], str]:
+        """Return a function that emits a copy of a load; the first copy of one of several loads a stride apart emits
+        that of all of them."""
+        w, lanes, made, group, stride = self.w, place.lanes, place.form, self.shared[v], place.stride
+        kind, mine = simd_type(made.memory, lanes), v.attr[1].const - group.first
+        place = place.offset_by(-mine)
+
+        def write(copy: int) -> str:
+            if copy not in group.vectors:
+                end = (live[copy] - 1) * stride + group.last - group.first + 1
+                pointer, blocks = self.addressing.address(place, copy), ["zeroinitializer"] * stride
+                for start in range(0, end, lanes):
+                    on = active_lanes(w, lanes, min(lanes, end - start), None)
+                    where = w.offset_pointer(pointer, start * made.size)
+                    blocks[start // lanes] = masked_load(w, made, lanes, where, on)
+                group.vectors[copy] = deinterleave_lanes(w, kind, lanes, blocks)
+            return self.from_memory(group.vectors[copy][mine], place)
 
         return write
 

@@ -133,8 +133,7 @@ class UnrolledValues:
         return lambda copy: x(copy) if source == target else self.w.let(f"bitcast {source} {x(copy)} to {target}")
 
     def load(self, v: Var, value: UnrolledValue) -> EmitCopy:
-        buffer, index = v.attr
-        return self.memory.load(value, buffer, index, v.args[0] if v.args else None)
+        return self.memory.load(v, value)
 
     def call(self, v: Var, value: UnrolledValue) -> EmitCopy:
         """An external function takes scalars: one call for each lane within the extent."""

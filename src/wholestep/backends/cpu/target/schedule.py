@@ -6,11 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from wholestep.backends.cpu.target.short_axes import split_divided_axes, unroll_short_axis
+from wholestep.backends.cpu.target.short_axes import WrittenKernel, split_divided_axes, unroll_short_axis
 from wholestep.backends.cpu.target.tiles import (
     LINE,
     MAX_INTERLEAVED,
     MAX_PICK_STRIDE,
+    MAX_SHARED_STRIDE,
     contiguous_axis,
     folds_products,
     parallel_axes,
@@ -60,9 +61,7 @@ def worth_sharing(kernel: Kernel) -> bool:
 def schedule_kernel(draft: DraftKernel, machine: Target) -> tuple[KernelWriter, Kernel]:
     """Write a kernel with its loops in the best order, and give its axes lanes and tiles."""
     written = split_divided_axes(draft, machine)
-    found, whole = unroll_short_axis(
-        draft, written, lambda kernel: least_cost(collapse_loops(kernel, MOST_LANES), machine)
-    )
+    found, whole = unroll_short_axis(draft, written, lambda other: least_cost(other, machine))
     if found.row_lanes:
         return found, schedule_row(found).apply(whole)
     kernel = collapse_loops(whole, MOST_LANES)
@@ -169,32 +168,55 @@ def cheapest_lane(kernel: Kernel, machine: Target, without: Sequence[Axis]) -> A
     return cheapest_vectors(kernel, machine, without)[0]
 
 
-def least_cost(kernel: Kernel, machine: Target) -> float:
-    """The cost of a kernel with vectors along the axis along which they cost least."""
-    return cheapest_vectors(kernel, machine, ())[1]
+def least_cost(written: WrittenKernel, machine: Target) -> float:
+    """The cost of a kernel with vectors along its row in registers, or along the axis along which they cost least."""
+    kernel = collapse_loops(written.kernel, MOST_LANES)
+    row = written.writer.row_axis
+    return VectorCosts(kernel, machine).along(row) if row is not None else cheapest_vectors(kernel, machine, ())[1]
 
 
 def cheapest_vectors(kernel: Kernel, machine: Target, without: Sequence[Axis]) -> tuple[Axis | None, float]:
     """The axis along which a machine's vectors cost least, but for some axes, and the cost; None where a scalar loop
-    costs less. Operations count as accesses do."""
-    found = memory_accesses(kernel.body)
-    sizes = [a.buffer.dtype.itemsize for a in found]
-    width = min([machine.lanes(size) for size in sizes if size >= 4], default=machine.lanes(4))
-    usual = usual_kernel(kernel)  # vectors skip a rare case that no lane has
-    done = [around for s, around in statements_in_loops(usual.body) if is_arithmetic(s)]
+    costs less."""
+    costs = VectorCosts(kernel, machine)
     best: Axis | None = None
-    least: float = sum(map(point_count, [*[a.axes for a in found], *done]))
-    axes = [a for a in vectorizable_axes(usual) if a not in without]
+    least = costs.scalar()
+    axes = [a for a in vectorizable_axes(costs.usual) if a not in without]
     chained = [a for a in axes if turned_terms(kernel, a, machine) is not None]
-    beside = neighbouring_stores(found)
-    turns = bool(chained) or not any(loop.folds or loop.carries for loop in kernel.loops)
+    costs.turns |= bool(chained)
     for axis in chained or axes:
-        steps = -(-axis.extent // width) / axis.extent
-        price = sum([access_cost(a, axis, width, turns, beside) for a in found])
-        price += sum([point_count(around) * (steps if axis in around else 1.0) for around in done])
+        price = costs.along(axis)
         if price < least:
             best, least = axis, price
     return best, least
+
+
+class VectorCosts:
+    """The costs of a kernel with a machine's vectors along one axis or another. Operations count as accesses do."""
+
+    def __init__(self, kernel: Kernel, machine: Target) -> None:
+        self.accesses = memory_accesses(kernel.body)
+        sizes = [a.buffer.dtype.itemsize for a in self.accesses]
+        self.width = min([machine.lanes(size) for size in sizes if size >= 4], default=machine.lanes(4))
+        self.usual = usual_kernel(kernel)  # vectors skip a rare case that no lane has
+        found = [(s, around) for s, around in statements_in_loops(self.usual.body) if is_arithmetic(s)]
+        self.operations = [around for _, around in found]
+        self.across = [around for s, around in found if isinstance(s, Var) and s.op == "across"]
+        self.beside = {**neighbouring_stores(self.accesses), **neighbouring_loads(self.accesses)}
+        self.turns = not any(loop.folds or loop.carries for loop in kernel.loops)
+        """True if squares of strided elements may be transposed in registers."""
+
+    def scalar(self) -> float:
+        """The cost without vectors."""
+        return sum(map(point_count, [*[a.axes for a in self.accesses], *self.operations]))
+
+    def along(self, axis: Axis) -> float:
+        """The cost with vectors along an axis; a reduction across their lanes halves them time and again."""
+        steps = -(-axis.extent // self.width) / axis.extent
+        price = sum([access_cost(a, axis, self.width, self.turns, self.beside) for a in self.accesses])
+        price += sum([point_count(around) * (steps if axis in around else 1.0) for around in self.operations])
+        halvings = 2 * math.log2(self.width)
+        return price + sum([point_count(around) / axis.extent * halvings for around in self.across])
 
 
 def neighbouring_stores(accesses: Sequence[MemoryAccess]) -> dict[object, int]:
@@ -208,6 +230,15 @@ def neighbouring_stores(accesses: Sequence[MemoryAccess]) -> dict[object, int]:
         else:
             runs.append([a])
     return {a.source: len(run) for run in runs for a in run}
+
+
+def neighbouring_loads(accesses: Sequence[MemoryAccess]) -> dict[object, int]:
+    """The loads of a buffer at constant distances from each other, each with the number of them."""
+    groups: dict[object, list[MemoryAccess]] = {}
+    for a in accesses:
+        if not a.is_store:
+            groups.setdefault((a.buffer, a.path, a.offset + -a.offset.const), []).append(a)
+    return {a.source: len(group) for group in groups.values() for a in group}
 
 
 def vectorizable_axes(kernel: Kernel) -> list[Axis]:
@@ -231,8 +262,8 @@ def is_arithmetic(s: Var | Store | Fold) -> bool:
 
 def access_cost(a: MemoryAccess, axis: Axis, width: int, turns: bool, beside: Mapping[object, int]) -> float:
     """The cost of an access with vectors along an axis: a strided one accesses element by element, except loads that
-    can be transposed in a square of registers, or shuffled out of a few vectors, and as many stores to neighbouring
-    elements as their stride, such as those of the parts of complex numbers."""
+    can be transposed in a square of registers, or shuffled out of a few vectors, their own or shared ones, and as many
+    stores to neighbouring elements as their stride, such as those of the parts of complex numbers."""
     around = a.axes
     times = point_count(around)
     if axis not in around:
@@ -243,8 +274,8 @@ def access_cost(a: MemoryAccess, axis: Axis, width: int, turns: bool, beside: Ma
     apart = 0 if indirect or a.conditional else abs(stride)
     if a.is_store and 1 < apart <= MAX_INTERLEAVED and beside[a.source] % apart == 0:
         each = 2.0 + math.log2(apart)  # a whole vector that was shuffled as often
-    elif not a.is_store and 1 < apart <= MAX_PICK_STRIDE:
-        each = apart + 1.0  # whole vectors and a shuffle
+    elif not a.is_store and 1 < apart <= (MAX_PICK_STRIDE if beside[a.source] == 1 else MAX_SHARED_STRIDE):
+        each = apart / beside[a.source] + math.log2(apart)  # whole vectors and shuffles
     if turns and each > 2.0 and not indirect and contiguous_axis(a, axis, width) is not None:
         each = 2.0
     return times / axis.extent * -(-axis.extent // width) * each

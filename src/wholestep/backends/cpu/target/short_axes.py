@@ -1,5 +1,5 @@
-"""Short axes: an axis whose index is divided is split, and a short last axis is unrolled, so that vectors lie along the
-axis before it.
+"""Short axes: an axis whose index is divided is split, and a short last axis is unrolled, also one that is reduced, so
+that vectors lie along the axis before it.
 
     for i in 200: y[i] = select(i % 2 == 0, x[i / 2], 0)
     -->
@@ -10,14 +10,17 @@ axis before it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from wholestep.backends.cpu.target.tiles import MAX_PICK_STRIDE
+from wholestep.backends.cpu.target.tiles import MAX_PICK_STRIDE, MAX_SHARED_STRIDE, point_count
 from wholestep.kernel.lang import Kernel
 from wholestep.lower.kernels.kernel_writer import KernelWriter
 from wholestep.lower.target import DraftKernel, Target
 
+UNROLLED_POINTS = 1 << 15
+"""The points from which on axes longer than the shortest are unrolled."""
 MOST_SPLITS = 4
 """The most axes of a kernel that are split."""
 FEWEST_STEPS = 64
@@ -77,14 +80,26 @@ def divided_axis(writer: KernelWriter, machine: Target) -> tuple[int, int] | Non
     return None
 
 
-def unroll_short_axis(draft: DraftKernel, written: WrittenKernel, cost: Callable[[Kernel], float]) -> WrittenKernel:
-    """Write a kernel with its short last axis unrolled, where that costs less."""
+def unroll_short_axis(
+    draft: DraftKernel, written: WrittenKernel, cost: Callable[[WrittenKernel], float]
+) -> WrittenKernel:
+    """Write a kernel with its short rows unrolled, or with its short last axis, where that costs less."""
     writer = written.writer
-    if not is_map(writer) or len(writer.grid) < 2:
+    reduced = writer.reduces_in_registers()
+    grid = writer.grid if reduced else writer.grid[:-1]
+    if not grid or not (reduced or is_map(writer)):
         return written
-    extent = writer.group.sizes[writer.grid[-1]]
-    if not isinstance(extent, int) or extent > MAX_PICK_STRIDE:
+    extent = math.prod([writer.group.sizes[a] for a in writer.axes if a not in grid])
+    if not isinstance(extent, int) or extent > most_unrolled(writer):
         return written
-    other = draft(writer.grid[:-1], None)
+    other = draft(grid, [] if reduced else None)
     unrolled = WrittenKernel(other, other.kernel())
-    return min(written, unrolled, key=lambda made: cost(made.kernel))
+    return min(written, unrolled, key=cost)
+
+
+def most_unrolled(writer: KernelWriter) -> int:
+    """The most elements of rows or of a last axis that are unrolled: a longer text pays in a large kernel. A row in
+    registers has at most two vectors, which are reduced in the same order as unrolled elements are."""
+    large = point_count([*writer.axes.values()]) >= UNROLLED_POINTS
+    longest = MAX_SHARED_STRIDE if large else MAX_PICK_STRIDE
+    return min(longest, 2 * writer.row_lanes) if writer.row_lanes else longest

@@ -49,7 +49,9 @@ LINE = 64
 MAX_INTERLEAVED = 36
 """Maximum number of vectors whose lanes alternate in memory."""
 MAX_PICK_STRIDE = 4
-"""The largest stride between lanes that is loaded contiguously and shuffled."""
+"""The largest stride between lanes that is loaded contiguously and shuffled, for one load by itself."""
+MAX_SHARED_STRIDE = 12
+"""The largest stride between lanes of several loads that share contiguous vectors."""
 TILED_BODY = 1 << 12
 """The most values of a register tile's body in all of its copies: a longer epilogue gains nothing from copies, and each
 of them is compiled."""
