@@ -48,6 +48,8 @@ def test_kernels_have_vectors(name: str) -> None:
     ]
     assert large
     assert all([has_vectors(kernel) for kernel in large])
+    if name.startswith("rows"):
+        assert {axis.extent for kernel in large for axis in axes_of(kernel) if axis.lanes > 1} == {SHAPE[1]}
 
 
 @pytest.mark.parametrize("level", ["x86-64-v3", "x86-64-v4"])

@@ -47,11 +47,11 @@ class MemoryAccess(NamedTuple):
         return self.offset.const, frozenset(self.offset.values()), tuple(ordered)
 
     def distinct_elements(self) -> Size:
-        """The number of distinct elements: all iterations differ, unless they overlap or are indirect."""
+        """The most distinct elements: those of all iterations that differ in their offsets."""
         if self.offset.values():
             return least(self.times, self.buffer.room)
         moving = [a for a in self.axes if self.offset.coefficient(a)]
-        return least(least(math.prod([a.size for a in moving]), self.reach), self.buffer.room)
+        return least(math.prod([a.size for a in moving]), self.buffer.room)
 
     @property
     def reach(self) -> Size:

@@ -108,7 +108,8 @@ def distinct_bytes(kernel: Kernel) -> dict[Buffer, Size]:
 
 
 def union_size(shifted: Mapping[int, MemoryAccess]) -> Size:
-    """The number of distinct elements of accesses that differ in their constant offsets alone, given by these."""
+    """The number of distinct elements of accesses that differ in their constant offsets alone, given by these: no more
+    than lie between the first and the last."""
     first = next(iter(shifted.values()))
     each = first.distinct_elements() * len(shifted)
     return each if first.offset.values() else least(each, first.reach + max(shifted) - min(shifted))

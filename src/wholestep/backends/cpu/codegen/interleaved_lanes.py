@@ -24,14 +24,12 @@ def deinterleave_lanes(w: FunctionWriter, kind: str, lanes: int, blocks: Sequenc
             half = [w.shuffle(kind, *pair, *picks) for pair in zip(blocks[::2], blocks[1::2], strict=True)]
             found[first::2] = deinterleave_lanes(w, kind, lanes, half)
         return found
-    return [shuffled(w, kind, lanes, blocks, [divmod(lane * n + k, lanes) for lane in range(lanes)]) for k in range(n)]
+    return [select_lanes_of(w, kind, blocks, [divmod(lane * n + k, lanes) for lane in range(lanes)]) for k in range(n)]
 
 
-def shuffled(
-    w: FunctionWriter, kind: str, lanes: int, sources: Sequence[str], wanted: Sequence[tuple[int, int]]
-) -> str:
+def select_lanes_of(w: FunctionWriter, kind: str, sources: Sequence[str], wanted: Sequence[tuple[int, int]]) -> str:
     """The vector of these lanes of sources, each with the number of its source first."""
-    found = "poison"
+    found, lanes = "poison", len(wanted)
     for source in dict.fromkeys(held for held, _ in wanted):
         picks = [lanes + lane if held == source else k for k, (held, lane) in enumerate(wanted)]
         found = w.shuffle(kind, found, sources[source], *picks)
@@ -54,4 +52,4 @@ def interleave_lanes(w: FunctionWriter, kind: str, lanes: int, names: Sequence[s
             for start in (0, lanes)
         ]
     places = [divmod(k, n)[::-1] for k in range(n * lanes)]
-    return [shuffled(w, kind, lanes, names, places[k : k + lanes]) for k in range(0, n * lanes, lanes)]
+    return [select_lanes_of(w, kind, names, places[k : k + lanes]) for k in range(0, n * lanes, lanes)]
