@@ -233,12 +233,12 @@ def test_memory_of_other_views_holds_nothing_stale() -> None:
 
     def f(x: Any) -> Any:
         z = np.zeros(3)
-        found.append(memoryview(z))
+        found.append(z[:].base)
         z[0] = x
         return z.sum()
 
     assert ws.grad(f)(2.0) == 1.0
-    assert np.isnan(np.asarray(found[0])).all()
+    assert np.isnan(found[0]).all()
 
 
 SWITCHED: list[Any] = [

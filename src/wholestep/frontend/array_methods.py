@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
@@ -35,8 +35,15 @@ class ArrayMethods(ForeignCalls):
 
     @property
     def shape(self) -> Shape:
-        """The sizes of the axes, in elements."""
+        """The sizes of the axes, in elements. Assigning them raises UnsupportedError."""
         return self._value.type.shape
+
+    @shape.setter
+    def shape(self, new: Any) -> NoReturn:
+        raise UnsupportedError(
+            "x.shape = ...: a traced array keeps its shape",
+            hint="x = x.reshape(shape) gives the same elements another shape",
+        )
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -11,6 +11,7 @@ from wholestep.errors import ParameterError, ShapeError, UnsupportedError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import covers, is_traced, unsupported
 from wholestep.frontend.promotion import broadcast_shapes, lift
+from wholestep.frontend.source.answers import own
 from wholestep.frontend.source.entrance import followed
 from wholestep.frontend.source.fresh import FreshArray, live
 from wholestep.ir.build import current
@@ -25,30 +26,80 @@ def ndenumerate(arr: Any) -> Iterator[Any]:
     return ((at, x[at]) for at in np.ndindex(*x.shape))
 
 
-def nditer(*args: Any, **kwargs: Any) -> Any:
-    """numpy.nditer of plain arrays; raises UnsupportedError for traced ones, whose memory is not there to walk."""
-    if is_traced(args) or is_traced(kwargs):
-        raise unsupported("numpy.nditer", "for at in np.ndindex(x.shape) and np.ndenumerate(x) go over the elements")
-    return np.nditer(*live(args), **live(kwargs))
+class nditer:
+    """numpy.nditer of plain arrays, whose elements see what is stored into the arrays while it runs.
+
+    Raises UnsupportedError for traced arrays, whose memory is not there to walk.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if is_traced(args) or is_traced(kwargs):
+            raise unsupported(
+                "numpy.nditer", "for at in np.ndindex(x.shape) and np.ndenumerate(x) go over the elements"
+            )
+        walk = np.nditer(*live(args), **live(kwargs))
+        vars(self).update(walk=walk, given=(args, kwargs), held=own(walk.operands, args, kwargs))
+
+    def _seen(self, got: Any) -> Any:
+        return own(got, *self.given)
+
+    def __getattr__(self, name: str) -> Any:
+        return self._seen(getattr(self.walk, name))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.walk, name, value)
+
+    def __enter__(self) -> nditer:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.walk.close()
+
+    def __iter__(self) -> nditer:
+        return self
+
+    def __next__(self) -> Any:
+        return self._seen(next(self.walk))
+
+    def __len__(self) -> int:
+        return len(self.walk)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._seen(self.walk[at])
+
+    def __setitem__(self, at: Any, value: Any) -> None:
+        self[at][...] = value
 
 
 class BroadcastElements:
     """The object of numpy.broadcast for traced arrays: their common shape, and their elements side by side."""
 
-    def __init__(self, arrays: list[Array]) -> None:
+    def __init__(self, arrays: list[Any]) -> None:
         self.shape = broadcast_shapes("broadcast", [a.shape for a in arrays])
         self.ndim = self.nd = len(self.shape)
         self.size = math.prod(self.shape)
         self.numiter = len(arrays)
-        self.iters = tuple([broadcast_to(a, self.shape).flat for a in arrays])
+        self.index = 0
+        self.iters = tuple([np.broadcast_to(a, self.shape).flat for a in arrays])
 
-    def __iter__(self) -> Iterator[Any]:
-        return zip(*self.iters, strict=True)
+    def __iter__(self) -> BroadcastElements:
+        return self
+
+    def __next__(self) -> tuple[Any, ...]:
+        if self.index >= self.size:
+            raise StopIteration
+        self.index += 1
+        return tuple([elements[self.index - 1] for elements in self.iters])
+
+    def reset(self) -> None:
+        """Go back to the first elements."""
+        self.index = 0
 
 
 def broadcast(*args: Any) -> Any:
     """numpy.broadcast."""
-    return BroadcastElements([lift(x) for x in args]) if is_traced(args) else np.broadcast(*live(args))
+    arrays = [x if type(x) is FreshArray else lift(x) if is_traced(x) else np.asarray(x) for x in args]
+    return BroadcastElements(arrays) if any(type(a) is not np.ndarray for a in arrays) else np.broadcast(*args)
 
 
 @covers(np.apply_along_axis)

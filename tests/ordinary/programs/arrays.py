@@ -317,6 +317,43 @@ def elements_replaced_in_a_loop(x):
     return np.sum(table @ x[:2]) + np.sum(doubled**2)
 
 
+def walked(x):
+    table, total = np.arange(6.0).reshape(2, 3), 0.0
+    for value in np.nditer(table, op_flags=["readwrite"]):
+        table[1] = x
+        total = total + value * x[0]
+    with np.nditer([np.arange(3.0), None]) as walk:
+        for value, scaled in walk:
+            scaled[...] = x[2] * value
+        total = total + np.sum(walk.operands[1] ** 2)
+    for one, other in np.broadcast(fill := np.ones(3), np.ones((2, 1))):
+        fill[2] = x[1]
+        total = total + one * other
+    return total + np.sum(table**2)
+
+
+def parts_of_complex_numbers(x):
+    z = np.full((2, 3), 1 + 2j).T
+    imaginary = z.imag
+    z.real[1:, 0] = x[:2]
+    imaginary[0] += x[2]
+    return np.sum(z.real * imaginary) + np.sum(np.abs(z) ** 2)
+
+
+def products_in_place(x):
+    turned, take = np.eye(3), np.zeros(3).take
+    turned @= np.outer(x, x)
+    return np.sum(turned[0] ** 3) + take([0])[0]
+
+
+def buffers_and_strides(x):
+    z = np.zeros(6)
+    again, every_other = np.ndarray((2, 3), buffer=z), np.lib.stride_tricks.as_strided(z, (3,), (16,))
+    every_other[1:] = x[:2]
+    again[0] *= x
+    return np.sum(z**2) + np.sum(again[1])
+
+
 PROGRAMS = [
     (array_of_scalars, 2), (nested_lists, 3), (mean_of_list, 2), (softmax_with_math, 3), (joined_by_r, 4),
     (joined_by_c, 4), (least_squares, 5), (block_matrix, 3), (from_function, 2), (vectorized_function, 3),
@@ -328,5 +365,6 @@ PROGRAMS = [
     (swapped_rows, 3), (whole_numbers_stored, 3), (complex_table, 2), (discrete_fourier, 4), (table_lookup, 3),
     (log_sum_exp_by_hand, 4), (hypotenuse, 3), (number_conversions, 3), (special_functions, 3), (triangle, 6),
     (broadcast_rows, 3), (masked, 4), (methods_write_into_arrays, 3), (elements_with_their_places, 3),
-    (elements_replaced_in_a_loop, 4), (queue_of_the_last, 3), (from_iterator, 3),
+    (elements_replaced_in_a_loop, 4), (walked, 3), (parts_of_complex_numbers, 3), (products_in_place, 3),
+    (buffers_and_strides, 3), (queue_of_the_last, 3), (from_iterator, 3),
 ]  # fmt: skip

@@ -153,9 +153,9 @@ def given_out(out: Any, made: Any) -> Any:
 def own(made: Any, args: Any, kwargs: Any) -> Any:
     """A result whose arrays, where nothing outside shares their memory, can take traced values."""
     kind = type(made)
-    if kind is np.ndarray:
+    if isinstance(made, np.ndarray):
         return as_fresh(made, *arrays_in(args), *arrays_in(tuple(kwargs.values())))
-    if isinstance(made, tuple | list) and any(type(x) is np.ndarray for x in made):
+    if isinstance(made, tuple | list) and any(isinstance(x, np.ndarray) for x in made):
         items = [own(x, args, kwargs) for x in made]
         return kind(*items) if hasattr(kind, "_fields") else kind(items)
     return made

@@ -24,7 +24,7 @@ from wholestep.frontend.source.constructors import completed, constructed, is_co
 from wholestep.frontend.source.direct_answers import DISPATCHING, are_simple, direct_answer
 from wholestep.frontend.source.fresh import FreshArray, FreshMethod, live
 from wholestep.frontend.source.members import MARKED, Operand, Owner, function_of, member_of, names_in
-from wholestep.frontend.source.python_calls import PYTHON, is_instance
+from wholestep.frontend.source.python_calls import PYTHON, is_instance, memory_view
 from wholestep.frontend.source.rewriting import rewritten_code
 from wholestep.frontend.source.wrappers import (
     CACHED,
@@ -253,7 +253,7 @@ def of_builtin(f: Any) -> Any:
     owner = f.__self__
     if isinstance(owner, ModuleType) or owner is None:
         return of_library(f)
-    if type(owner) is np.ndarray:
+    if type(owner) is np.ndarray or type(owner) is FreshArray:
         return functools.partial(answers.method_answer, owner, f.__name__)
     if isinstance(owner, np.ufunc) or type(owner).__module__.startswith("numpy.random"):
         return numpy_answer(f)
@@ -307,6 +307,8 @@ def of_type(kind: type) -> Any:
     found = BUILT_IN.get(id(kind)) or REPLACED.get(kind)
     if found is not None:
         return found
+    if issubclass(kind, np.ndarray) and kind.__module__.partition(".")[0] == "numpy":
+        return numpy_answer(kind)
     construct = getattr(kind, "__init__", None)
     usual = getattr(kind, "__new__", None) is OBJECT_NEW and type(kind).__call__ is TYPE_CALL
     if type(construct) is FunctionType and usual:
@@ -375,6 +377,7 @@ BUILT_IN: dict[int, Answer] = {
     **{id(f): of_operator(f) for f in members.OF_PYTHON},
     id(sum): sum_by_operators,
     id(isinstance): is_instance,
+    id(memoryview): memory_view,
 }
 """The ids of Python's functions, which live as long as Python does -> the functions that answer for them."""
 

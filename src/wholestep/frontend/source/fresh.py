@@ -4,76 +4,75 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from wholestep import dtypes
-from wholestep.errors import ConversionError, UnsupportedError
-from wholestep.frontend.array import Array, View
+from wholestep.errors import UnsupportedError
+from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import HOOKS, is_traced, late_types
-from wholestep.frontend.promotion import full_of, lift
+from wholestep.frontend.promotion import lift
+from wholestep.frontend.source.overlays import INSIDE, constant_value, overlay, plain_attribute
 from wholestep.frontend.source.rewriting import dropping
 from wholestep.ir.build import GraphBuilder, current
-from wholestep.ir.graph import Value
-from wholestep.primitives.indexing import gather, scatter
-from wholestep.primitives.movement import permute, reshape
 
-plain_attribute = np.ndarray.__getattribute__
-ATTRIBUTES = frozenset("shape dtype ndim size itemsize nbytes strides flags base data ctypes device".split())
+ATTRIBUTES = frozenset("shape dtype ndim size itemsize nbytes strides flags base ctypes device".split())
 """Attributes of an untraced array that no array is made for."""
 WRITES = frozenset(("fill", "put", "sort", "partition", "itemset"))
 """Methods that write the array itself."""
-
-
-class Inside:
-    """An element of memory that has been traced: it becomes no number."""
-
-    __slots__ = ()
-
-    def __float__(self) -> NoReturn:
-        raise ConversionError(
-            "array conversion: an array in which traced values were stored cannot become a plain one",
-            hint="code that is not rewritten (of another package, or in C) has no way to follow it",
-        )
-
-    __int__ = __index__ = __complex__ = __bool__ = __float__
-
-
-INSIDE = Inside()
 FEW_VIEWS = 32
 MOST_LEVELS = 64
 """The axes that an array of NumPy's may have."""
 
-_owners: dict[int, weakref.ref[np.ndarray[Any, Any]]] = {}
-"""The ids of arrays that fresh ones look at."""
+_owners: dict[int, tuple[weakref.ref[np.ndarray[Any, Any]], weakref.ref[FreshMemory]]] = {}
+"""The ids of arrays that fresh ones look at -> the arrays, and what is known of their memory."""
 
 
 def is_fresh(plain: np.ndarray[Any, Any]) -> bool:
     """Test whether an array looks at memory that a traced function has made, and which it may write."""
     root = memory_owner(plain)
     found = None if root is None else _owners.get(id(root))
-    return found is not None and found() is root
+    return found is not None and found[0]() is root
+
+
+def memory_of(plain: np.ndarray[Any, Any]) -> FreshMemory | None:
+    """The fresh memory that an array looks at, if any: by its owner, or by its place where the owner is no array."""
+    root = memory_owner(plain)
+    if root is not None:
+        found = _owners.get(id(root))
+        return None if found is None or found[0]() is not root else found[1]()
+    place = plain.__array_interface__["data"][0]
+    memories = [memory for _, ref in list(_owners.values()) if (memory := ref()) is not None]
+    return next((memory for memory in memories if memory.holds(place)), None)
 
 
 class FreshMemory:
     """The memory of an array that a rewritten function has made, and the arrays that look at it."""
 
-    __slots__ = ("builder", "most", "owner", "views", "whole")
+    __slots__ = ("__weakref__", "builder", "most", "owner", "readers", "views", "whole")
 
     def __init__(self, owner: np.ndarray[Any, Any], builder: GraphBuilder) -> None:
         self.owner = owner
         key = id(owner)
-        _owners[key] = weakref.ref(owner, dropping(_owners, key))
+        _owners[key] = (weakref.ref(owner, dropping(_owners, key)), weakref.ref(self))
         self.builder: GraphBuilder | None = builder
         self.views: list[weakref.ref[FreshArray]] = []
         self.most = FEW_VIEWS
         """The number of references to views at which dead ones are dropped."""
         self.whole: Array | None = None
         """The traced array of all of it, once a traced value has been stored."""
+        self.readers: list[weakref.ref[np.ndarray[Any, Any]]] = []
+        """The arrays by which other objects read the memory, and cannot follow a traced value."""
 
-    def array(self, plain: Any) -> FreshArray:
+    def holds(self, place: int) -> bool:
+        """Test whether an address lies in this memory."""
+        return 0 <= place - self.owner.__array_interface__["data"][0] < self.owner.nbytes
+
+    def array(self, plain: Any) -> Any:
         """An array that looks at this memory as a plain one does."""
+        if self.whole is not None:
+            return overlay(self.whole, self.owner, plain)
         new: FreshArray = plain.view(FreshArray)
         vars(new)["memory"] = self
         if len(self.views) >= self.most:
@@ -89,6 +88,13 @@ class FreshMemory:
                 "assignment: an array made outside of the traced function cannot hold traced values",
                 hint="make it in the function that writes it, or carry it through the loop",
             )
+        reading = next((reader for ref in self.readers if (reader := ref()) is not None), None)
+        if reading is not None:
+            kind = "memoryview" if type(reading) is np.ndarray else type(reading).__name__
+            raise UnsupportedError(
+                f"assignment: a view of this array of type {kind} reads its memory, and cannot follow a traced value",
+                hint="make that view of a copy, y.copy(), or use the array itself",
+            )
         owner = self.owner
         self.whole = whole = Array(constant_value(owner))
         looking = [view for ref in self.views if (view := ref()) is not None]
@@ -101,49 +107,6 @@ class FreshMemory:
             np.ndarray.__setstate__(view, state)
         if dtypes.is_inexact(owner.dtype) and owner.flags.writeable:
             owner.fill(np.nan)
-
-
-def constant_value(plain: np.ndarray[Any, Any]) -> Value:
-    """The present contents of an array as a value of the program: one number, or a constant of its own."""
-    flat = plain.reshape(-1)
-    one = flat[:1]
-    if plain.size and dtypes.is_supported(plain.dtype) and flat.tobytes() == one.tobytes() * plain.size:
-        return full_of(one[0], plain.shape, dtypes.check(plain.dtype))
-    return lift(plain.copy()).value
-
-
-def overlay(whole: Array, owner: np.ndarray[Any, Any], view: np.ndarray[Any, Any]) -> Array:
-    """The traced array that looks at the whole as a view looks at its owner."""
-    shape, strides = plain_attribute(view, "shape"), plain_attribute(view, "strides")
-    place = view.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
-    if shape == owner.shape and strides == owner.strides and place == 0:
-        return whole
-    item = owner.itemsize
-    if plain_attribute(view, "itemsize") != item or any(s % item for s in strides) or place % item:
-        raise UnsupportedError(
-            "assignment: another view of this array reads parts of its elements, and cannot follow a traced value",
-            hint="use np.real and np.imag of the array after the assignment",
-        )
-    by_columns = not owner.flags.c_contiguous
-    numbers = np.arange(owner.size)
-    steps = tuple([s // item * numbers.itemsize for s in strides])
-    places = np.lib.stride_tricks.as_strided(numbers[place // item :], shape, steps) if view.size else numbers[:0]
-    index = lift(np.ascontiguousarray(places.reshape(shape))).value
-
-    def line(v: Value) -> Value:
-        turned = permute(v, axes=tuple(reversed(range(v.ndim)))) if by_columns else v
-        return reshape(turned, shape=(owner.size,))
-
-    def put(v: Value, new: Value) -> Value:
-        written = scatter(line(v), new, index, axes=(0,))
-        if not by_columns:
-            return reshape(written, shape=v.shape)
-        return permute(reshape(written, shape=v.shape[::-1]), axes=tuple(reversed(range(v.ndim))))
-
-    def layout(parent: Any) -> Any:
-        return np.lib.stride_tricks.as_strided(parent, shape, strides)
-
-    return whole.view_through(View(lambda v: gather(line(v), index, axes=(0,)), put, layout))
 
 
 class FreshArray(np.ndarray[Any, Any]):
@@ -181,6 +144,8 @@ class FreshArray(np.ndarray[Any, Any]):
             return plain_attribute(self, name)
         if name == "flat":
             return FreshFlat(self)
+        if name == "data":
+            return self.__buffer__(0)
         got = getattr(np.ndarray.view(self, np.ndarray), name)
         if isinstance(got, np.ndarray):
             return as_fresh(got, self)
@@ -249,13 +214,17 @@ class FreshArray(np.ndarray[Any, Any]):
         return format(self.__live__(), spec)
 
     def __buffer__(self, flags: int, /) -> memoryview:
-        """The buffer of a plain view, for readers in C: NumPy drops the format of this array's own buffer when the
-        elements become objects. Python calls this method from 3.12 on."""
-        if plain_attribute(self, "__dict__").get("traced") is not None:
+        """The buffer of a plain view, which a later store finds in use. Python calls this method from 3.12 on."""
+        held = plain_attribute(self, "__dict__")
+        if held.get("traced") is not None:
             INSIDE.__float__()
         plain: Any = np.ndarray.view(self, np.ndarray)
-        found: memoryview = plain.__buffer__(flags)
-        return found
+        if held.get("memory") is not None:
+            held["memory"].readers.append(weakref.ref(plain))
+        return memoryview(plain)
+
+    def __imatmul__(self, other: Any) -> Any:  # type: ignore[misc]
+        return np.matmul(self, other, out=self)
 
     def __copy__(self) -> Any:
         return self.copy()
@@ -324,11 +293,11 @@ class FreshMethod:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         array, name = self.array, self.name
-        given, named = live(args), live(kwargs)
-        if is_traced(given) or is_traced(named):
-            now = array.__written__() if name in WRITES else lift(array.__live__())
+        now, given, named = array.__live__(), live(args), live(kwargs)
+        if is_traced((now, given, named)):
+            now = array.__written__() if name in WRITES else lift(now)
             return getattr(now, name)(*live(args), **live(kwargs))
-        got = getattr(np.ndarray.view(array, np.ndarray), name)(*given, **named)
+        got = getattr(now, name)(*given, **named)
         return as_fresh(got, array) if isinstance(got, np.ndarray) else got
 
 
@@ -372,18 +341,19 @@ def memory_owner(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
 def as_fresh(got: np.ndarray[Any, Any], *sources: Any) -> Any:
     """A result that may be a view of one of these arrays: a fresh array of its memory, or of memory of its own."""
     builder = current()
-    root = memory_owner(got)
-    if builder is None or type(got) is not np.ndarray or root is None:
+    if builder is None or type(got) is FreshArray:
         return got
-    if root.dtype.kind not in "biufcV" or root.dtype.names:
+    memory, root = memory_of(got), memory_owner(got)
+    if type(got) is not np.ndarray:
+        if memory is not None:
+            memory.readers.append(weakref.ref(got))
         return got
-    for source in sources:
-        if type(source) is FreshArray:
-            memory: FreshMemory | None = vars(source).get("memory")
-            if memory is not None and memory.owner is root:
-                return got if memory.whole is not None else memory.array(got)
-        elif isinstance(source, np.ndarray) and memory_owner(source) is root:
-            return got
+    if memory is not None:
+        return memory.array(got)
+    if root is None or root.dtype.kind not in "biufcV" or root.dtype.names:
+        return got
+    if any(isinstance(source, np.ndarray) and memory_owner(source) is root for source in sources):
+        return got
     return FreshMemory(root, builder).array(got)
 
 

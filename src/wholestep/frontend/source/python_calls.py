@@ -15,7 +15,7 @@ from wholestep.errors import UnsupportedError
 from wholestep.frontend.array import Array, data_of
 from wholestep.frontend.dispatch import function, is_traced
 from wholestep.frontend.promotion import cast_to, lift, promoted
-from wholestep.frontend.source.fresh import live
+from wholestep.frontend.source.fresh import FreshArray, live
 from wholestep.primitives import functions as fn
 from wholestep.primitives.movement import reshape
 
@@ -226,8 +226,11 @@ def _choice(f: Any, later: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     return implementation
 
 
-def _memoryview(x: Any) -> Any:
-    lift(live(x))._refuse("memoryview")
+def memory_view(x: Any) -> Any:
+    """`memoryview`, of a fresh array by its own buffer on every version of Python."""
+    if is_traced(x):
+        lift(live(x))._refuse("memoryview")
+    return x.data if type(x) is FreshArray else memoryview(x)
 
 
 PYTHON: dict[Any, Callable[..., Any]] = {
@@ -235,7 +238,6 @@ PYTHON: dict[Any, Callable[..., Any]] = {
     float: _float,
     int: _int,
     complex: _complex,
-    memoryview: _memoryview,
     round: _round,
     max: _choice(max, lambda item, best: item > best),
     min: _choice(min, lambda item, best: item < best),
