@@ -231,8 +231,14 @@ def test_the_size_of_a_batch_may_be_stated():
         (lambda: ws.vmap(np.sin, axis_size=2.0), DtypeError, "axis_size is 2.0, not an integer"),
         (lambda: ws.vmap(np.sin, axis_size=True), DtypeError, "axis_size is True, not an integer"),
         (lambda: ws.vmap(np.sin, axis_size=-1), ParameterError, "axis_size is -1"),
+        (lambda: ws.vmap(np.sin, out_axes="0"), TreeError, "out_axes is '0', and says by a number or None"),
+        (lambda: ws.vmap(np.sin, out_axes=(0, 0))(np.ones(3)), TreeError, "out_axes does not fit the results"),
     ],
 )
-def test_a_stated_size_fits(call, error, words):
+def test_a_stated_size_and_axes_fit(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+def test_axes_may_be_integers_of_numpy():
+    assert ws.vmap(np.sum, in_axes=np.int64(1), out_axes=np.int32(-1))(np.ones((2, 3))).tolist() == [2.0, 2.0, 2.0]

@@ -104,7 +104,8 @@ def vmap(
     """
 
     check_function(f, "vmap")
-    check_in_axes(in_axes)
+    check_axes("in_axes", in_axes)
+    check_axes("out_axes", out_axes)
     stated = element_count(axis_size)
     f = as_asked(f, rewrite)
 
@@ -130,11 +131,19 @@ def vmap(
             marks = [True] * len(mapped) + [False] * len(traced.captured)
             outs, out_on = Batching(n, axis_name).inline(traced.graph, [*mapped, *traced.captured], marks)
             shaped = tree.unflatten(traced.structure, outs)
-            targets = tree.prefix(Printed((out_axes, 0)) if isinstance(shaped, Printed) else out_axes, shaped)
+            targets = result_axes(out_axes, shaped)
             placed = [place(v, o, t, n) for v, o, t in zip(outs, out_on, targets, strict=True)]
             return work.leave(without_said(tree.unflatten(traced.structure, placed)))
 
     return batched
+
+
+def result_axes(out_axes: Any, results: Any) -> list[Any]:
+    """The axis of the batch in every leaf of the results; raises TreeError where `out_axes` has another outline."""
+    try:
+        return tree.prefix(Printed((out_axes, 0)) if isinstance(results, Printed) else out_axes, results)
+    except ValueError as error:
+        raise TreeError(f"vmap: out_axes does not fit the results: {error}") from None
 
 
 def of_one_element(
@@ -156,12 +165,12 @@ def _graph_name(f: Any) -> str:
     return str(getattr(f, "__name__", "graph"))
 
 
-def check_in_axes(in_axes: Any) -> None:
-    """Raise TreeError for `in_axes` that holds anything but numbers of axes and None."""
-    if not all(axis is None or isinstance(axis, int) for axis in tree.leaves(in_axes)):
+def check_axes(name: str, axes: Any) -> None:
+    """Raise TreeError for `in_axes` or `out_axes` that holds anything but numbers of axes and None."""
+    if not all(axis is None or is_integer(axis) for axis in tree.leaves(axes)):
         raise TreeError(
-            f"vmap: in_axes is {in_axes!r:.60}, and says which axis of each argument is the batch",
-            hint=OWN_CALL.format("vmap"),
+            f"vmap: {name} is {axes!r:.60}, and says by a number or None which axis of each array is the batch",
+            hint=OWN_CALL.format("vmap") if name == "in_axes" else "0 is the first axis, None for one without a batch",
         )
 
 
@@ -186,12 +195,12 @@ def argument_axes(in_axes: Any, args: Any, kwargs: Any, leaves: Sequence[Any]) -
                 f"vmap: {type_in_words(leaf)} has no axis to map over", hint=entry_hint(leaf, "in_axes=None for it")
             )
         ndim = type_of(leaf).ndim
-        if not isinstance(axis, int) or not -ndim <= axis < ndim:
+        if not -ndim <= axis < ndim:
             raise AxisError(
                 f"vmap: in_axes asks for axis {axis} of {type_of(leaf)}",
                 hint="in_axes=None shares an argument by all elements",
             )
-        out.append(axis % ndim)
+        out.append(int(axis) % ndim)
     return out
 
 
