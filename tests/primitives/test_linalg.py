@@ -87,9 +87,10 @@ def test_det_has_its_first_two_derivatives_at_any_rank(a):
     np.testing.assert_allclose(second, (exact_adjugate(step) - expected).T, atol=1e-11)
 
 
-def test_det_has_a_third_derivative_at_a_repeated_singular_value(rng):
-    twice = tangent_graph(graph_of(det, np.eye(3)))
-    args = [np.eye(3), rng.normal(size=(3, 3))]
+@pytest.mark.parametrize("a", [np.eye(3), np.ones((3, 3)), np.zeros((3, 3))], ids=["repeated", "rank 1", "rank 0"])
+def test_det_has_a_third_derivative_at_singular_matrices_and_repeated_singular_values(rng, a):
+    twice = tangent_graph(graph_of(det, a))
+    args = [a, rng.normal(size=(3, 3))]
     made, _ = jvp(twice, (True, False), (True, True))
     laws.tangent(made, [*args, rng.normal(size=(3, 3))], rng)
     laws.adjoint(made, [*args, rng.normal(size=(3, 3))], rng)

@@ -178,7 +178,8 @@ def rotations(a: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray]:
 class Adjugate(SquareFunction):
     """The transposed cofactors: the adjugate, det(a) a^-1 where a is regular, and just as exact where it is not.
 
-    Its first derivative is right at singular matrices too; for the second and higher ones `a` must be regular.
+    Its first derivative is right at singular matrices too, and so are all of them up to size 3; for the second and
+    higher ones of larger matrices `a` must be regular.
     """
 
     work = 20.0
@@ -228,8 +229,12 @@ class AdjugateTangent(MatrixTangent):
 
     def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
         (a, e), (y,), (da, de) = node.inputs, node.outputs, dxs
-        moved = None
-        if da is not None and a.shape[-1] not in (0, 1, 2):  # the adjugate is linear up to size 2
+        moved, size = None, a.shape[-1]
+        if (
+            da is not None and size == 3
+        ):  # the adjugate is quadratic: its second derivative is symmetric, and one for all a
+            moved = self(e, da)
+        elif da is not None and size not in (0, 1, 2):  # it is linear up to size 2
             inv, adj, dadj = inverse(a), adjugate(a), self(a, da)
             dinv = -mm(inv, mm(da, inv))
             ratio, dratio = trace_mm(inv, e), trace_mm(dinv, e)
