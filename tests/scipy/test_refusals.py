@@ -34,6 +34,11 @@ def test_an_unknown_derivative_is_refused(f, name):
         ws.grad(lambda x: np.sum(f(x)))(1.5)
 
 
+def test_an_unknown_second_derivative_of_random_numbers_names_them():
+    with pytest.raises(DerivativeError, match=r"ws\.random\.gamma .* the second derivative with respect to the order"):
+        ws.hessian(lambda a: ws.random.gamma(ws.random.key(0), a))(1.5)
+
+
 @pytest.mark.parametrize(
     ("f", "error", "words"),
     [

@@ -25,12 +25,12 @@ _SQRT_2, _SQRT_2PI = math.sqrt(2.0), math.sqrt(2.0 * math.pi)
 _POSITIVE, _UNIT = (0.2, 3.0), (-0.9, 0.9)
 
 
-def unknown_derivative(name: str, operand: str) -> Callable[..., Value]:
-    """A partial derivative that is refused."""
+def unknown_derivative(name: str, operand: str, which: str = "its") -> Callable[..., Value]:
+    """A partial derivative that is refused; `which` says that it is the second one."""
 
     def partial(y: Value, *operands: Value) -> Value:
         raise DerivativeError(
-            f"{name}: its derivative with respect to {operand} is not known",
+            f"{name}: {which} derivative with respect to {operand} is not known",
             where=y.node.where if y.node is not None else None,
             hint=f"keep {operand} out of what is differentiated (ws.stop_gradient), or use ws.custom_jvp",
         )

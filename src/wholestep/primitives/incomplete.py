@@ -109,7 +109,7 @@ def _gammainc_order(a: NDArray, x: NDArray) -> NDArray:
 gammainc_order = Elementwise(
     "gammainc_order",
     _gammainc_order,
-    unknown_derivative("gammainc", "the order, a second time"),
+    unknown_derivative("gammainc and the samples of ws.random.gamma and its kin", "the order or shape", "the second"),
     lambda y, a, x: gamma_density(a, x) * (log(x) - digamma(a)),
     code=maths.gammainc_order,
     takes="f",
