@@ -41,10 +41,36 @@ def test_scan_is_one_node_of_any_length():
     assert len(sizes) == 1
 
 
-def test_scan_promotes_a_python_number_to_begin_with():
-    x = np.ones(3, np.float32)
-    carry, _ = ws.scan(lambda c, row: (c + row, None), 0.0, x)
-    assert carry == 3.0
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+def test_a_number_that_a_loop_begins_with_promotes_as_in_a_loop_of_python(dtype):
+    x = np.ones(3, dtype)
+
+    def looped(x):
+        step = lambda c, row: ((c[0] + 1, c[1] + row, c[1]), row * c[0])  # noqa: E731
+        return ws.scan(step, (0, 0, 0), x)
+
+    def until(x):
+        return ws.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] + x[c[0]] * c[0]), (0, 0))
+
+    for run in (looped, ws.jit(looped)):
+        (count, total, before), rows = run(x)
+        assert (count, total, before) == (3, 3, 2) and count.dtype == np.int64
+        assert total.dtype == before.dtype == rows.dtype == x.dtype
+    for run in (until, ws.jit(until)):
+        assert run(x) == (3, 3) and run(x)[1].dtype == x.dtype
+
+
+def test_a_number_that_a_branch_returns_gives_way_to_the_arrays_of_the_others():
+    def halves(x):
+        return ws.cond(x.sum() > 0, lambda: x[0] / 2, lambda: 1), x * ws.cond(x.sum() > 0, lambda: 2, lambda: 3)
+
+    for sign in (1, -1):
+        x = np.full(3, sign, np.float32)
+        half, many = ws.jit(halves)(x)
+        assert half == (0.5 if sign > 0 else 1) and half.dtype == np.float32
+        assert many.tolist() == (x * (2 if sign > 0 else 3)).tolist() and many.dtype == np.float32
+    with pytest.raises(ws.errors.DtypeError, match=r"^cond: the branches return f32 and f64"):
+        ws.jit(lambda x: ws.cond(x.sum() > 0, lambda: x[0], lambda: x[0].astype(float)))(x)
 
 
 def test_cond_runs_one_branch():

@@ -243,7 +243,7 @@ def reverse_of_while():
 
 @case
 def branches_differ():
-    ws.jit(lambda x: ws.cond(x > 0, lambda x: x, lambda x: x.astype(np.float32), x))(1.0)
+    ws.jit(lambda x: ws.cond(x > 0, lambda x: x, lambda x: x.astype(np.float32), x))(np.float64(1))
 
 
 @case

@@ -12,12 +12,13 @@ from wholestep.dims import Dim
 from wholestep.errors import DtypeError, ParameterError, ShapeError, TreeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.printing import Printed, take_prints, without_said
-from wholestep.frontend.promotion import cast_to, lift
+from wholestep.frontend.promotion import cast_to, lift, promoting_kind
 from wholestep.frontend.pure import pure
 from wholestep.frontend.source.entrance import ordinary
 from wholestep.frontend.structures import first_difference
 from wholestep.frontend.tracing import Arguments, Traced, as_array, scope, trace_flat, type_of
 from wholestep.ir.analysis import reordered
+from wholestep.ir.build import build, inline
 from wholestep.ir.graph import Graph, Value
 from wholestep.ir.types import Type, array_type
 from wholestep.primitives.loops import scan as scan_primitive
@@ -35,7 +36,7 @@ def cond(pred: Any, true_fn: Callable[..., T], false_fn: Callable[..., T], *oper
     """`true_fn(*operands)` where pred holds, `false_fn(*operands)` elsewhere; only one of them runs.
 
     Where the value of `pred` is known, the branch is simply called. Both branches return one structure, its shapes and
-    dtypes.
+    dtypes; a Python number gives way to the dtype of the other.
 
     Shapes: `pred` a scalar, boolean or a number; operands trees of any arrays; the result as the branches return it.
     Raises: ShapeError for a pred that is no scalar, TreeError or DtypeError where the branches differ.
@@ -58,7 +59,8 @@ def switch(index: Any, branches: Sequence[Callable[..., T]], *operands: Any) -> 
     """`branches[index](*operands)`; only that branch runs.
 
     An index below 0 means the first branch, and one beyond the last branch the last. Where its value is known, the
-    branch is simply called. All branches return one structure, its shapes and dtypes.
+    branch is simply called. All branches return one structure, its shapes and dtypes; Python
+    numbers give way to the dtypes of the others.
 
     Shapes: `index` an integer scalar; operands trees of any arrays; the result as the branches return it.
     Raises: ShapeError or DtypeError for an index that is no integer scalar, ParameterError where there is no branch,
@@ -92,23 +94,47 @@ def branched(name: str, number: Value, functions: Mapping[str, Callable[..., Any
         branches = [
             given.traced(lambda xs, f=f: ordinary(f)(*xs), reason=name, name=branch) for branch, f in functions.items()
         ]
-        for other in branches[:-1]:
-            check_branches(name, other, branches[-1])
-        graphs, captured = with_same_captures(branches, len(given.arrays))
+        graphs, captured = with_same_captures(with_same_types(name, branches), len(given.arrays))
         outs = cond_primitive(number, *given.values, *captured, branches=tuple(graphs))
-        return work.leave(branches[0].arrays(outs))
+        weak = [all(each) for each in zip(*[b.weak for b in branches], strict=True)]
+        made = [Array(v, s, w) for v, s, w in zip(outs, branches[0].scalars, weak, strict=True)]
+        return work.leave(tree.unflatten(branches[0].structure, made))
 
 
-def check_branches(name: str, no: Traced, yes: Traced) -> None:
-    """Branches give the same structure and types."""
-    if no.structure != yes.structure:
-        raise TreeError(f"{name}: the branches return {yes.structure} and {no.structure}")
-    for a, b in zip(yes.graph.out_types, no.graph.out_types, strict=True):
-        if a.shape != b.shape:
-            hint = "a program has one shape for both results: np.pad or np.broadcast_to makes them equal"
-            raise ShapeError(f"{name}: the branches return {a} and {b}", hint=hint)
-        if a is not b:
-            raise DtypeError(f"{name}: the branches return {a} and {b}", hint="cast one of them with .astype")
+def with_same_types(name: str, branches: Sequence[Traced]) -> list[Traced]:
+    """Branches that give the same structure and types: a Python number gives way to the arrays of the others."""
+    last = branches[-1]
+    for other in branches[:-1]:
+        if other.structure != last.structure:
+            raise TreeError(f"{name}: the branches return {last.structure} and {other.structure}")
+    made = [[Array(v, s, w) for v, s, w in zip(b.graph.outputs, b.scalars, b.weak, strict=True)] for b in branches]
+    common = [dtype_of_results(name, results) for results in zip(*made, strict=True)]
+    return [b._replace(graph=with_results_of(b.graph, common)) for b in branches]
+
+
+def dtype_of_results(name: str, results: Sequence[Array]) -> np.dtype[Any]:
+    """The dtype that the results of all branches have, of which Python numbers give way to others."""
+    told = " and ".join(dict.fromkeys([str(a.type) for a in reversed(results)]))
+    if len({a.shape for a in results}) > 1:
+        hint = "a program has one shape for both results: np.pad or np.broadcast_to makes them equal"
+        raise ShapeError(f"{name}: the branches return {told}", hint=hint)
+    deciding = [a for a in results if not a._weak] or results
+    dtype = deciding[0].dtype
+    fits = dtypes.promoted_dtype(*[promoting_kind(a) for a in results]) == dtype
+    if not fits or any([a.dtype != dtype for a in deciding]):
+        raise DtypeError(f"{name}: the branches return {told}", hint="cast one of them with .astype")
+    return dtype
+
+
+def with_results_of(graph: Graph, common: Sequence[np.dtype[Any]]) -> Graph:
+    """A graph that gives results of these dtypes."""
+    if all([t.dtype == dtype for t, dtype in zip(graph.out_types, common, strict=True)]):
+        return graph
+
+    def cast_results(*values: Value) -> list[Value]:
+        return [cast_to(v, dtype) for v, dtype in zip(inline(graph, values), common, strict=True)]
+
+    return build(cast_results, graph.in_types, name=graph.name, named=True)[0]
 
 
 def with_same_captures(branches: Sequence[Traced], n: int) -> tuple[list[Graph], list[Value]]:
@@ -130,7 +156,8 @@ def scan(
     """Apply `carry, y = f(carry, x)` along the first axis of xs: `carry, ys = ws.scan(f, init, xs)`.
 
     The loop stays a loop in the program and in its derivatives, for any length. `xs` is a tree of arrays, or None with
-    `length`; ys are stacked, or None where there are none; `reverse` runs from the last x to the first.
+    `length`; ys are stacked, or None where there are none; `reverse` runs from the last x to the first. A Python number
+    that the carry begins with takes the dtype of the arrays that the step adds to it, as in a loop of Python.
 
     Shapes: `xs` and ys trees of arrays [length, ...]; the carry any tree, with the same shapes and dtypes at each step.
     Raises: ShapeError where lengths differ, TreeError or DtypeError where the carry changes.
@@ -147,7 +174,7 @@ def run_scan(what: str, f: Callable[..., Any], init: Any, xs: Any, length: int |
     with scope(what) as work:
         rows = Arguments((xs,), booleans=True, weak=False)
         count = steps(rows.arrays, length)
-        begin = Arguments((init,), booleans=True, weak=False)
+        begin = Arguments((init,), booleans=True)
         types = [array_type(a.shape[1:], a.dtype) for a in rows.arrays]
         k = len(begin.arrays)
 
@@ -211,28 +238,27 @@ def steps(rows: Sequence[Array], length: int | None) -> Any:
 
 
 def settled(step: Any, start: list[Array], types: Sequence[Type], what: str) -> tuple[Traced, list[Array]]:
-    """The step traced with a carry whose types it keeps; an initial Python scalar takes the type of its successor."""
+    """The step traced with a carry whose types it keeps; an initial scalar takes the type of its successor.
+
+    A Python number promotes as one in the step, as long as the step makes nothing else of it.
+    """
     k = len(start)
-    for _ in range(2):
+    while True:
         scalars = [a._scalar for a in start] + [t.ndim == 0 for t in types]
+        weak = [a._weak for a in start] + [False] * len(types)
         with pure(step, "round of the loop"):
-            traced = trace_flat(step, [*[a.type for a in start], *types], scalars, reason=what, name="step")
-        after = traced.graph.out_types[:k]
-        changed = [(a, t) for a, t in zip(start, after, strict=True) if a.type is not t]
+            traced = trace_flat(step, [*[a.type for a in start], *types], scalars, reason=what, name="step", weak=weak)
+        after = list(zip(start, traced.graph.out_types[:k], traced.weak[:k], strict=True))
+        changed = [(a, t) for a, t, number in after if a.type is not t or (a._weak and not number)]
         if not changed:
             return traced, start
         for a, t in changed:
-            if a.shape != t.shape or not np.can_cast(a.dtype, t.dtype, "safe") or not a._scalar:
-                break
-        else:
-            start = [Array(cast_to(a.value, t.dtype), a._scalar) for a, t in zip(start, after, strict=True)]
-            continue
-        break
-    a, t = changed[0]
-    raise DtypeError(
-        f"{what}: the carry begins as {a.type} and the step turns it into {t}",
-        hint="begin with the type that the step returns, or cast what it returns",
-    )
+            if not a._scalar or t.shape or dtypes.promoted_dtype(promoting_kind(a), t.dtype) != t.dtype:
+                raise DtypeError(
+                    f"{what}: the carry begins as {a.type} and the step turns it into {t}",
+                    hint="begin with the type that the step returns, or cast what it returns",
+                )
+        start = [Array(cast_to(a.value, t.dtype), a._scalar, a._weak and number) for a, t, number in after]
 
 
 def while_loop(cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], init: T) -> T:
@@ -248,7 +274,7 @@ def while_loop(cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], init: T
     np.int64(16)
     """
     with scope("while_loop") as work:
-        begin = Arguments((init,), booleans=True, weak=False)
+        begin = Arguments((init,), booleans=True)
 
         def body(*items: Array) -> Any:
             out = ordinary(body_fun)(begin.around(items)[0])
@@ -263,6 +289,7 @@ def while_loop(cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], init: T
             [a._scalar for a in start],
             reason="while_loop",
             name="predicate",
+            weak=[a._weak for a in start],
         )
         parts = [(test, 1), (traced, k)]
         graphs = [reordered(t.graph, [*range(k, k + len(t.captured)), *range(k)], range(n)) for t, n in parts]

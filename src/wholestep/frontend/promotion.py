@@ -223,10 +223,14 @@ def assignable(v: Value, ndim: int) -> Value:
     return v
 
 
+def promoting_kind(a: Array) -> Any:
+    """The dtype of a traced array, or a Python number, as weak as the one that it stands for."""
+    return a.dtype.type(0).item() if a._weak else a.dtype
+
+
 def promoted(*xs: Any) -> list[Value]:
     """Values of one dtype by NumPy's rules, shapes as they are; Python scalars are weak."""
     arrays = [x if type(x) in WEAK else lift(x) for x in xs]
-    # A traced Python number is as weak as the one it stands for.
-    kinds = [(a.dtype.type(0).item() if a._weak else a.dtype) if isinstance(a, Array) else a for a in arrays]
+    kinds = [promoting_kind(a) if isinstance(a, Array) else a for a in arrays]
     dtype = checked(dtypes.promoted_dtype(*kinds))
     return [cast_to(a.value, dtype) if isinstance(a, Array) else full_of(a, (), dtype) for a in arrays]

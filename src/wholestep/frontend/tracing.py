@@ -300,12 +300,16 @@ class Arguments:
 
 
 class Traced(NamedTuple):
-    """A Python function as a graph, with its captured values and the structure of its result."""
+    """A Python function as a graph, with its captured values and the structure of its result.
+
+    `scalars` are the results that are no arrays, and `weak` those of them that are Python numbers.
+    """
 
     graph: Graph
     captured: list[Value]
     structure: Any
     scalars: list[bool]
+    weak: list[bool]
 
     def arrays(self, values: Sequence[Value]) -> Any:
         """The result's tree around these values."""
@@ -335,12 +339,13 @@ def trace_flat(
                 v.data = known
         out = f(*[Array(v, s, w) for v, s, w in zip(values, scalars, weak or [False] * len(types), strict=True)])
         leaves, found["structure"] = tree.flatten(out)
-        arrays = [as_array(leaf, reason) for leaf in leaves]
+        arrays = [entered(leaf, reason) for leaf in leaves]
         found["scalars"] = [a._scalar for a in arrays]
+        found["weak"] = [a._weak for a in arrays]
         return [a.value for a in arrays]
 
     graph, captured = build(flat, types, name=name or "graph", evaluate=evaluate, reason=reason, named=True)
-    return Traced(graph, captured, found["structure"], found["scalars"])
+    return Traced(graph, captured, found["structure"], found["scalars"], found["weak"])
 
 
 def as_array(leaf: Any, what: str) -> Array:
