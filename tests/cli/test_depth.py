@@ -20,6 +20,8 @@ def test_a_whole_run(capsys, monkeypatch):
     assert every.split()[0] == "all" and inputs.split()[0] == "inputs" and every.split()[-1] == inputs.split()[-1]
     assert main(["depth", "--depths", "4,none"]) == 2
     assert "'none' is not an integer" in capsys.readouterr().err
+    assert main(["depth", "--width", "3"]) == 2
+    assert "--width: must be even, not 3" in capsys.readouterr().err
 
 
 def test_the_plan_of_a_deep_gpt():

@@ -65,6 +65,15 @@ def test_output_that_nobody_reads_or_no_terminal_can_show_is_no_traceback(script
         assert (process.wait(60), process.stderr.read()) == (found, b"")
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no device that is always full")
+def test_output_on_a_full_disk_is_no_traceback():
+    with open("/dev/full", "w") as full:
+        run = [sys.executable, "-m", "wholestep", "doctor"]
+        done = subprocess.run(run, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "wholestep: the output cannot be written: No space left on device\n"
+
+
 def test_the_environment_is_told(monkeypatch, tmp_path):
     monkeypatch.setenv("WHOLESTEP_THREADS", "3")
     config.reread()

@@ -45,6 +45,19 @@ def test_what_is_no_place_for_a_project_is_refused(name, message, tmp_path, caps
     assert [path.name for path in tmp_path.rglob("*.py")] == []
 
 
+def test_a_project_is_made_in_the_present_folder(tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert cli.main(["new", "."]) == 0
+    assert (tmp_path / "here" / "README.md").read_text().startswith("# here\n")
+
+
+def test_an_option_that_a_command_lacks_gets_the_usage_of_the_command(capsys):
+    assert cli.main(["train", "digits", "--lr", "x"]) == 2
+    said = capsys.readouterr().err
+    assert "usage: wholestep train digits" in said and "--epochs" in said and "unrecognized arguments: --lr x" in said
+
+
 def test_the_version_is_told(capsys):
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("wholestep ")

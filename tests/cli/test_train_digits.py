@@ -114,6 +114,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path, capsys):
     assert "is of a run with another --seed than 1" in said[0]
     assert "give the --epochs of that run" in said[1]
     assert "batches of 256" in said[2]
+    assert all("of that run, or leave --resume out to begin anew" in said[i] for i in (0, 2))
 
 
 @pytest.mark.parametrize(

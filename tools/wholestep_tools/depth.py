@@ -145,6 +145,14 @@ def depth(depths: Sequence[int], rounds: int, steps: int, size: Size, small: Siz
     return 0
 
 
+def even(text: str) -> int:
+    """A width that two heads can share."""
+    width = integer_at_least(2)(text)
+    if width % 2:
+        raise argparse.ArgumentTypeError(f"must be even, not {width}")
+    return width
+
+
 def depths(text: str) -> list[int]:
     """Numbers of layers, separated by commas."""
     return [integer_at_least(1)(part) for part in text.split(",")]
@@ -155,7 +163,7 @@ def add(commands: Any) -> None:
     job = commands.add_parser("depth", help="measure what layers cost", description=ABOUT)
     job.formatter_class = Help
     job.add_argument("--depths", type=depths, default="4,64,512", metavar="N,N", help="stacks to be compiled")
-    job.add_argument("--width", type=integer_at_least(2), default=32, metavar="N", help="their width, an even number")
+    job.add_argument("--width", type=even, default=32, metavar="N", help="their width, an even number")
     job.add_argument("--rounds", type=integer_at_least(1), default=3, metavar="N", help="how often each is compiled")
     job.add_argument("--steps", type=integer_at_least(0), default=0, metavar="N", help="steps to be timed in each mode")
     job.add_argument("--layers", type=integer_at_least(1), default=Size().layers, metavar="N", help="layers of the GPT")

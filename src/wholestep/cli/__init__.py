@@ -12,7 +12,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from wholestep.cli import doctor, export, new, own_steps, train
-from wholestep.cli.completion import Completion
+from wholestep.cli.completion import Completion, commands_of
 from wholestep.cli.options import Version
 from wholestep.errors import CommandError, WholestepError
 
@@ -41,15 +41,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(end="", flush=True)
         return code
     except BrokenPipeError:
-        # Python writes the rest of the output when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
         return NOBODY_READS
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        drop_output()
+        print(f"wholestep: the output cannot be written: {error.strerror or error}", file=sys.stderr)
+        return 1
+
+
+def drop_output() -> None:
+    """Send the rest of the output, which Python writes when it ends, to nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run_command(words: Sequence[str]) -> int:
     """Run the command of a command line; its errors are said."""
+    top = parser(words)
     try:
-        options = parser(words).parse_args(words)
+        options, unknown = top.parse_known_args(words)
+        if unknown:
+            asked_parser(top, words).error(f"unrecognized arguments: {' '.join(unknown)}")
     except SystemExit as stop:
         return int(stop.code or 0)
     try:
@@ -62,6 +75,13 @@ def run_command(words: Sequence[str]) -> int:
     except KeyboardInterrupt:
         print("wholestep: stopped", file=sys.stderr)
         return 130
+
+
+def asked_parser(top: argparse.ArgumentParser, words: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of the command that a command line names, whose usage lists the options that it has."""
+    for word in words:
+        top = commands_of(top).get(word, top)
+    return top
 
 
 def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:

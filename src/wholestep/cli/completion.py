@@ -36,6 +36,12 @@ class Completion(argparse.Action):
         parser.exit()
 
 
+def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The commands below a parser, by their names, hidden ones included."""
+    found = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return {name: part for action in found for name, part in action.choices.items()}
+
+
 def completed_words(parser: argparse.ArgumentParser, at: str = "") -> Iterator[tuple[str, list[str]]]:
     """Each chain of commands, and the commands and options that may follow it."""
     inner: dict[str, argparse.ArgumentParser] = {}

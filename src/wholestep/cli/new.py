@@ -139,16 +139,15 @@ def add(commands: Any) -> None:
 def make_project(options: argparse.Namespace) -> int:
     """Write the files; raises CommandError for an invalid name, and for a folder that is not empty."""
     folder: Path = options.folder
-    if not NAME.fullmatch(folder.name):
-        raise CommandError(
-            f"{folder.name!r} is no name of a project", hint="a letter first, then letters, digits, - and _"
-        )
+    name = folder.resolve().name
+    if not NAME.fullmatch(name):
+        raise CommandError(f"{name!r} is no name of a project", hint="a letter first, then letters, digits, - and _")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise CommandError(f"{folder} has files in it", hint="name a folder that is not there yet")
-        for name, text in FILES.items():
-            (folder / name).write_text(text.replace("{name}", folder.name), encoding="utf-8")
+        for file, text in FILES.items():
+            (folder / file).write_text(text.replace("{name}", name), encoding="utf-8")
     except OSError as error:
         raise CommandError(f"{folder} cannot be written: {error.strerror or error}") from None
     print(f"{folder}: {', '.join(FILES)}\nnext: cd {folder} && python train.py")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from wholestep.cli.options import Help, integer_at_least
-from wholestep.errors import CommandError
+from wholestep.errors import CheckpointError, CommandError
 from wholestep.train.data.loader import Loader
 from wholestep.train.step.step import Step
 
@@ -69,12 +69,16 @@ def folder(path: Path) -> Path:
 def take_up(step: Step, loader: Loader, where: JobFiles, seed: int) -> int:
     """Load the checkpoint, with its schedule, and return the planned number of steps of its run.
 
-    Raises CommandError for the checkpoint of another seed, since training data would then include held-out data.
+    Raises CommandError for a file that is no checkpoint of this run: of another batch size, or of another seed, since
+    training data would then include held-out data.
     """
-    own = loader.seed
-    step.load(where.checkpoint, loader=loader, fallback=True)
+    own, hint = loader.seed, "give the options of that run, or leave --resume out to begin anew"
+    try:
+        step.load(where.checkpoint, loader=loader, fallback=True)
+    except CheckpointError as error:
+        raise CommandError(str(error).splitlines()[0], hint=hint) from None
     if loader.seed != own:
-        raise CommandError(f"{where.checkpoint} is of a run with another --seed than {seed}")
+        raise CommandError(f"{where.checkpoint} is of a run with another --seed than {seed}", hint=hint)
     return int(step.hyper["steps"])
 
 
