@@ -263,7 +263,7 @@ class ElementReader:
         if self.row and [a.size for a in self.row] == [n for n in extents if n != 1]:
             if not any(k in self.row for index in at for k in index.terms):
                 return self.across(op, extents, element)
-        if self.terms and self.terms == [n for n in extents if n != 1]:
+        if self.terms and self.terms == [n for n in extents if n != 1] and op != "mul":
             return self.unrolled(op, extents, element)
         with self.builder.at(self.level(at)):
             return self.reduction_nest(op, list(extents), [], None, dtype, element, along)
