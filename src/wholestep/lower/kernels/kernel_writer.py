@@ -73,7 +73,7 @@ class KernelWriter:
         self.row_lanes = self.find_row_lanes(row_lanes)
         row = () if self.row_axis is None else (self.row_axis,)
         self.builder = KernelBuilder(kernel_name_of(group), doubles)
-        terms = [group.sizes[a] for a in inner if a in self.unrolled]
+        terms = next((group.sizes[a] for a in inner if a in self.unrolled), 0)
         self.reader = ElementReader(self.builder, locations, row, terms)
 
     @property
@@ -87,19 +87,13 @@ class KernelWriter:
 
     def find_row_lanes(self, row_lanes: Callable[[Size, int], int]) -> int:
         """Find the lanes of a row that stays in registers from its first read to its last; 0 where it does not."""
-        if len(self.rows) != 1 or self.rows[0] != list(self.group.sizes)[-1] or not self.reduces_in_registers():
+        if len(self.rows) != 1 or self.rows[0] != list(self.group.sizes)[-1]:
             return 0
-        dtype = working_dtype(self.reductions()[0].inputs[0].dtype)
+        reductions = [n for n in self.group.members if n in self.fusion.reduced]
+        if not reductions or any(n.inputs[0].dtype.kind == "c" or n.op.fold == "mul" for n in reductions):
+            return 0
+        dtype = working_dtype(reductions[0].inputs[0].dtype)
         return row_lanes(self.group.sizes[self.rows[0]], dtype.itemsize)
-
-    def reductions(self) -> list[Node]:
-        """The reductions over the rows."""
-        return [n for n in self.group.members if n in self.fusion.reduced]
-
-    def reduces_in_registers(self) -> bool:
-        """Test whether rows that are short enough can be reduced in registers: sums, largest and least real numbers."""
-        found = self.reductions()
-        return bool(found) and not any(n.inputs[0].dtype.kind == "c" or n.op.fold == "mul" for n in found)
 
     def at(self, v: Value) -> Coordinates:
         """The coordinates of a member in this kernel's axes."""

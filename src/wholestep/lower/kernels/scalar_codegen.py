@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import operator
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -63,8 +62,8 @@ def working_dtype(dtype: DType) -> DType:
 class ElementReader:
     """Emits the code of elements into a kernel. `homes` says which values are materialized, and where.
 
-    `row` holds the axes of the row in vector registers, over which reductions run across lanes. Reductions over axes of
-    these sizes, `terms`, are unrolled.
+    `row` holds the axes of the row in vector registers, over which reductions run across lanes. Reductions of `terms`
+    elements, if it is not 0, are unrolled.
     """
 
     def __init__(
@@ -72,12 +71,12 @@ class ElementReader:
         builder: KernelBuilder,
         locations: ReadableLocations,
         row: tuple[Axis, ...] = (),
-        terms: Sequence[int] = (),
+        terms: int = 0,
     ) -> None:
         self.builder = builder
         self.locations = locations
         self.row = row
-        self.terms = list(terms)
+        self.terms = terms
         self.buffers: dict[tuple[Allocation, DType], Buffer] = {}
         self.guard: Var | None = None
         """The condition under which the elements exist that are being read: nothing is loaded where it is false."""
@@ -263,7 +262,7 @@ class ElementReader:
         if self.row and [a.size for a in self.row] == [n for n in extents if n != 1]:
             if not any(k in self.row for index in at for k in index.terms):
                 return self.across(op, extents, element)
-        if self.terms and self.terms == [n for n in extents if n != 1] and op != "mul":
+        if [self.terms] == [n for n in extents if n != 1] and op != "mul":
             return self.unrolled(op, extents, element)
         with self.builder.at(self.level(at)):
             return self.reduction_nest(op, list(extents), [], None, dtype, element, along)
@@ -280,8 +279,7 @@ class ElementReader:
 
     def unrolled(self, op: str, extents: Sequence[int], element: Callable[..., Any]) -> ScalarValue:
         """A reduction of a few elements, in the order in which they are reduced across the lanes of a vector."""
-        places = itertools.product(*map(range, extents))
-        parts = [element(tuple([Index(i) for i in place])) for place in places]
+        parts = [element(tuple([Index() if n == 1 else Index(k) for n in extents])) for k in range(self.terms)]
         if op == "fma":
             op, parts = "add", [(x * y,) for x, y in parts]
         while len(parts) > 1:

@@ -274,8 +274,10 @@ def access_cost(a: MemoryAccess, axis: Axis, width: int, turns: bool, beside: Ma
     apart = 0 if indirect or a.conditional else abs(stride)
     if a.is_store and 1 < apart <= MAX_INTERLEAVED and beside[a.source] % apart == 0:
         each = 2.0 + math.log2(apart)  # a whole vector that was shuffled as often
-    elif not a.is_store and 1 < apart <= (MAX_PICK_STRIDE if beside[a.source] == 1 else MAX_SHARED_STRIDE):
-        each = apart / beside[a.source] + math.log2(apart)  # whole vectors and shuffles
+    elif not a.is_store and 1 < apart <= MAX_PICK_STRIDE and beside[a.source] == 1:
+        each = apart + 1.0  # whole vectors and a shuffle
+    elif not a.is_store and 1 < apart <= MAX_SHARED_STRIDE and beside[a.source] > 1:
+        each = apart / beside[a.source] + math.log2(apart)  # as many vectors for all that share them
     if turns and each > 2.0 and not indirect and contiguous_axis(a, axis, width) is not None:
         each = 2.0
     return times / axis.extent * -(-axis.extent // width) * each

@@ -10,7 +10,6 @@ that vectors lie along the axis before it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -83,13 +82,13 @@ def divided_axis(writer: KernelWriter, machine: Target) -> tuple[int, int] | Non
 def unroll_short_axis(
     draft: DraftKernel, written: WrittenKernel, cost: Callable[[WrittenKernel], float]
 ) -> WrittenKernel:
-    """Write a kernel with its short rows unrolled, or with its short last axis, where that costs less."""
+    """Write a kernel with its short row in registers unrolled, or with its short last axis, where that costs less."""
     writer = written.writer
-    reduced = writer.reduces_in_registers()
+    reduced = writer.row_lanes > 0
     grid = writer.grid if reduced else writer.grid[:-1]
     if not grid or not (reduced or is_map(writer)):
         return written
-    extent = math.prod([writer.group.sizes[a] for a in writer.axes if a not in grid])
+    extent = writer.group.sizes[writer.rows[0] if reduced else writer.grid[-1]]
     if not isinstance(extent, int) or extent > most_unrolled(writer):
         return written
     other = draft(grid, [] if reduced else None)
@@ -98,8 +97,8 @@ def unroll_short_axis(
 
 
 def most_unrolled(writer: KernelWriter) -> int:
-    """The most elements of rows or of a last axis that are unrolled: a longer text pays in a large kernel. A row in
-    registers has at most two vectors, which are reduced in the same order as unrolled elements are."""
+    """The most elements of a row or of a last axis that are unrolled: a longer text pays in a large kernel. A row has
+    at most two vectors, which are reduced in the same order as unrolled elements are: its bits stay."""
     large = point_count([*writer.axes.values()]) >= UNROLLED_POINTS
     longest = MAX_SHARED_STRIDE if large else MAX_PICK_STRIDE
     return min(longest, 2 * writer.row_lanes) if writer.row_lanes else longest
