@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, strategies as some
+from hypothesis import assume, example, given, strategies as some
 
 from wholestep.dims import Dim, bind, dim_product, greatest, least, names, spelled, substitute
 
@@ -161,6 +161,7 @@ def test_a_failed_bind_leaves_the_bindings():
     assert found == {}
 
 
+@example("(B - B)", "((B % (4)) // (3))", dict.fromkeys("BCD", 1))
 @given(EXPRESSIONS, EXPRESSIONS, some.fixed_dictionaries({name: some.integers(1, 9) for name in "BCD"}))
 def test_the_lesser_and_the_greater_are_sizes_too(left, right, sizes):
     x, y = value(left, SYMBOLS), value(right, SYMBOLS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wholestep.dims.polynomials import add_terms, multiply_terms
-from wholestep.dims.spelling import Atom, Least, Quotient, Terms, terms_of
+from wholestep.dims.spelling import Atom, Least, Monomial, Quotient, Terms, terms_of
 
 
 def is_positive(terms: Terms) -> bool:
@@ -71,15 +71,20 @@ def _range(atom: Atom) -> tuple[int | None, int | None]:
 
 
 def _lower_by_quotient(terms: Terms) -> int | None:
-    """Use that d*(n//d) lies between n - d + 1 and n, which a term by itself does not show."""
-    for monomial, factor in terms.items():
-        if len(monomial) != 1 or monomial[0][1] != 1 or not isinstance(monomial[0][0], Quotient):
-            continue
-        numerator, divisor = monomial[0][0]
-        if not isinstance(divisor, int):
-            continue
-        others = {other: of for other, of in terms.items() if other != monomial}
-        least = terms_of(numerator if factor < 0 else numerator - (divisor - 1))
-        scaled = lower_bound(add_terms(multiply_terms({(): divisor}, others), multiply_terms({(): factor}, least)))
-        return None if scaled is None else -(-scaled // divisor)
-    return None
+    """Use that d*(n//d) lies between n - d + 1 and n, which a term by itself does not show, for one term with a
+    quotient by a number: the first by its spelling, so that equal sizes have equal bounds."""
+    found = {monomial: atom for monomial in terms if (atom := _quotient_by_number(monomial)) is not None}
+    if not found:
+        return None
+    monomial = min(found, key=repr)
+    (numerator, divisor), factor = found[monomial], terms[monomial]
+    others = {other: of for other, of in terms.items() if other != monomial}
+    least = terms_of(numerator if factor < 0 else numerator - (divisor - 1))
+    scaled = lower_bound(add_terms(multiply_terms({(): divisor}, others), multiply_terms({(): factor}, least)))
+    return None if scaled is None else -(-scaled // divisor)
+
+
+def _quotient_by_number(monomial: Monomial) -> Quotient | None:
+    """The quotient by a number that a monomial is, or None where it is another one."""
+    atom, power = monomial[0] if len(monomial) == 1 else ("", 0)
+    return atom if power == 1 and isinstance(atom, Quotient) and isinstance(atom.denominator, int) else None
