@@ -46,8 +46,7 @@ def test_a_number_that_a_loop_begins_with_promotes_as_in_a_loop_of_python(dtype)
     x = np.ones(3, dtype)
 
     def looped(x):
-        step = lambda c, row: ((c[0] + 1, c[1] + row, c[1]), row * c[0])  # noqa: E731
-        return ws.scan(step, (0, 0, 0), x)
+        return ws.scan(lambda c, row: ((c[0] + 1, c[1] + row, c[1]), row * c[0]), (0, 0, 0), x)
 
     def until(x):
         return ws.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] + x[c[0]] * c[0]), (0, 0))

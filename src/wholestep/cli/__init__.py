@@ -80,7 +80,7 @@ def run_command(words: Sequence[str]) -> int:
 def asked_parser(top: argparse.ArgumentParser, words: Sequence[str]) -> argparse.ArgumentParser:
     """The parser of the command that a command line names, whose usage lists the options that it has."""
     for word in words:
-        top = commands_of(top).get(word, top)
+        top = commands_of(top, hidden=True).get(word, top)
     return top
 
 

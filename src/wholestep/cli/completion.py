@@ -36,22 +36,17 @@ class Completion(argparse.Action):
         parser.exit()
 
 
-def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """The commands below a parser, by their names, hidden ones included."""
+def commands_of(parser: argparse.ArgumentParser, hidden: bool) -> dict[str, argparse.ArgumentParser]:
+    """The commands below a parser, by their names, with or without the hidden ones."""
     found = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    return {name: part for action in found for name, part in action.choices.items()}
+    shown = {choice.dest for action in found for choice in action._choices_actions}
+    return {name: part for action in found for name, part in action.choices.items() if hidden or name in shown}
 
 
 def completed_words(parser: argparse.ArgumentParser, at: str = "") -> Iterator[tuple[str, list[str]]]:
     """Each chain of commands, and the commands and options that may follow it."""
-    inner: dict[str, argparse.ArgumentParser] = {}
-    options = list[str]()
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            shown = {choice.dest for choice in action._choices_actions}
-            inner |= {name: part for name, part in action.choices.items() if name in shown}
-        else:
-            options += action.option_strings
+    inner = commands_of(parser, hidden=False)
+    options = [name for action in parser._actions for name in action.option_strings]
     yield at, [*inner, *options]
     for name, part in inner.items():
         yield from completed_words(part, f"{at} {name}".strip())

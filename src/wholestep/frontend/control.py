@@ -59,8 +59,8 @@ def switch(index: Any, branches: Sequence[Callable[..., T]], *operands: Any) -> 
     """`branches[index](*operands)`; only that branch runs.
 
     An index below 0 means the first branch, and one beyond the last branch the last. Where its value is known, the
-    branch is simply called. All branches return one structure, its shapes and dtypes; Python
-    numbers give way to the dtypes of the others.
+    branch is simply called. All branches return one structure, its shapes and dtypes; a Python number gives way to the
+    dtype of the others.
 
     Shapes: `index` an integer scalar; operands trees of any arrays; the result as the branches return it.
     Raises: ShapeError or DtypeError for an index that is no integer scalar, ParameterError where there is no branch,

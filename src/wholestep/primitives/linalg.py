@@ -230,11 +230,10 @@ class AdjugateTangent(MatrixTangent):
     def jvp(self, node: Node, dxs: Sequence[Maybe]) -> Sequence[Maybe]:
         (a, e), (y,), (da, de) = node.inputs, node.outputs, dxs
         moved, size = None, a.shape[-1]
-        if (
-            da is not None and size == 3
-        ):  # the adjugate is quadratic: its second derivative is symmetric, and one for all a
+        # The adjugate is linear up to size 2, and quadratic at size 3: its second derivative is one for all a.
+        if da is not None and size == 3:
             moved = self(e, da)
-        elif da is not None and size not in (0, 1, 2):  # it is linear up to size 2
+        elif da is not None and size not in (0, 1, 2):
             inv, adj, dadj = inverse(a), adjugate(a), self(a, da)
             dinv = -mm(inv, mm(da, inv))
             ratio, dratio = trace_mm(inv, e), trace_mm(dinv, e)

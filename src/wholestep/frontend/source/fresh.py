@@ -32,16 +32,20 @@ _owners: dict[int, tuple[weakref.ref[np.ndarray[Any, Any]], weakref.ref[FreshMem
 def is_fresh(plain: np.ndarray[Any, Any]) -> bool:
     """Test whether an array looks at memory that a traced function has made, and which it may write."""
     root = memory_owner(plain)
-    found = None if root is None else _owners.get(id(root))
-    return found is not None and found[0]() is root
+    return root is not None and known_memory(root) is not None
 
 
-def memory_of(plain: np.ndarray[Any, Any]) -> FreshMemory | None:
+def known_memory(owner: np.ndarray[Any, Any]) -> weakref.ref[FreshMemory] | None:
+    """The memory of an array that owns it, if fresh arrays look at it."""
+    found = _owners.get(id(owner))
+    return None if found is None or found[0]() is not owner else found[1]
+
+
+def memory_of(plain: np.ndarray[Any, Any], root: np.ndarray[Any, Any] | None) -> FreshMemory | None:
     """The fresh memory that an array looks at, if any: by its owner, or by its place where the owner is no array."""
-    root = memory_owner(plain)
     if root is not None:
-        found = _owners.get(id(root))
-        return None if found is None or found[0]() is not root else found[1]()
+        known = known_memory(root)
+        return None if known is None else known()
     place = plain.__array_interface__["data"][0]
     memories = [memory for _, ref in list(_owners.values()) if (memory := ref()) is not None]
     return next((memory for memory in memories if memory.holds(place)), None)
@@ -223,6 +227,7 @@ class FreshArray(np.ndarray[Any, Any]):
             held["memory"].readers.append(weakref.ref(plain))
         return memoryview(plain)
 
+    # NumPy's own calls matmul with axes=, which is not covered. Its stubs have overloads for each dtype.
     def __imatmul__(self, other: Any) -> Any:  # type: ignore[misc]
         return np.matmul(self, other, out=self)
 
@@ -343,7 +348,8 @@ def as_fresh(got: np.ndarray[Any, Any], *sources: Any) -> Any:
     builder = current()
     if builder is None or type(got) is FreshArray:
         return got
-    memory, root = memory_of(got), memory_owner(got)
+    root = memory_owner(got)
+    memory = memory_of(got, root)
     if type(got) is not np.ndarray:
         if memory is not None:
             memory.readers.append(weakref.ref(got))

@@ -78,22 +78,27 @@ class BufferAccess:
     def shared_load(self, v: Var, place: AccessPattern, live: list[int]) -> Callable[[int], str]:
         """Return a function that emits a copy of a load; the first copy of one of several loads a stride apart emits
         that of all of them."""
-        w, lanes, made, group, stride = self.w, place.lanes, place.form, self.shared[v], place.stride
-        kind, mine = simd_type(made.memory, lanes), v.attr[1].const - group.first
+        w, lanes, group, stride = self.w, place.lanes, self.shared[v], place.stride
+        kind, mine = simd_type(place.form.memory, lanes), v.attr[1].const - group.first
         place = place.offset_by(-mine)
 
         def write(copy: int) -> str:
             if copy not in group.vectors:
                 end = (live[copy] - 1) * stride + group.last - group.first + 1
-                pointer, blocks = self.addressing.address(place, copy), ["zeroinitializer"] * stride
-                for start in range(0, end, lanes):
-                    on = active_lanes(w, lanes, min(lanes, end - start), None)
-                    where = w.offset_pointer(pointer, start * made.size)
-                    blocks[start // lanes] = masked_load(w, made, lanes, where, on)
+                blocks = self.contiguous_vectors(place, self.addressing.address(place, copy), end)
+                blocks += ["zeroinitializer"] * (stride - len(blocks))
                 group.vectors[copy] = deinterleave_lanes(w, kind, lanes, blocks)
             return self.from_memory(group.vectors[copy][mine], place)
 
         return write
+
+    def contiguous_vectors(self, place: AccessPattern, pointer: str, end: int) -> list[str]:
+        """The vectors of the first `end` elements from a pointer on; lanes beyond are zero."""
+        w, lanes, made, found = self.w, place.lanes, place.form, list[str]()
+        for start in range(0, end, lanes):
+            on = active_lanes(w, lanes, min(lanes, end - start), None)
+            found.append(masked_load(w, made, lanes, w.offset_pointer(pointer, start * made.size), on))
+        return found
 
     def early_distance(self, index: Index, place: AccessPattern) -> int:
         """Return the prefetch distance, in bytes, of a load of contiguous vectors; 0 where it has no prefetch."""
@@ -152,9 +157,7 @@ class BufferAccess:
         kind, last = simd_type(made.memory, lanes), (live - 1) * stride
         early = min(0, (live - 1) * place.stride)
         pointer, found, taken = self.addressing.address(place, copy, early * made.size), "poison", 0
-        for part in range(last // lanes + 1):
-            on = active_lanes(w, lanes, min(lanes, last + 1 - part * lanes), None)
-            block = masked_load(w, made, lanes, w.offset_pointer(pointer, part * lanes * made.size), on)
+        for part, block in enumerate(self.contiguous_vectors(place, pointer, last + 1)):
             picks = [lane if lane < taken else -1 for lane in range(lanes)]
             while taken < live and taken * stride // lanes == part:
                 picks[taken] = lanes + taken * stride % lanes
