@@ -87,6 +87,15 @@ def test_inverse_tangents_of_the_largest_numbers_and_of_infinity(name: str, shor
 
 
 @pytest.mark.parametrize("short", ["complex64", "complex128"])
+@pytest.mark.parametrize("name", ["arctan", "arctanh"])
+def test_inverse_tangents_beside_their_poles(name: str, short: str) -> None:
+    distance = np.logspace(np.log10(float(np.finfo(short).tiny)) + 1, -2, 40)
+    z = (1 + 1j * distance).astype(short) if name == "arctanh" else (distance + 1j).astype(short)
+    found = evaluate(REGISTRY[name].code, [z], z.dtype)
+    np.testing.assert_allclose(found, getattr(np, name)(z.astype(complex)), rtol=4 * np.finfo(short).eps)
+
+
+@pytest.mark.parametrize("short", ["complex64", "complex128"])
 def test_quotients_by_the_largest_numbers(short: str) -> None:
     most = float(np.finfo(short).max)
     x = np.array([most * (0.5 - 0.25j), most, 1 + 2j, most * (1 + 1j)], short)

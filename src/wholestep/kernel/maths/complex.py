@@ -341,7 +341,10 @@ def arctanh(z: Complex) -> Complex:
     x, y = select(magnitude(z.re) > most, most, magnitude(z.re)), magnitude(z.im)
     y = copysign(select(y > most, most, y), z.im)
     away = 1 - x
-    re = 0.25 * logarithms.log1p(4 * x / fma(away, away, y * y))
+    # Beside the poles at 1 and -1, whose distance has a square below all numbers.
+    near = equal(away, 0.0) & (magnitude(y) < 2.0 ** -(format_of(z.re).bias // 2))
+    ratio = select(near, 2 / magnitude(y), 4 * x / fma(away, away, y * y))
+    re = select(near, number(x, 0.5), number(x, 0.25)) * logarithms.log1p(ratio)
     return Complex(copysign(re, z.re), 0.5 * inverse_trigonometry.arctan2(y + y, away * (1 + x) - y * y))
 
 
