@@ -235,3 +235,12 @@ def test_products_of_truth_values_say_whether_a_pair_holds(product: Callable[...
     found, wanted = ws.jit(product)(x, y), product(x, y)
     assert np.asarray(found).dtype == np.asarray(wanted).dtype == bool
     np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("slide", [np.convolve, np.correlate])
+@pytest.mark.parametrize("mode", ["valid", "same"])
+def test_sliding_products_are_windows_of_the_longer_operand(slide: Callable[..., Any], mode: str) -> None:
+    short, long = np.array([1.0, -2.0, 3.0]), np.arange(40.0)
+    long[20] = np.inf
+    found = ws.jit(lambda x, y: slide(x, y, mode))(short, long)
+    np.testing.assert_array_equal(found, slide(short, long, mode))

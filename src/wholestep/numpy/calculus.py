@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from wholestep import dtypes
-from wholestep.dims import Dim
+from wholestep.dims import Dim, surely_above
 from wholestep.errors import DtypeError, ParameterError, ShapeError
 from wholestep.frontend.array import Array
 from wholestep.frontend.dispatch import bound, covers, is_traced
@@ -252,19 +252,16 @@ def _sliding(a: Any, v: Any, mode: Any, turn: bool, name: str) -> Any:
     kind = {0: "valid", 1: "same", 2: "full"}.get(mode, mode)
     if kind not in ("valid", "same", "full"):
         raise ValueError(f"mode must be one of 'valid', 'same', or 'full' (got {mode!r})")
-    second = flip(y).value if turn else y.value
-    second = conj(second) if not turn and dtypes.is_complex(y.dtype) else second
-    wide = pad(x.value, before=(m - 1,), after=(m - 1,), interior=(0,))
-    windows = window(wide, size=(m,), stride=(1,), dilation=(1,))
-    whole = Array(products_summed(windows, second, spec="ij,j->i"))
-    if kind == "full":
-        return whole
-    length, short = max(n, m), min(n, m)
-    count = length if kind == "same" else length - short + 1
-    start = short - 1
-    if kind == "same":
-        start = short // 2 if n < m and not turn else (short - 1) // 2
-    return Array(whole[start : start + count].value)
+    # Every place of a full result is padded for, whichever operand is longer, so that sizes may be symbolic.
+    swapped = surely_above(m, n) if kind == "full" else n < m
+    second = Array(conj(y.value)) if not turn and dtypes.is_complex(y.dtype) else y
+    longer, shorter = (second, x) if swapped else (x, second)
+    short = shorter.shape[0]
+    before, after = {"full": (short - 1, short - 1), "same": (short // 2, (short - 1) // 2), "valid": (0, 0)}[kind]
+    wide = pad(longer.value, before=(before,), after=(after,), interior=(0,))
+    windows = window(wide, size=(short,), stride=(1,), dilation=(1,))
+    sums = Array(products_summed(windows, (flip(shorter) if turn else shorter).value, spec="ij,j->i"))
+    return flip(sums) if swapped and not turn else sums
 
 
 @covers(np.convolve)
