@@ -245,13 +245,17 @@ def _refusal(what: str, hint: str | None = None) -> DtypeError:
 
 
 def way_out(dtype: DType) -> str | None:
-    """The way out for an array of a dtype that is no number; None for other dtypes."""
+    """The way out for an array of a dtype that the language lacks; None where the dtype is bytes without a meaning."""
     kind = dtype.kind
-    if kind in "USOT":
+    if kind in "UST":
         return "give numbers in place of words: np.unique(words, return_inverse=True)[1] numbers them, before the call"
+    if kind == "O":
+        return "x.astype(float) converts objects that are numbers; rows of different lengths are to be padded"
     if kind in "mM":
         return "x.astype('int64') is the count of its units; (x - x[0]) / np.timedelta64(1, 's') is seconds"
-    return "give its fields as arrays of their own: x['name']" if kind == "V" else None
+    if dtype.names:
+        return f"give its fields as arrays of their own: x[{dtype.names[0]!r}]"
+    return None if dtype.type is np.void else f"x.astype('{'complex128' if kind == 'c' else 'float64'}') converts it"
 
 
 def _bfloat16() -> DType:

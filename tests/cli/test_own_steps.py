@@ -74,3 +74,8 @@ def test_what_proves_nothing_is_an_exit_code(script, capsys, args, out, err):
 def test_a_script_that_is_not_there(capsys):
     assert main(["audit", "mine", "nowhere.py"]) == 1
     assert "there is no file nowhere.py" in capsys.readouterr().err
+
+
+def test_a_folder_is_no_script(tmp_path, capsys):
+    assert main(["audit", "mine", str(tmp_path)]) == 1
+    assert f"{tmp_path} is a folder" in capsys.readouterr().err

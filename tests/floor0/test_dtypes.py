@@ -87,6 +87,21 @@ def test_the_rest_is_refused(like):
         dtypes.check(like)
 
 
+@pytest.mark.parametrize(
+    ("like", "hint"),
+    [
+        ("U3", "np.unique"),
+        (object, r"x.astype\(float\) converts objects that are numbers"),
+        ("m8[s]", "np.timedelta64"),
+        ([("mass", "f4"), ("charge", "i1")], r"x\['mass'\]"),
+        (ml_dtypes.float8_e4m3fn, r"x.astype\('float64'\)"),
+    ],
+)
+def test_the_error_for_a_dtype_names_what_to_give_instead(like, hint):
+    with pytest.raises(TypeError, match=hint):
+        dtypes.check(np.dtype(like))
+
+
 def test_unsupported_dtypes_are_of_no_kind():
     for dtype in (np.dtype(object), np.dtype(np.longdouble), np.dtype("U3"), np.dtype(ml_dtypes.float8_e5m2)):
         kinds = (dtypes.is_float, dtypes.is_complex, dtypes.is_inexact, dtypes.is_integer, dtypes.is_bool)

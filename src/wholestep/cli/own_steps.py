@@ -101,7 +101,8 @@ def script_of(options: argparse.Namespace) -> Path:
     """The script that a command was given."""
     script: Path = options.script
     if not script.is_file():
-        raise CommandError(f"there is no file {script}", hint="give the path of a Python script")
+        problem = f"{script} is a folder" if script.is_dir() else f"there is no file {script}"
+        raise CommandError(problem, hint="give the path of a Python script")
     return script
 
 
