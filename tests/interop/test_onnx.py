@@ -19,7 +19,7 @@ from wholestep.errors import (
 from wholestep.export.onnx import schema
 from wholestep.export.onnx.protobuf import Proto, WireReader, varint
 from wholestep.interop.onnx import graph, tensors
-from wholestep.interop.onnx.operators import node as nodes, tables, windows
+from wholestep.interop.onnx.operators import node as nodes, resampling, tables, windows
 from wholestep_tools.audit.foreign import damaged_models, onnx_cases, onnx_nodes
 from wholestep_tools.audit.foreign.damaged_models import model, node, tensor, value
 
@@ -394,6 +394,22 @@ def test_a_reader_that_raises_something_else_is_found(monkeypatch):
 def test_a_window_keeps_to_the_image():
     with pytest.raises(ModelError, match="a window covers"):
         windows.max_pool(nodes.OnnxNode("MaxPool", 22, "", {"kernel_shape": (5,)}, (), ("a", "b")), np.ones((1, 1, 3)))
+
+
+def test_lengths_and_nearest_elements_are_those_of_single_precision():
+    """5 * 1.4 is 7 in float32, 3 / 0.6 is 5, and opset 10 has the first of the elements that are as near."""
+
+    def resized(n, opset=11, **how):
+        at = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        sizes = {"sizes": np.array([how["length"]])} if "length" in how else {"scales": np.float32([how["factor"]])}
+        rule = nodes.OnnxNode("Resize", opset, "", at if opset > 10 else {"mode": "nearest"})
+        return resampling.resize(rule, np.arange(float(n)), **sizes).tolist()
+
+    assert len(resized(5, factor=1.4)) == 7
+    assert resized(7, factor=0.6) == [0, 1, 3, 5]
+    assert resized(14, length=18)[9] == 7
+    assert resized(3, opset=10, factor=3) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert resized(10, opset=10, factor=0.3) == [0, 4, 7]
 
 
 def test_floats_made_of_bits_have_no_derivative(tmp_path):

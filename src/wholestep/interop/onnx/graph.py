@@ -204,6 +204,6 @@ def graph_of(model: Proto, folder: Path | None) -> tuple[OnnxBody, int]:
         named = [f"{what}, first at node {shown(name)}" if name else what for what, name in reader.missing.items()]
         raise UnsupportedError(
             f"from_onnx: {len(named)} operators are not covered: {first_few(named, 20)}",
-            hint="docs/export.md lists those that are; a function of the model with that name takes its place",
+            hint="docs/onnx.md lists those that are; a function of the model with that name takes its place",
         )
     return body, version

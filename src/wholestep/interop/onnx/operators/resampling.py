@@ -28,7 +28,7 @@ def resize(node: OnnxNode, x: Any, roi: Any = None, scales: Any = None, sizes: A
         assert wanted is not None
         factors, lengths = by_policy(node, [x.shape[a] for a in axes], wanted)
     else:
-        lengths = [math.floor(x.shape[a] * s) for a, s in zip(axes, factors, strict=True)]
+        lengths = [math.floor(np.float32(x.shape[a] * s)) for a, s in zip(axes, factors, strict=True)]
     region = None if roi is None or not roi.size else known(roi, "the region").astype(np.float64).ravel()
     within_limits([max(n, 1) for n in lengths])
     made = x
@@ -56,7 +56,7 @@ def resize_axis(node: OnnxNode, x: Any, axis: int, factor: float, length: int, e
     n, mode = x.shape[axis], node.get("mode", "nearest")
     at = places(node, n, factor, length, ends)
     if mode == "nearest":
-        made = wnp.take(x, np.clip(nearest(node.get("nearest_mode", "round_prefer_floor"), at), 0, n - 1), axis=axis)
+        made = wnp.take(x, np.clip(nearest(nearest_mode(node, factor), at), 0, n - 1), axis=axis)
     else:
         weights = weight_matrix(node, n, factor, at, mode)
         wide = x if dtypes.is_float(x.dtype) else x.astype(np.float32)
@@ -94,8 +94,16 @@ def places(node: OnnxNode, n: int, factor: float, length: int, ends: tuple[float
     raise ModelError(f"the coordinates are {mode!r}")
 
 
+def nearest_mode(node: OnnxNode, factor: float) -> Any:
+    """The way to the nearest element; before opset 11, which states none, that of ONNX Runtime."""
+    if node.opset < 11:
+        return "ceil" if factor < 1 else "floor"
+    return node.get("nearest_mode", "round_prefer_floor")
+
+
 def nearest(how: str, at: Any) -> Any:
-    """Coordinates as whole numbers."""
+    """Coordinates as whole numbers: 3 / float32(0.6) is 5, as it is in single precision."""
+    at = at.astype(np.float32)
     if how == "round_prefer_floor":
         return np.ceil(at - 0.5).astype(np.int64)
     if how == "round_prefer_ceil":
@@ -131,8 +139,7 @@ def weight_matrix(node: OnnxNode, n: int, factor: float, at: Any, mode: str) -> 
 def upsample(node: OnnxNode, x: Any, scales: Any = None) -> Any:
     """The older resize, by factors."""
     given = np.array(node.need("scales"), np.float64) if scales is None else scales
-    attributes = {**node.attributes, "nearest_mode": "floor"}
-    return resize(OnnxNode(node.op, 10, node.name, attributes), x, given)
+    return resize(OnnxNode(node.op, 10, node.name, node.attributes), x, given)
 
 
 def grid_sample(node: OnnxNode, x: Any, grid: Any) -> Any:
