@@ -291,6 +291,16 @@ def test_operators_that_are_not_covered_are_listed_at_once():
         ws.from_torch_export(Odd(), np.eye(3, dtype=np.float32))
 
 
+def test_bits_read_in_another_width_are_refused():
+    class Bits(tn.Module):
+        def forward(self, x):
+            return x.view(torch.int16)
+
+    f, params, buffers = ws.from_torch_export(Bits(), np.ones(3, np.int32))
+    with pytest.raises(UnsupportedError, match="the bits of int32 read as int16"):
+        ws.jit(f)(params, buffers, np.ones(3, np.int32))
+
+
 FACTORED = {
     "solve": lambda x: torch.linalg.solve(x, x @ x + 1),
     "inv": lambda x: torch.linalg.inv(x),

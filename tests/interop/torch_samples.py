@@ -254,7 +254,9 @@ sample("nonzero", of(np.array([[1, 0], [0, 2.0]], np.float32)))
 sample("masked_select", of(f(2, 3), b(2, 3)))
 
 sample(
-    "sum", of(f(2, 3)), of(f(2, 3), [1]), of(i(2, 3), [0], True), of(b(4)), of(f(2, 3), None, dtype=Dtype("float64"))
+    "sum",
+    *[of(f(2, 3)), of(f(2, 3), [1]), of(i(2, 3), [0], True), of(b(4)), of(f(2, 3), None, dtype=Dtype("float64"))],
+    of(b(4), dtype=Dtype("int32")),
 )
 sample("mean", of(f(2, 3)), of(f(2, 3), [1], True), of(i(2, 3), [0], dtype=FLOATS))
 sample("prod", of(f(2, 3)), of(f(2, 3), 1), of(i(3), 0, True))
@@ -265,7 +267,13 @@ sample("max min", of(apart(2, 3)), of(i(4)))
 sample("max.dim min.dim", of(apart(2, 3), 1), of(apart(2, 3), 0, True))
 sample("argmax argmin", of(apart(2, 3)), of(apart(2, 3), 1), of(apart(2, 3), 0, True))
 sample("logsumexp", of(f(2, 3), [1]), of(f(2, 3), [0, 1], True))
-sample("cumsum cumprod", of(f(2, 3), 1), of(i(4), 0), of(f(3), 0, dtype=Dtype("float64")))
+sample(
+    "cumsum cumprod",
+    of(f(2, 3), 1),
+    of(i(4), 0),
+    of(f(3), 0, dtype=Dtype("float64")),
+    of(i(4), 0, dtype=Dtype("int16")),
+)
 sample("cummax cummin", of(apart(2, 5), 1), of(apart(4), 0))
 sample("logcumsumexp", of(f(2, 5), 1))
 sample("std", of(np.ones((2, 3), np.float32)))

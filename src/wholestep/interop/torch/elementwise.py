@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes, nn, numpy as wnp
+from wholestep.errors import UnsupportedError
 from wholestep.frontend.marks import stop_gradient
 from wholestep.interop.bits import reinterpreted
 from wholestep.interop.handlers import Handlers
@@ -358,7 +359,10 @@ def copied(x: Any, source: Any, non_blocking: bool = False) -> Any:
 
 @entry("view.dtype")
 def view_as_dtype(x: Any, dtype: Any) -> Any:
-    return reinterpreted(x, np.dtype(dtype))
+    dtype = np.dtype(dtype)
+    if x.dtype.itemsize != dtype.itemsize or x.dtype.kind == "c":
+        raise UnsupportedError(f"from_torch_export: the bits of {x.dtype} read as {dtype} are not covered")
+    return reinterpreted(x, dtype)
 
 
 @entry("convert_element_type")

@@ -33,6 +33,11 @@ def summed(x: Any, dtype: Any) -> Any:
     return cast(a, dtype or (np.dtype(np.int64) if kind_of(a.dtype) < 2 else a.dtype))
 
 
+def in_its_dtype(f: Callable[..., Any]) -> Callable[..., Any]:
+    """A sum or product in the dtype of its operand, where NumPy makes int64 of shorter integers."""
+    return lambda a, **axes: cast(f(a, **axes), a.dtype)
+
+
 def reduction(f: Callable[..., Any], prepared: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     """A handler of a reduction over axes, in the dtype that `prepared` gives the operand."""
 
@@ -43,23 +48,33 @@ def reduction(f: Callable[..., Any], prepared: Callable[[Any, Any], Any]) -> Cal
     return reduced
 
 
+def running_reduction(f: Callable[..., Any]) -> Callable[..., Any]:
+    """A handler of a running sum or product along an axis."""
+
+    def reduced(x: Any, axis: int, dtype: Any = None) -> Any:
+        a = summed(x, dtype)
+        return in_its_dtype(f)(a, axis=axis) if a.ndim else a
+
+    return reduced
+
+
 REDUCTIONS.update(
     {
-        "sum": reduction(wnp.sum, summed),
-        "prod": reduction(wnp.prod, summed),
+        "sum": reduction(in_its_dtype(wnp.sum), summed),
+        "prod": reduction(in_its_dtype(wnp.prod), summed),
         "mean": reduction(wnp.mean, lambda x, dtype: cast(x, dtype) if dtype else x),
         "amax": reduction(wnp.max, lambda x, dtype: x),
         "amin": reduction(wnp.min, lambda x, dtype: x),
         "any": reduction(wnp.any, lambda x, dtype: x),
         "all": reduction(wnp.all, lambda x, dtype: x),
-        "nansum": reduction(wnp.nansum, summed),
+        "nansum": reduction(in_its_dtype(wnp.nansum), summed),
         "max": lambda x: wnp.max(x),
         "min": lambda x: wnp.min(x),
         "logsumexp": lambda x, axes, keepdim=False: (
             logsumexp(inexact(x)[0], axis=tuple(i % x.ndim for i in axes), keepdims=keepdim) if x.ndim else x
         ),
-        "cumsum": lambda x, axis, dtype=None: wnp.cumsum(summed(x, dtype), axis=axis) if x.ndim else summed(x, dtype),
-        "cumprod": lambda x, axis, dtype=None: wnp.cumprod(summed(x, dtype), axis=axis) if x.ndim else summed(x, dtype),
+        "cumsum": running_reduction(wnp.cumsum),
+        "cumprod": running_reduction(wnp.cumprod),
     }
 )
 
