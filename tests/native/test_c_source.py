@@ -132,6 +132,14 @@ def test_a_compiler_of_plain_c_makes_a_program_that_trains(name: str, tmp_path: 
     np.testing.assert_allclose(losses, [float(step(batch).loss) for _ in range(20)], rtol=1e-5)
 
 
+@needs_compiler
+def test_a_compiler_for_big_endian_processors_is_told(tmp_path: Path) -> None:
+    source = ws.to_file(np.sin, tmp_path / "f.c", np.ones(3))[0]
+    other = ["-U__BYTE_ORDER__", "-D__BYTE_ORDER__=__ORDER_BIG_ENDIAN__"]
+    made = subprocess.run([str(COMPILER), *other, "-fsyntax-only", str(source)], capture_output=True, text=True)
+    assert made.returncode and "little-endian processors" in made.stderr
+
+
 def test_every_directive_of_the_vectors_begins_a_line() -> None:
     """Declarations for registers of 64 bytes are in files for processors that have them alone."""
     text = "\n" + used_declarations("ws_f8 ws_f16 ws_d8 ws_from_f16_f8 ws_from_f16_f16 ws_from_bf16_f16")

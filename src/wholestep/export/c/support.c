@@ -1,3 +1,8 @@
+/* Constants and the state file are the bytes of little-endian numbers. */
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+#error "this program is for little-endian processors"
+#endif
+
 /* A sum of a product is rounded twice where it is not written as one operation. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
