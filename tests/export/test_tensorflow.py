@@ -92,6 +92,13 @@ def test_halves_are_partitioned_as_numpy_permutes_them(tf: Any) -> None:
     np.testing.assert_array_equal(found, np.partition(x, 2, axis=1))
 
 
+def test_a_comparison_that_is_not_true_is_not_the_opposite_one(tf: Any) -> None:
+    """TensorFlow's optimizer writes `not (x > 0)` as `x <= 0`, which is false of NaN."""
+    x = np.array([np.nan, 1.0, -1.0])
+    found = tf.function(ws.to_tensorflow(lambda x: ~(x > 0), x), autograph=False)(tf.constant(x))
+    np.testing.assert_array_equal(found, [True, False, True])
+
+
 def test_what_tensorflow_has_no_word_for_is_named(tf: Any) -> None:
     def odd(x: Any) -> Any:
         return np.sum(ws.grad(lambda a: np.sum(special.gammainc(a, x)))(x))
