@@ -74,7 +74,8 @@ FLOORS = {
         "cpu delegates gpu",
     ),
     "runtime.delegates": (
-        "index_status libraries",
+        "failure_conditions libraries",
+        "index_status",
         "memory",
         "executable",
     ),

@@ -91,6 +91,25 @@ def test_an_index_outside_leaves_the_state_as_it_was(device: str) -> None:
     step(BATCH)
 
 
+FAILING = {
+    "inv": (np.linalg.inv, np.stack([np.eye(3), np.zeros((3, 3))]), np.linalg.LinAlgError),
+    "cholesky": (np.linalg.cholesky, -np.eye(3), np.linalg.LinAlgError),
+    "triangle": (
+        lambda a: ws.scipy.linalg.solve_triangular(a, np.ones(3), lower=True),
+        np.diag([1.0, 0.0, 2.0]),
+        np.linalg.LinAlgError,
+    ),
+    "pow": (lambda i: np.array([2, 3]) ** i, np.array([1, -1]), ParameterError),
+}
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_what_fails_here_fails_there(name: str, device: str) -> None:
+    function, x, error = FAILING[name]
+    with pytest.raises(error):
+        ws.jit(function, device=device)(x)
+
+
 def test_what_is_not_finite_is_left_out(device: str) -> None:
     step = compiled(device)
     result = step({**BATCH, "x": np.full((16, 5), np.nan, np.float32)})

@@ -16,7 +16,6 @@ from wholestep.lower.remat.memory_budget import MemoryBudget
 from wholestep.runtime.delegates.index_status import with_index_status
 from wholestep.runtime.delegates.libraries import library_named
 from wholestep.runtime.delegates.memory import DelegatedArray
-from wholestep.runtime.error_sites import ErrorSite
 from wholestep.runtime.executable import BoundExecutable, Executable, UnfitArguments, check_count, fitting_array
 from wholestep.runtime.memory.mapped_arrays import NO_FILE_INPUTS, FileInputs
 
@@ -52,8 +51,7 @@ class DelegatedProgram(Executable):
             )
         self.graph, self.resident, self.library = graph, tuple(resident), library_named(device)
         self.words: PythonTarget = named_object(TARGETS[self.library.name].vocabulary)
-        self.checked, sites = with_index_status(graph)
-        self.sites = [(ErrorSite("bounds", site.node.where), site.axis, site.size) for site in sites]
+        self.checked, self.sites = with_index_status(graph)
         try:
             function = python_function(self.checked, self.words)
         except UnsupportedError as error:
@@ -61,7 +59,7 @@ class DelegatedProgram(Executable):
             error.args = (said,)
             raise
         # State that is given away is lost where a run fails: it is kept where one can.
-        can_fail = bool(sites) or HOST_CALL in function.__globals__
+        can_fail = bool(self.sites) or HOST_CALL in function.__globals__
         self.run = self.library.compile(function, () if can_fail else tuple([i for i, _ in self.resident]))
 
     def source(self) -> str:
@@ -82,14 +80,17 @@ class DelegatedProgram(Executable):
         return found.value if isinstance(found, DelegatedArray) else self.library.upload(np.asarray(found))
 
     def results(self, values: Sequence[Any]) -> Sequence[Any]:
-        """The outputs for arrays of the library; raises BoundsError where an index is outside."""
-        found = self.run(*values)
+        """The outputs for arrays of the library; raises the error of the first site that failed, or LinAlgError."""
+        try:
+            found = self.run(*values)
+        except self.library.matrix_errors as error:
+            raise np.linalg.LinAlgError(f"a routine of {self.library.name} failed on a matrix") from error
         if not self.sites:
             return found
         failed, value = [int(self.library.download(x)) for x in found[:2]]
         if failed:
-            site, axis, size = self.sites[failed - 1]
-            raise site.error(value, axis, size)
+            site = self.sites[failed - 1]
+            raise site.error.error(value, site.axis, site.size)
         return found[2:]
 
     def instance(self, state: Sequence[Any]) -> DelegatedInstance:

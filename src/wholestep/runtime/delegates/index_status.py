@@ -5,7 +5,7 @@
     wrong = i >= n or i < -n; y = gather(x, select(wrong, 0, i)); site, value = (3, the first wrong one) if any(wrong)
 
 The first two results of such a graph are the number of the first site that failed, 0 for none, and the index there;
-loops carry them, and branches return them.
+loops carry them, and branches return them. Other operations that fail here, and not there, are sites with the index 0.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from wholestep.primitives.creation import cast, full
 from wholestep.primitives.indexing import Gather, gather
 from wholestep.primitives.loops import Scan
 from wholestep.primitives.structure import Cond, While
+from wholestep.runtime.delegates.failure_conditions import failure, with_safe_exponents
+from wholestep.runtime.error_sites import ErrorSite
 
 COUNT = np.dtype(np.int64)
 STATUS: tuple[Type, Type] = (array_type((), COUNT), array_type((), COUNT))
@@ -32,15 +34,15 @@ Status = tuple[Value, Value]
 """The number of a site, and an index."""
 
 
-class IndexSite(NamedTuple):
-    """A site: an index array by which a program gathers or scatters, its axis, and the axis's size."""
+class CheckedSite(NamedTuple):
+    """A site: its error, and of an index array by which a program gathers or scatters, its axis and the axis's size."""
 
-    node: Node
-    axis: int
-    size: int
+    error: ErrorSite
+    axis: int = 0
+    size: int = 0
 
 
-def with_index_status(graph: Graph) -> tuple[Graph, list[IndexSite]]:
+def with_index_status(graph: Graph) -> tuple[Graph, list[CheckedSite]]:
     """The graph with two further results in front, and its sites by their numbers from 1; itself where it has none."""
     whole = inline_everywhere(graph)
     writer = StatusWriter()
@@ -52,7 +54,7 @@ class StatusWriter:
     """The walk that writes graphs again with their checks."""
 
     def __init__(self) -> None:
-        self.sites: list[IndexSite] = []
+        self.sites: list[CheckedSite] = []
 
     def graph(self, graph: Graph, carry: int | None = None) -> Graph:
         """The graph with its status before its results; the body of a loop also has a status first in its carry.
@@ -106,8 +108,14 @@ class StatusWriter:
             branches = tuple([self.graph(branch) for branch in params["branches"]])
             found = node.op(*operands, **{**params, "branches": branches})
             return found[2:], earlier_status(status, (found[0], found[1]))
-        made: Any = node.op(*operands, **params)
-        return (made if node.op.multiple else (made,)), status
+        made: Any = node.op(*with_safe_exponents(node, operands), **params)
+        if node.op.multiple:
+            return made, status
+        failed = failure(node, operands, made)
+        if failed:
+            self.sites.append(CheckedSite(failed[0]))
+            status = earlier_status(status, (self.last_site(failed[1]), count_of(0)))
+        return (made,), status
 
     def looped(
         self, node: Node, operands: list[Value], params: dict[str, Any], at: int, status: Status
@@ -125,7 +133,7 @@ class StatusWriter:
             size, index = operands[0].shape[axis], operands[k]
             if provably_in_bounds(node.inputs[k], size):
                 continue
-            self.sites.append(IndexSite(node, axis, size))
+            self.sites.append(CheckedSite(ErrorSite("bounds", node.where), axis, size))
             wide = cast(index, dtype=COUNT)
             wrong = wide >= wide._lift(size)
             if dtypes.counts_back(index.dtype):
@@ -139,7 +147,12 @@ class StatusWriter:
         count = int(np.prod(index.shape, dtype=np.int64))
         flat, marks = [OPS["reshape"](x, shape=(count,)) for x in (index, wrong)]
         some, place = OPS["any"](marks, axes=(0,)), OPS["argmax"](cast(marks, dtype=COUNT), axis=0)
-        return OPS["select"](some, count_of(len(self.sites)), count_of(0)), gather(flat, place, axes=(0,))
+        return self.last_site(some), gather(flat, place, axes=(0,))
+
+    def last_site(self, failed: Value) -> Value:
+        """The last site's number where it has failed, else 0."""
+        number: Value = OPS["select"](failed, count_of(len(self.sites)), count_of(0))
+        return number
 
 
 def earlier_status(status: Status, later: Status) -> Status:

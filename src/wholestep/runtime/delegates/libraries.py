@@ -24,6 +24,8 @@ class ArrayLibrary(ABC):
     name: ClassVar[str]
     extra: ClassVar[str]
     """The argument of `pip install`."""
+    matrix_errors: tuple[type[Exception], ...] = ()
+    """The library's own errors for matrices on which a routine fails."""
 
     def __init__(self, place: str) -> None:
         self.place = place
@@ -148,6 +150,7 @@ class TorchLibrary(ArrayLibrary):
         # PyTorch takes any number for its one processor.
         if device is None or (device.type == "cpu" and device.index):
             raise self.unknown(["cpu", *[f"cuda:{i}" for i in range(torch.cuda.device_count())]])
+        self.matrix_errors = (torch.linalg.LinAlgError,)
         return device
 
     def scope(self) -> AbstractContextManager[Any]:
@@ -200,6 +203,7 @@ class TensorflowLibrary(ArrayLibrary):
         found = [d for d, own in zip(devices, kinds, strict=True) if own == kind]
         if not 0 <= number < len(found):
             raise self.unknown([f"{own}:{kinds[:i].count(own)}" for i, own in enumerate(kinds)])
+        self.matrix_errors = (self.module.errors.InvalidArgumentError,)
         return found[number].name
 
     def scope(self) -> AbstractContextManager[Any]:
