@@ -110,6 +110,11 @@ def test_what_fails_here_fails_there(name: str, device: str) -> None:
         ws.jit(function, device=device)(x)
 
 
+def test_a_singular_matrix_has_factors_there_too(device: str) -> None:
+    found = ws.jit(lambda a: ws.scipy.linalg.lu(a)[2], device=device)(np.ones((3, 3)))
+    np.testing.assert_array_equal(found, np.ones((3, 3)) * [[1], [0], [0]])
+
+
 def test_what_is_not_finite_is_left_out(device: str) -> None:
     step = compiled(device)
     result = step({**BATCH, "x": np.full((16, 5), np.nan, np.float32)})

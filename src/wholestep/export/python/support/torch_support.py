@@ -196,7 +196,7 @@ def on_host(f, kinds, *xs):
 
 def eliminated(x):
     """Elimination with pivots: both triangles in one matrix, the exchanges counted from 0, and the order of rows."""
-    packed, pivots = torch.linalg.lu_factor(x)
+    packed, pivots, _ = torch.linalg.lu_factor_ex(x)
     order, _, _ = torch.lu_unpack(packed, pivots, unpack_data=False)
     order = order.real.mT.argmax(-1) if x.numel() else torch.arange(x.shape[-2]).expand(x.shape[:-1])
     return packed, pivots - 1, order
