@@ -187,6 +187,23 @@ def test_functions_on_the_state_are_in_the_file(target: str, tmp_path: Path) -> 
     np.testing.assert_allclose(scores, step.attach(predict)(batch)["scores"], rtol=1e-4, atol=1e-5)
 
 
+def test_a_state_whose_complex_parts_lie_apart_is_saved(tmp_path: Path) -> None:
+    """ONNX and LiteRT hand such states back."""
+    w, x = np.arange(4) * (1 + 2j), np.ones((3, 4))
+    step = ws.compile(lambda w, x: np.mean(np.abs(x @ w) ** 2), w, optimizer=ws.optim.sgd(1e-2, momentum=0.9), batch=x)
+    step(x)
+    files = step.export(tmp_path / "step.py", to="numpy")
+    module = imported(files[0])
+    state = {
+        path: np.stack([a.real, a.imag], -1) if np.iscomplexobj(a) else a for path, a in module.load(files[1]).items()
+    }
+    module.save(tmp_path / "after.safetensors", state, like=files[1])
+    before = step.params
+    step.reset()
+    step.load(tmp_path / "after.safetensors")
+    np.testing.assert_array_equal(step.params, before)
+
+
 @pytest.mark.parametrize("target", ["numpy", "jax", "torch", "tensorflow"])
 def test_a_function_without_state_is_a_file(target: str, tmp_path: Path) -> None:
     pytest.importorskip(target, reason=f"{target} is an outside oracle; not installed")

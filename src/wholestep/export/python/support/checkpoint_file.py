@@ -45,7 +45,8 @@ def write_checkpoint(path, arrays, like):
     blocks = []
     for name in names:
         x = np.asarray(arrays[name])
-        x = np.stack([x.real, x.imag], -1) if name in facts["complex"] else x
+        if name in facts["complex"] and x.ndim < len(header[name]["shape"]):  # its parts may already lie apart
+            x = np.stack([x.real, x.imag], -1)
         wanted = np.dtype(DTYPES[header[name]["dtype"]])
         x = x.view(wanted) if x.dtype.itemsize == wanted.itemsize and x.dtype.kind == "V" else x
         if list(x.shape) != header[name]["shape"] or x.dtype != wanted:
