@@ -13,6 +13,7 @@ from wholestep.errors import (
     ModelError,
     ParameterError,
     ShapeError,
+    TreeError,
     UnsupportedError,
     ValueDependentError,
 )
@@ -121,6 +122,19 @@ def test_initializers_are_parameters_and_inputs_have_names():
     expected = x @ params["w"] + params["b"]
     assert (f(params, x) == expected).all() and (f(params, x=x) == expected).all()
     np.testing.assert_allclose(ws.jit(f)(params, x), expected)
+
+
+def test_parameters_that_are_not_there_and_lists_are_refused_by_name():
+    f, params = ws.from_onnx(affine())
+    x = np.ones((4, 3), np.float32)
+    with pytest.raises(TreeError, match="there is no 'b' among the parameters"):
+        f({"w": params["w"]}, x)
+    with pytest.raises(DtypeError, match=r"the input 'x' is f64\[1, 3\], and the model takes float32"):
+        f(params, [[1.0, 2.0, 3.0]])
+    with pytest.raises(
+        ParameterError, match=r"no floating initializer matches '\*.weight'(.|\n)*the model has 'w', 'b'"
+    ):
+        ws.from_onnx(affine(), trainable="*.weight")
 
 
 def test_integers_scalars_bounds_and_statistics_are_constants():

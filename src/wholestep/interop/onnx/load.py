@@ -10,7 +10,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from wholestep import dtypes, numpy as wnp, tree
-from wholestep.errors import DtypeError, ModelError, ParameterError, ShapeError
+from wholestep.errors import DtypeError, ModelError, ParameterError, ShapeError, TreeError
 from wholestep.export.onnx.protobuf import Proto, WireError, WireReader
 from wholestep.export.onnx.schema import ELEMENTS
 from wholestep.frontend.array import Array
@@ -19,8 +19,9 @@ from wholestep.interop.onnx.execute import ModelRun
 from wholestep.interop.onnx.graph import OnnxBody, graph_of
 from wholestep.interop.onnx.operators.node import OnnxNode
 from wholestep.interop.onnx.operators.sequences import TensorSequence
+from wholestep.interop.onnx.tensors import shown
 from wholestep.ir.graph import NDArray
-from wholestep.words import type_in_words
+from wholestep.words import first_few, type_in_words
 
 KNOWN_INPUTS: Mapping[str, tuple[int, ...]] = {
     "Resize": (1, 2),
@@ -50,13 +51,16 @@ class OnnxFunction:
     `inputs` and `outputs` are the names that the model gives them, in order; inputs may be given by name.
     """
 
-    def __init__(self, graph: Proto, body: OnnxBody, constants: Mapping[str, NDArray], training: bool) -> None:
+    def __init__(
+        self, graph: Proto, body: OnnxBody, constants: Mapping[str, NDArray], learned: Sequence[str], training: bool
+    ) -> None:
         self.name = graph.name
         self.inputs = body.inputs
         self.outputs = body.outputs
         self.training = training
         self._types = {value.name: value.type for value in graph.input}
         self._constants = constants
+        self._learned = tuple(learned)
         self._body = OnnxBody(body.inputs, body.outputs, {}, body.nodes)
 
     def __repr__(self) -> str:
@@ -68,6 +72,9 @@ class OnnxFunction:
             if not inputs or not isinstance(inputs[0], Mapping):
                 raise ParameterError("from_onnx: a model in training is called as f(params, buffers, *inputs, key=...)")
             buffers, *inputs = inputs  # type: ignore[assignment]
+        absent = [name for name in self._learned if name not in params and name not in buffers]
+        if absent:
+            raise TreeError(f"from_onnx: there is no {shown(absent[0])} among the parameters and buffers of the call")
         values = {**self._constants, **params, **buffers, **self._given(inputs, named)}
         run = ModelRun(self.training, key, buffers=dict(buffers))
         made = run.of(self._body, values)
@@ -93,11 +100,10 @@ def checked_input(name: str, x: Any, kind: Proto | None) -> Any:
     """An input as an array; raises DtypeError or ShapeError if it differs from the type that the model declares."""
     if x is None or kind is None:
         return x
-    if isinstance(x, list | tuple):
-        return TensorSequence([item if item is None else wnp.asarray(item) for item in x])
     if kind.tensor_type is None:
-        return x
-    x = x if isinstance(x, Array | np.ndarray | np.generic) else np.asarray(x)
+        several = isinstance(x, list | tuple)
+        return TensorSequence([item if item is None else wnp.asarray(item) for item in x]) if several else x
+    x = x if isinstance(x, Array | np.ndarray | np.generic) else wnp.asarray(x)
     said, dtype = kind.tensor_type, ELEMENTS.get(kind.tensor_type.elem_type)
     if dtype is not None and x.dtype.name != dtype:
         raise DtypeError(
@@ -150,7 +156,8 @@ def from_onnx(
 
     Shapes: inputs and outputs as the model says; parameters any floating arrays.
     Raises: ModelError for a file that is damaged or does not fit together, UnsupportedError that lists all operators
-    that are not covered, ValueDependentError for a shape that depends on data.
+    that are not covered, ParameterError for patterns that match nothing, ValueDependentError for a shape that depends
+    on data.
 
     >>> import wholestep as ws
     >>> from wholestep.export.onnx.protobuf import Proto
@@ -171,7 +178,7 @@ def from_onnx(
     for name, role in roles(body, {name: name for name in body.constants}):
         uses.setdefault(name, set()).add(role)
     statistics = {name for name, found in uses.items() if "statistics" in found}
-    chosen = chooser(trainable)
+    chosen = chooser(trainable, [name for name in uses if dtypes.is_float(body.constants[name].dtype)])
     params: dict[str, NDArray] = {}
     buffers: dict[str, NDArray] = {}
     for name, value in body.constants.items():
@@ -180,7 +187,7 @@ def from_onnx(
         elif name in uses and is_weight(name, value, uses[name], chosen):
             params[name] = value.copy()
     constants = {name: x for name, x in body.constants.items() if name not in params and name not in buffers}
-    f = OnnxFunction(proto.graph, body, constants, training)
+    f = OnnxFunction(proto.graph, body, constants, [*params, *buffers], training)
     return (f, params, buffers) if training else (f, params)
 
 
@@ -241,9 +248,15 @@ def is_weight(name: str, value: NDArray, uses: set[str], chosen: Callable[[str],
     return chosen(name) if chosen is not None else uses == {"weight"} and value.ndim > 0
 
 
-def chooser(trainable: Any) -> Callable[[str], bool] | None:
-    """The choice of parameters by name, from patterns or a function."""
+def chooser(trainable: Any, names: Sequence[str]) -> Callable[[str], bool] | None:
+    """The choice of parameters by name, from patterns or a function; raises ParameterError where no name matches."""
     if trainable is None or callable(trainable):
         return trainable  # type: ignore[no-any-return]
     patterns = [trainable] if isinstance(trainable, str) else list(trainable)
-    return lambda name: any(tree.matches(pattern, name) for pattern in patterns)
+    matched = [name for name in names if any(tree.matches(pattern, name) for pattern in patterns)]
+    if patterns and not matched:
+        raise ParameterError(
+            f"from_onnx: no floating initializer matches {first_few(list(map(repr, patterns)), 8)}",
+            hint=f"the model has {first_few(list(map(shown, names)), 8) or 'none'}",
+        )
+    return lambda name: name in matched
