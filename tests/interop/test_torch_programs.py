@@ -341,6 +341,8 @@ def test_inputs_that_do_not_fit_are_refused():
         f(params, buffers, 1, 2)
     with pytest.raises(TreeError, match="no parameter 'bias'"):
         f({"weight": params["weight"]}, buffers, np.ones((4, 3), np.float32))
+    with pytest.raises(ShapeError, match=r"bias is f32\[1\], and was exported as \[2\]"):
+        f({**params, "bias": np.ones(1, np.float32)}, buffers, np.ones((4, 3), np.float32))
     with pytest.raises(ParameterError, match="is no program"):
         ws.from_torch_export(3)
     with pytest.raises(ParameterError, match="no example"):

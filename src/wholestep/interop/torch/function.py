@@ -79,7 +79,7 @@ class TorchFunction:
     def __call__(self, params: Any, buffers: Any, *inputs: Any, key: Any = None, **named: Any) -> Any:
         given: dict[int, Any] = {}
         match(self.inputs, (inputs, named), "inputs", given)
-        held = {"parameter": {**buffers, **params}, "buffer": buffers, "constant": self.program.constants}
+        held = {"parameter": {**buffers, **params}, "buffer": buffers}
         order = iter(range(len(given)))
         values = []
         for entry in self.program.inputs:
@@ -88,9 +88,10 @@ class TorchFunction:
             elif entry.kind == "fixed":
                 next(order)
                 values.append(entry.name)
+            elif entry.kind == "constant":
+                values.append(self.program.constants[entry.name])
             else:
-                name = entry.name if entry.kind == "constant" else self.names[entry.name]
-                values.append(found_at(held[entry.kind], name, entry.kind))
+                values.append(checked(entry, found_at(held[entry.kind], self.names[entry.name], entry.kind)))
         made = run(self.program, values, None if key is None else as_key(key))
         new, returned = dict(buffers), []
         for name, value in zip(self.program.outputs, made, strict=True):
@@ -161,7 +162,7 @@ def found_at(held: Mapping[str, Any], name: str, kind: str) -> Any:
 
 
 def checked(entry: ProgramInput, x: Any) -> Any:
-    """An input as an array; raises DtypeError or ShapeError where the program was exported for another."""
+    """An argument as an array; raises DtypeError or ShapeError where the program was exported for another."""
     if entry.dtype is None:
         return x
     a = wnp.asarray(x)
@@ -170,7 +171,8 @@ def checked(entry: ProgramInput, x: Any) -> Any:
         raise DtypeError(f"from_torch_export: {entry.name} is {type_text(a)}, and was exported as {entry.dtype}")
     fits = [size is None or size == n for size, n in zip(entry.shape, a.shape, strict=False)]
     if a.ndim != len(entry.shape) or not all(fits):
-        raise ShapeError(f"from_torch_export: {entry.name} is {type_text(a)}, and was exported as [{sizes}]", hint=HINT)
+        said = f"from_torch_export: {entry.name} is {type_text(a)}, and was exported as [{sizes}]"
+        raise ShapeError(said, hint=HINT if entry.kind == "given" else None)
     return a
 
 

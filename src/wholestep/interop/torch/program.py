@@ -44,6 +44,14 @@ class ProgramInput(NamedTuple):
     shape: tuple[int | None, ...] = ()
 
 
+def kind_of_example(node: Any) -> tuple[np.dtype[Any] | None, tuple[int | None, ...]]:
+    """The dtype and sizes of the tensor that an input was exported with; no dtype where it was none."""
+    example = node.meta.get("val")
+    if not hasattr(example, "dtype"):
+        return None, ()
+    return dtype_of(example.dtype), tuple(size if isinstance(size, int) else None for size in example.shape)
+
+
 class OperatorCall(NamedTuple):
     """One operator: its name, its handler, its arguments, the number of its result, and PyTorch's line."""
 
@@ -254,15 +262,11 @@ class GraphReader:
         if kind == "USER_INPUT":
             if spec is not None and type(spec.arg).__name__ == "ConstantArgument":
                 return ProgramInput("fixed", spec.arg.value)
-            example = node.meta.get("val")
-            if not hasattr(example, "dtype"):
-                return ProgramInput("given", node.name)
-            sizes = tuple(size if isinstance(size, int) else None for size in example.shape)
-            return ProgramInput("given", node.name, dtype_of(example.dtype), sizes)
+            return ProgramInput("given", node.name, *kind_of_example(node))
         kinds = {"PARAMETER": "parameter", "BUFFER": "buffer", "CONSTANT_TENSOR": "constant"}
         if spec is None or kind not in kinds:
             raise UnsupportedError(f"from_torch_export: an input of the kind {kind.lower()} is not covered")
-        return ProgramInput(kinds[kind], spec.target)
+        return ProgramInput(kinds[kind], spec.target, *kind_of_example(node))
 
     def attribute(self, node: Any) -> Any:
         """A tensor or a program that the module holds."""
