@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from wholestep import dtypes
@@ -299,8 +299,8 @@ class NestWriter:
                 kind = self.kind.loose if at.widths[c] > 1 else scalar_kind(store.value)
                 self.w.put(f"*({kind} *)({place}) = {name};")
             return
-        arrays = [self.spilled(names, at) for names in sums]
-        self.each(arrays, at)
+        pairs = zip(self.nest.results, sums, strict=True)
+        self.each({v: self.spilled(names, at) for v, names in pairs if v in self.w.used}, at)
 
     def spilled(self, names: dict[Cell, str], at: Copies) -> str:
         """An array with the sums, row by row."""
@@ -312,8 +312,8 @@ class NestWriter:
             w.put(f"*({self.kind.loose} *)&{place} = {name};" if at.widths[c] > 1 else f"{place} = {name};")
         return array
 
-    def each(self, arrays: Sequence[str], at: Copies) -> None:
-        """The statements after the sums, one element at a time."""
+    def each(self, arrays: Mapping[Var, str], at: Copies) -> None:
+        """The statements after the sums, which lie in these arrays, one element at a time."""
         w, nest = self.w, self.nest
         a, c = w.fresh("a"), w.fresh("c")
         w.open(f"for (int64_t {a} = 0; {a} < {at.rows}; {a}++)")
@@ -322,7 +322,7 @@ class NestWriter:
         if nest.rows is not None:
             w.names[nest.rows.axis] = f"({at.row} + {a})"
         w.names[nest.columns.axis] = f"({at.column} + {c})"
-        for v, array in zip(nest.results, arrays, strict=True):
+        for v, array in arrays.items():
             w.names[v] = f"{array}[{a}][{c}]"
         wanted = {x for s in nest.after for x in s.reads()} if nest.after else set()  # type: ignore[union-attr]
         again = []
