@@ -197,6 +197,26 @@ def test_a_step_of_any_number_of_rows_is_one_file(make: Any, tmp_path: Path) -> 
         assert float(found["loss"]) == pytest.approx(float(step(given).loss), rel=1e-5)
 
 
+def with_first_and_last(x: Any) -> Any:
+    y = x.copy()
+    y[0] = 0.0
+    y[1:] += x[:-1]
+    return np.concatenate([y[:2] * 3.0, y[-2:] * 5.0])
+
+
+def rolled(x: Any) -> Any:
+    return ws.grad(lambda x: np.sum(np.diff(x, axis=0) ** 2) + np.sum(with_first_and_last(x) ** 3))(x)
+
+
+@pytest.mark.parametrize("f", [lambda x: x.T.reshape(3, 2, 5, -1), with_first_and_last, rolled])
+def test_a_function_of_any_number_of_rows_is_one_model(f: Any) -> None:
+    graph = ws.trace(f)(ws.ShapeDtype((ws.Dim("rows"), 5, 6), "float64"))
+    run = session(onnx_model(ExportedProgram("rows", graph, ("x",), ("y",))))
+    for count in (2, 3, 9):
+        x = np.random.default_rng(count).normal(size=(count, 5, 6))
+        np.testing.assert_allclose(run.run(None, {"x": x})[0], f(x), rtol=1e-12, atol=1e-12)
+
+
 def test_sizes_are_computed_as_they_are_written() -> None:
     b, c = ws.Dim("b"), ws.Dim("c")
     sizes = [2 * b + 1, b * c, (b - 3) // 2 + 4, (b + c) // c, dims.least(b, 2 * c), b**2 - c]

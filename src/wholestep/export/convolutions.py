@@ -142,7 +142,7 @@ def behind_pads(v: Value, windowed: int, padded: bool) -> tuple[Value, Ints, Int
         widths = [source.node.params[key] for key in ("before", "after", "interior")]
         others = [n for row in widths for axis, n in enumerate(row) if axis not in last]
         inner, order = behind_permutations(source.node.inputs[0])
-        if not any(others) and 0 not in inner.shape:
+        if not any([n != 0 for n in others]) and 0 not in inner.shape:
             before, after, between = [tuple([row[axis] for axis in last]) for row in widths]
             return inner, tuple([order[a] for a in axes]), before, after, between
     none = (0,) * windowed

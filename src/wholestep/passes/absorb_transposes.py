@@ -102,7 +102,7 @@ def merged_axes(shape: Sequence[Any], merged: Sequence[Any]) -> list[tuple[Any, 
         return None
     for size in merged:
         group: list[Any] = []
-        while rest and math.prod(group) < size:
+        while rest and math.prod(group) != size:
             group.append(rest.pop(0))
         if math.prod(group) != size or not group:
             return None

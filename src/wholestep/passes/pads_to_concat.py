@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from wholestep.dims import surely_above
 from wholestep.ir.graph import Graph, Node, Value
 from wholestep.passes.rewrite import at_roots, defining_node, new_value, rewrite
 from wholestep.passes.rules.concats import pad_axis, parts_along
@@ -31,12 +32,12 @@ def concat_of_pads(node: Node) -> Value | None:
     if len(apart) != 1:
         return None
     (axis,) = apart
-    first, second = sorted((a, b), key=lambda p: pad_bounds(p, axis))
-    end, start = pad_bounds(first, axis)[1], pad_bounds(second, axis)[0]
-    if start < end:
+    orders = [(p, q) for p, q in ((a, b), (b, a)) if surely_above(gap_between(p, q, axis), -1)]
+    if not orders:
         return None
+    (first, second), gap = orders[0], gap_between(*orders[0], axis)
     left = first.inputs[0]
-    left = pad_axis(node, left, axis, (0, start - end)) if start > end else left
+    left = pad_axis(node, left, axis, (0, gap)) if gap != 0 else left
     parts = [part for v in (left, second.inputs[0]) for part in parts_along(v, axis)]
     whole = new_value(node, "concat", *parts, axis=axis)
     before = tuple(first.params["before"])
@@ -44,6 +45,11 @@ def concat_of_pads(node: Node) -> Value | None:
     if not any((*before, *after)):
         return whole
     return new_value(node, "pad", whole, before=before, after=after, interior=(0,) * len(before))
+
+
+def gap_between(first: Node, second: Node, axis: int) -> Any:
+    """The number of positions between the contents of two pads, below 0 where they overlap."""
+    return pad_bounds(second, axis)[0] - pad_bounds(first, axis)[1]
 
 
 def pad_bounds(pad: Node, axis: int) -> tuple[Any, Any]:

@@ -107,8 +107,9 @@ def onnx_padded(w: OnnxWriter, node: Node, xs: list[str]) -> str:
             sizes[i] *= more + 1
             x = w.op("Slice", w.reshape(x, sizes), w.ints([0]), w.ints([sizes[i] - more]), w.ints([i]))
             sizes[i] -= more
-    if any(p["before"]) or any(p["after"]):
-        x = w.op("Pad", x, w.ints([*p["before"], *p["after"]]), zero)
+    around = [*p["before"], *p["after"]]
+    if any([n != 0 for n in around]):
+        x = w.op("Pad", x, w.ints(around), zero)
     return x if inside == dtype else w.cast(x, dtype)
 
 

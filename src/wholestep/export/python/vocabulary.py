@@ -11,11 +11,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from wholestep import dtypes
-from wholestep.dims import Dim
+from wholestep.dims import Dim, names
 from wholestep.export.convolutions import ConvolvedProduct
 from wholestep.export.core import Rule
 from wholestep.export.rules.table import RULES
 from wholestep.ir.graph import Graph, NDArray, Node, Value
+from wholestep.ir.sizes import size_places
 from wholestep.ir.types import Type
 from wholestep.primitives.contraction import parts
 from wholestep.primitives.creation import cast
@@ -201,8 +202,9 @@ class PythonTarget:
         return node.op.name in PRINTED or (node.op.name in self.words and self.holds(node))
 
     def outlines(self, node: Node) -> bool:
-        """True if the rule of an operation is printed as a function."""
-        return node.op.name in self.outlined
+        """True if the rule of an operation is printed as a function, which reads symbolic sizes from its arguments."""
+        sizes = {name for v in node.outputs for n in v.shape for name in names(n)}
+        return node.op.name in self.outlined and sizes <= size_places(node.types).keys()
 
     def rule(self, node: Node) -> Rule | None:
         """The rule for an operation that there is no word for; a half precision is computed in float32."""

@@ -72,7 +72,7 @@ def slice_written(x: Value, u: Value, *, start: Ints, step: Ints) -> Value | Non
         (axis,) = partial
         first, last = start[axis], start[axis] + u.shape[axis]
         pieces = [slice_along(x, axis, 0, first), u, slice_along(x, axis, last, x.shape[axis])]
-        joined: Value = concat(*[p for p in pieces if p.shape[axis]], axis=axis)
+        joined: Value = concat(*[p for p in pieces if p.shape[axis] != 0], axis=axis)
         return joined
     spans = [a + s * np.arange(m) for a, s, m in zip(start, step, u.shape, strict=True)]
     places = [constant(value=at.astype(np.int64)) for at in np.meshgrid(*spans, indexing="ij")]
