@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.special
 
 import wholestep as ws
 from wholestep import nn, optim, tree
@@ -68,6 +69,17 @@ def test_jax_takes_arrays_of_numpy(jax: Any) -> None:
     np.testing.assert_array_equal(jax.vmap(read, (None, 0))(x, places), x[places])
     written = ws.to_jax(lambda x, i: ws.grad(lambda y: np.sum(y[i] ** 2))(x), x, places[0])
     np.testing.assert_array_equal(written(x, places[1]), [0, 0, 0, 0, 8])
+
+
+def test_hypergeometric_functions_of_negative_numbers_are_scipys(jax: Any) -> None:
+    """JAX's own diverge below -1, and lose all digits from -30 on."""
+    x = np.array([-80.0, -30.0, -2.0, -0.5, 0.7])
+
+    def f(x: Any) -> Any:
+        return scipy.special.hyp1f1(0.5, 1.5, x), scipy.special.hyp2f1(1.0, 1.0, 2.0, x)
+
+    for a, b in zip(ws.to_jax(f, x)(x), f(x), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
 
 
 def test_jax_refuses_arguments_unlike_the_examples(jax: Any) -> None:

@@ -174,8 +174,6 @@ WORDS: dict[str, Spelling] = {
     "pow": "jnp.power({0}, {1})",
     "log_expit": "jax.nn.log_sigmoid({0})",
     "betainc": "jss.betainc({0}, {1}, {2})",
-    "hyp1f1": "jss.hyp1f1({0}, {1}, {2})",
-    "hyp2f1": "jss.hyp2f1({0}, {1}, {2}, {3})",
     "select": "jnp.where({0}, {1}, {2})",
     "make_complex": "lax.complex({0}, {1})",
     "cast": lambda c: f"{c.a[0]}.astype({c.dtype})",
