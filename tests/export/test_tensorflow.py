@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.special
 from tests.export.test_handover import PARAMS, X, energy
 from tests.export.test_python_files import imported
 
@@ -97,6 +98,11 @@ def test_a_comparison_that_is_not_true_is_not_the_opposite_one(tf: Any) -> None:
     x = np.array([np.nan, 1.0, -1.0])
     found = tf.function(ws.to_tensorflow(lambda x: ~(x > 0), x), autograph=False)(tf.constant(x))
     np.testing.assert_array_equal(found, [True, False, True])
+
+
+def test_the_error_function_ends_at_1(tf: Any) -> None:
+    x = np.array([-np.inf, -1e300, -0.5, 7.0, np.inf, np.nan])
+    np.testing.assert_allclose(ws.to_tensorflow(special.erf, x)(x), scipy.special.erf(x), rtol=1e-15)
 
 
 def test_what_tensorflow_has_no_word_for_is_named(tf: Any) -> None:
