@@ -109,6 +109,14 @@ def test_an_array_and_a_python_number(name, number):
         same(lambda x: f(number, x), (sample(dtype),), lambda x: f(number, x))
 
 
+def test_a_bound_by_a_traced_python_number_is_weak():
+    def bounded(x):
+        return np.clip(x, 0.0, float(np.sum(x)))
+
+    x = np.ones(3, np.float32)
+    assert ws.trace(bounded)(x).out_types[0].dtype == bounded(x).dtype == np.float32
+
+
 @pytest.mark.parametrize("name", BINARY)
 def test_an_array_and_a_numpy_scalar(name):
     f = BINARY[name]

@@ -21,7 +21,7 @@ from wholestep.frontend.promotion import (
     value_of,
 )
 from wholestep.frontend.selection import Selection, put
-from wholestep.frontend.ufuncs import assign_out, resolve
+from wholestep.frontend.ufuncs import assign_out, classified, resolve
 from wholestep.ir.build import owned
 from wholestep.ir.graph import Value
 from wholestep.numpy.outside import NO_VALUE, np
@@ -114,7 +114,7 @@ def clip(
 
 def _larger_dtype(dtype: Any, bound: Any) -> Any:
     """The dtype in which NumPy compares numbers of a dtype with a bound."""
-    return resolve(np.maximum, (dtype, type(bound) if type(bound) in WEAK else lift(bound).dtype))[1][0]
+    return resolve(np.maximum, (dtype, *classified((bound,))[1]))[1][0]
 
 
 def _or_nan(beyond: Value, bound: Value) -> Value:
