@@ -102,6 +102,13 @@ def test_a_file_takes_any_number_of_rows(target: str, tmp_path: Path) -> None:
         assert float(results["loss"]) == pytest.approx(float(step(batch).loss), rel=1e-5)
 
 
+def test_a_norm_over_any_number_of_rows_is_written_for_torch(tmp_path: Path) -> None:
+    model = ws.nn.Sequential(ws.nn.BatchNorm(4), key=0)
+    rows = ws.ShapeDtype((ws.Dim("B"), 4), "float32")
+    step = ws.compile(lambda m, x: np.mean(m(x) ** 2), model, optimizer=ws.optim.sgd(0.1), batch=rows)
+    assert "n0 = x9.shape[0]" in step.export(tmp_path / "step.py", to="torch")[0].read_text()
+
+
 def test_a_size_that_no_axis_has_is_refused(tmp_path: Path) -> None:
     step = ws.compile(
         lambda p, x: np.sum(p * np.mean(x)),

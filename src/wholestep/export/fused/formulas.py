@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from wholestep.dims import Dim
 from wholestep.ir.graph import Node, Value
 from wholestep.ir.types import Shape
 from wholestep.passes.rewrite import defining_node
@@ -90,7 +91,9 @@ def squeezed(shape: Shape) -> Shape:
 
 
 def is_same_number(x: Any, y: Any, dtype: np.dtype[Any]) -> bool:
-    """True where two numbers are one in a dtype."""
+    """True where two numbers are one in a dtype, and two symbolic sizes one expression."""
+    if isinstance(x, Dim) or isinstance(y, Dim):
+        return bool(x == y)
     return y is not None and bool(dtype.type(x) == dtype.type(y))
 
 
