@@ -217,6 +217,24 @@ def test_a_function_of_any_number_of_rows_is_one_model(f: Any) -> None:
         np.testing.assert_allclose(run.run(None, {"x": x})[0], f(x), rtol=1e-12, atol=1e-12)
 
 
+def added(x: Any, i: Any) -> Any:
+    y, z = np.zeros((3, 2, 64), x.dtype), np.zeros((3, 64), x.dtype)
+    np.add.at(y, (i, i % 2 - 2), x)
+    z[i] = x
+    return y.sum(1) + 3 * z
+
+
+def test_threads_lose_nothing_that_is_written_to_one_place() -> None:
+    i = np.random.default_rng(0).integers(-3, 3, 40_960)
+    x = np.arange(40_960.0)[:, None] + np.zeros(64)
+    model = onnx_model(ExportedProgram("added", ws.trace(added)(x, i), ("x", "i"), ("y",)))
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = 4
+    run = runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    for _ in range(10):
+        np.testing.assert_array_equal(run.run(None, {"x": x, "i": i})[0], added(x, i))
+
+
 def test_sizes_are_computed_as_they_are_written() -> None:
     b, c = ws.Dim("b"), ws.Dim("c")
     sizes = [2 * b + 1, b * c, (b - 3) // 2 + 4, (b + c) // c, dims.least(b, 2 * c), b**2 - c]

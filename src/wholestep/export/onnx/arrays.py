@@ -15,7 +15,8 @@ from wholestep.export.onnx.kernels import wider
 from wholestep.export.onnx.products import onnx_product
 from wholestep.export.onnx.tiles import onnx_pooled, tiles_of
 from wholestep.export.onnx.writer import OnnxWriter, Word
-from wholestep.ir.graph import Node
+from wholestep.ir.graph import Node, Value
+from wholestep.passes.rewrite import defining_node
 
 LONG_SUM = 2048
 """The terms of a sum in float32 beyond which it is written in parts."""
@@ -237,11 +238,38 @@ def onnx_scattered(how: str) -> Word:
         inside = wider("ScatterND", dtype)
         assert inside is not None
         x, u = (v if inside == dtype else w.cast(v, inside) for v in xs[:2])
-        at = onnx_index_columns(w, xs[2:], types[2:])
-        made = w.permute(w.op("ScatterND", w.permute(x, order), at, u, reduction=how), np.argsort(order).tolist())
+        x, at = w.permute(x, order), onnx_index_columns(w, xs[2:], types[2:])
+        if places_differ(node.inputs[2:]):
+            made = w.op("ScatterND", x, at, u, reduction=how)
+        else:
+            made = onnx_scattered_in_order(w, node, x, at, u, how)
+        made = w.permute(made, np.argsort(order).tolist())
         return made if inside == dtype else w.cast(made, dtype)
 
     return word
+
+
+def places_differ(index: Sequence[Value]) -> bool:
+    """True if no two places are equal, as far as the program says so."""
+    if all([n == 1 for n in index[0].shape]):
+        return True
+    known = [defining_node(v, "constant") for v in index]
+    columns = [np.ravel(node.params["value"]) for node in known if node is not None]
+    return len(columns) == len(index) and len(np.unique(columns, axis=1).T) == columns[0].size
+
+
+def onnx_scattered_in_order(w: OnnxWriter, node: Node, x: str, at: str, u: str, how: str) -> str:
+    """Elements written, or added, by ScatterElements, which one thread computes: those of ScatterND write to one place
+    at the same time, and lose numbers. The indexed axes of x are its first ones, and one axis here."""
+    axes, (kind, _, index, *_) = node.params["axes"], node.types
+    sizes = [kind.shape[axis] for axis in onnx_front(axes, kind.ndim)]
+    rows, width = math.prod(index.shape), math.prod(sizes[len(axes) :])
+    if len(axes) > 1:
+        ends = w.constant(np.int64(0)), w.op("Squeeze", w.size(math.prod(sizes[: len(axes)]))), w.constant(np.int64(1))
+        at = w.op("GatherND", w.reshape(w.op("Range", *ends), sizes[: len(axes)]), at)
+    at = w.op("Expand", w.reshape(at, [rows, 1]), w.ints([rows, width]))
+    flat = w.reshape(x, [math.prod(sizes[: len(axes)]), width])
+    return w.reshape(w.op("ScatterElements", flat, at, w.reshape(u, [rows, width]), axis=0, reduction=how), sizes)
 
 
 def onnx_ordered(largest: int) -> Word:
