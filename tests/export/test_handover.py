@@ -332,6 +332,24 @@ def test_torch_holds_the_buffers_of_a_model() -> None:
     assert not np.allclose(net(torch.tensor(x)).detach(), ws.to_torch(model, x)(torch.tensor(x)))
 
 
+def test_torch_writes_the_last_of_equal_places_on_any_number_of_threads() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is an outside oracle; not installed")
+    i, x = np.random.default_rng(0).integers(-3, 3, 40_960), np.arange(40_960.0)
+
+    def written(x: Any, i: Any) -> Any:
+        y = np.zeros((3, 2))
+        y[i, i % 2 - 2] = x
+        return y
+
+    f, threads = ws.to_torch(written, x, i), torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        for _ in range(10):
+            np.testing.assert_array_equal(f(torch.tensor(x), torch.tensor(i)), written(x, i))
+    finally:
+        torch.set_num_threads(threads)
+
+
 def test_torch_trains_with_a_step() -> None:
     torch = torch_or_skip()
     step, batch = images()

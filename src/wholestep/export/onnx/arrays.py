@@ -15,8 +15,8 @@ from wholestep.export.onnx.kernels import wider
 from wholestep.export.onnx.products import onnx_product
 from wholestep.export.onnx.tiles import onnx_pooled, tiles_of
 from wholestep.export.onnx.writer import OnnxWriter, Word
-from wholestep.ir.graph import Node, Value
-from wholestep.passes.rewrite import defining_node
+from wholestep.export.scattered_places import places_differ
+from wholestep.ir.graph import Node
 
 LONG_SUM = 2048
 """The terms of a sum in float32 beyond which it is written in parts."""
@@ -247,15 +247,6 @@ def onnx_scattered(how: str) -> Word:
         return made if inside == dtype else w.cast(made, dtype)
 
     return word
-
-
-def places_differ(index: Sequence[Value]) -> bool:
-    """True if no two places are equal, as far as the program says so."""
-    if all([n == 1 for n in index[0].shape]):
-        return True
-    known = [defining_node(v, "constant") for v in index]
-    columns = [np.ravel(node.params["value"]) for node in known if node is not None]
-    return len(columns) == len(index) and len(np.unique(columns, axis=1).T) == columns[0].size
 
 
 def onnx_scattered_in_order(w: OnnxWriter, node: Node, x: str, at: str, u: str, how: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wholestep.export.python.vocabulary import Call, Spelling, listed, orders_to_front
+from wholestep.export.scattered_places import places_differ
 
 
 def torch_indices(c: Call, first: int) -> list[str]:
@@ -35,6 +36,9 @@ def torch_written(add: bool) -> Spelling:
 
     def spelling(c: Call) -> str:
         x, back = torch_in_front(c)
+        if not add and c.numbers[1] is None and not places_differ(c.inputs[2:]):
+            text = f"written_at({x}, {c.a[1]}, {listed(c.a[2:])})"
+            return f"{text}.permute({back})" if back else text
         call = "index_put"
         if c.numbers[0] is not None:
             x += ".clone(memory_format=torch.contiguous_format)"

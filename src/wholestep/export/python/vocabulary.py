@@ -57,7 +57,7 @@ class Call:
         self, names: PrintedNames, target: PythonTarget, node: Node, operands: Sequence[str], in_step: bool = False
     ) -> None:
         self.names, self.target, self.in_step = names, target, in_step
-        self.a = tuple(operands)
+        self.a, self.inputs = tuple(operands), node.inputs
         known = [number_of(v) for v in node.inputs]
         self.numbers = tuple([None if x is None else literal(x) for x in known])
         """The operands that are one number everywhere, as Python writes it; None for the others."""

@@ -91,11 +91,28 @@ def write_slices(x, u, at):
     return x
 
 
+def places_in_line(indices, shape):
+    """The places, in an array whose first axes are one, of indices of these axes."""
+    sizes = shape[: len(indices)]
+    line = torch.arange(sizes.numel(), device=indices[0].device)
+    return line.reshape(sizes)[tuple([index.long() for index in indices])]
+
+
+def written_at(x, u, indices):
+    """A copy of x with updates at indices of the first axes, of equal ones the last, as of threads any is."""
+    at = places_in_line(indices, x.shape).reshape(-1)
+    if not at.numel():
+        return x
+    held = x.reshape(x.shape[: len(indices)].numel(), *x.shape[len(indices) :])
+    count = torch.arange(at.numel(), device=at.device)
+    last = torch.full(held.shape[:1], -1, dtype=at.dtype, device=at.device).scatter_reduce(0, at, count, "amax")
+    rows = u.reshape(at.numel(), *held.shape[1:])[last.clamp(min=0)]
+    return torch.where((last >= 0).reshape(-1, *[1] * (held.ndim - 1)), rows, held).reshape(x.shape)
+
+
 def extreme_at(x, u, indices, kind):
     """A copy of x with the larger or the smaller of its elements and updates at indices of the first axes."""
-    at = 0
-    for index, n in zip(indices, x.shape):
-        at = at * n + torch.where(index.long() < 0, index.long() + n, index.long())
+    at = places_in_line(indices, x.shape)
     rest = x.shape[len(indices) :]
     held, rows = x.reshape(x.shape[: len(indices)].numel(), *rest), u.reshape(at.numel(), *rest)
     if x.dtype is torch.bool:
