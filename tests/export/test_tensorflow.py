@@ -105,6 +105,14 @@ def test_the_error_function_ends_at_1(tf: Any) -> None:
     np.testing.assert_allclose(ws.to_tensorflow(special.erf, x)(x), scipy.special.erf(x), rtol=1e-15)
 
 
+def test_strided_windows_of_three_axes_are_differentiated(tf: Any) -> None:
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(2, 1, 5, 5, 5)), rng.normal(size=(1, 1, 3, 3, 3))
+    gradient = ws.grad(lambda x, w: np.sum(np.sin(ws.nn.conv3d(x, w, stride=2))), argnums=(0, 1))
+    for a, b in zip(ws.to_tensorflow(gradient, x, w)(x, w), gradient(x, w), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
 def test_what_tensorflow_has_no_word_for_is_named(tf: Any) -> None:
     def odd(x: Any) -> Any:
         return np.sum(ws.grad(lambda a: np.sum(special.gammainc(a, x)))(x))

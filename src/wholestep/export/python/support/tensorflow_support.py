@@ -83,8 +83,8 @@ def pad_between(x, before, after, interior):
     for axis, zeros in enumerate(interior):
         shape = [int(n) for n in x.shape]
         if zeros and shape[axis] > 1:
-            ends = [(0, 0)] * (axis + 1) + [(0, zeros)] + [(0, 0)] * (len(shape) - axis - 1)
-            x = tf.pad(tf.reshape(x, [*shape[: axis + 1], 1, *shape[axis + 1 :]]), ends)
+            rows, width = (int(np.prod(part)) for part in (shape[: axis + 1], shape[axis + 1 :]))
+            x = tf.pad(tf.reshape(x, [rows, 1, width]), [(0, 0), (0, zeros), (0, 0)])  # it takes 8 axes at most
             shape[axis] *= zeros + 1
             x = tf.reshape(x, shape)[(*[slice(None)] * axis, slice(0, shape[axis] - zeros))]
     return tf.pad(x, tuple(zip(before, after))) if before else x
