@@ -101,7 +101,7 @@ def test_complex_products_have_the_same_bits_in_vectors(tmp_path: Path) -> None:
 
 @needs_compiler
 def test_short_padded_rows_are_right_in_vectors(tmp_path: Path) -> None:
-    """GCC 12 hoists the store of a chosen load before it makes vectors, and then loses the numbers."""
+    """GCC 12 loses numbers of guarded loads where it makes vectors of them."""
     x = np.arange(12.0).reshape(6, 2)
     graph = ws.trace(lambda x: np.pad(x, ((2, 2), (0, 0))))(x)
     found = CLibrary({"padded": graph}, tmp_path, "-O3", "-march=native")("padded", [x])

@@ -31,7 +31,9 @@ class CKernelWriter(BlockText):
         """The function."""
         self.body(self.kernel.body)
         read = set(re.findall(r"\bb\d+\b", "\n".join(self.lines)))
-        head = [*["WS_IN_ORDER"] * writes_neighbours(self.kernel), f"static void {name}(void *const *b) {{"]
+        guarded = any([v.op == "load" and bool(v.args) for v in self.used])
+        how = "WS_IN_ORDER" if writes_neighbours(self.kernel) else "WS_GUARDED" if guarded else ""
+        head = [*[how] * bool(how), f"static void {name}(void *const *b) {{"]
         head += ["    (void)b;"] * (not read)
         for b in self.kernel.buffers:
             kind, own = scalars.memory_type(b.dtype), self.names[b]
