@@ -34,9 +34,10 @@ from wholestep.primitives.movement import spread
 ONE = """exp exp2 expm1 log log2 log10 log1p sqrt cbrt sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh
 arctanh floor ceil trunc rint sign abs isfinite isnan signbit real imag conj""".split()
 TWO = """maximum minimum copysign nextafter arctan2 hypot logaddexp logaddexp2 remainder fmod""".split()
-SPECIAL_ONE = """erf erfc erfinv expit log_ndtr ndtr ndtri gammaln gamma gammasgn digamma i0 i1 i0e i1e logit spence
-exp1 expi""".split()
-SPECIAL_TWO = "zeta gammainc gammaincc betaln beta poch".split()
+SPECIAL_ONE = (
+    """erf erfc erfinv expit log_ndtr ndtr ndtri gammaln gamma gammasgn digamma i0 i1 i0e i1e logit spence""".split()
+)
+SPECIAL_TWO = "zeta gammainc gammaincc betaln beta".split()
 
 
 def jax_dtype(dtype: np.dtype[Any]) -> str:
