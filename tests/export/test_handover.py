@@ -86,6 +86,18 @@ def test_functions_that_jax_gets_wrong_are_scipys(jax: Any) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-12)
 
 
+def test_functions_that_torch_gets_wrong_are_right() -> None:
+    """Its own Bessel functions of float64 numbers from 5 to 8 have 7 digits; its normal distribution ends at -8."""
+    torch = pytest.importorskip("torch", reason="PyTorch is an outside oracle; not installed")
+    x = np.linspace(-30.0, 12.0, 85)
+
+    def f(x: Any) -> Any:
+        return scipy.special.ndtr(x), scipy.special.j0(x) + 2, scipy.special.y1(np.abs(x) + 1) + 2
+
+    for a, b in zip(ws.to_torch(f, x)(torch.tensor(x)), f(x), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-13)
+
+
 def test_jax_refuses_arguments_unlike_the_examples(jax: Any) -> None:
     f = ws.to_jax(lambda x: np.mean(x), X)
     with pytest.raises(ArgumentError, match=r"to_jax: x has the shape \(8, 3\), and the program .* \(4, 3\)"):

@@ -100,6 +100,13 @@ def test_a_comparison_that_is_not_true_is_not_the_opposite_one(tf: Any) -> None:
     np.testing.assert_array_equal(found, [True, False, True])
 
 
+@pytest.mark.parametrize("short", ["f4", "f8"])
+def test_the_inverse_error_function_of_small_numbers(tf: Any, short: str) -> None:
+    x = np.array([-1, -0.9, -0.3, -1e-7, 0, 1e-30, 1e-10, 1e-3, 0.499, 0.5, 1], short)
+    found = ws.to_tensorflow(special.erfinv, x)(x)
+    np.testing.assert_allclose(found, scipy.special.erfinv(x), rtol=8 * np.finfo(short).eps)
+
+
 def test_the_error_function_ends_at_1(tf: Any) -> None:
     x = np.array([-np.inf, -1e300, -0.5, 7.0, np.inf, np.nan])
     np.testing.assert_allclose(ws.to_tensorflow(special.erf, x)(x), scipy.special.erf(x), rtol=1e-15)

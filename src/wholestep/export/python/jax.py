@@ -35,7 +35,7 @@ ONE = """exp exp2 expm1 log log2 log10 log1p sqrt cbrt sin cos tan arcsin arccos
 arctanh floor ceil trunc rint sign abs isfinite isnan signbit real imag conj""".split()
 TWO = """maximum minimum copysign nextafter arctan2 hypot logaddexp logaddexp2 remainder fmod""".split()
 SPECIAL_ONE = (
-    """erf erfc erfinv expit log_ndtr ndtr ndtri gammaln gamma gammasgn digamma i0 i1 i0e i1e logit spence""".split()
+    "erf erfc erfinv expit log_ndtr ndtr ndtri gammaln gamma gammasgn digamma i0 i1 i0e i1e logit spence".split()
 )
 SPECIAL_TWO = "zeta gammainc gammaincc betaln beta".split()
 

@@ -26,7 +26,7 @@ from wholestep.export.rules.control import is_selectable
 from wholestep.ir.graph import Node
 
 PLAIN = "exp sqrt sin cos tan sinh cosh tanh floor abs sign".split()
-IN_MATH = "log log1p expm1 ceil digamma erfinv ndtri real imag conj".split()
+IN_MATH = "log log1p expm1 ceil digamma ndtri real imag conj".split()
 INVERSE = {f"arc{name}": f"a{name}" for name in "sin cos tan sinh cosh tanh".split()}
 RENAMED = {"rint": "round", "expit": "sigmoid"}
 SPECIAL = {"gammaln": "lgamma", "isfinite": "is_finite", "isnan": "is_nan"}
@@ -145,6 +145,7 @@ WORDS: dict[str, Spelling] = {
     "log_expit": "tf.math.log_sigmoid({0})",
     "erf": by_kind(tensorflow_erf, c=HOST["erf"]),
     "erfc": by_kind("tf.math.erfc({0})", c=HOST["erfc"]),
+    "erfinv": "inverse_erf({0})",
     "select": "tf.where({0}, {1}, {2})",
     "cast": tensorflow_cast,
     "constant": lambda c: f"tf.constant({c.names.constant(c.p['value'])})",

@@ -78,6 +78,13 @@ def truncated_remainders(x, y):
     return tf.cast(wide, x.dtype)
 
 
+def inverse_erf(x):
+    """The inverse of the error function; of small numbers, whose digits the library's loses, by a step of Newton's."""
+    y = tf.math.erfinv(x)
+    small = tf.where(tf.abs(x) < 0.5, y, 0)
+    return tf.where(tf.abs(x) < 0.5, small - (tf.math.erf(small) - x) * tf.exp(small * small) * 0.886226925452758, y)
+
+
 def pad_between(x, before, after, interior):
     """Zeros before, after and between elements."""
     for axis, zeros in enumerate(interior):
