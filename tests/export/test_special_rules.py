@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.laws.balls import BALLS, ball_value
 
 from wholestep.backends.reference import interpret
 from wholestep.export.rules.special import SPECIAL_RULES
@@ -34,6 +35,9 @@ def test_a_rule_is_the_function(name: str) -> None:
     graph, _ = build(lambda *vs: [SPECIAL_RULES[name](*vs)], [array_type(x.shape, x.dtype) for x in xs], name=name)
     with np.errstate(all="ignore"):
         (got,), want = interpret(graph, xs), primitive.ref(*xs)
+    if name == "cotdg":  # SciPy subtracts angles from 90, which takes the digits of small ones
+        near = (xs[0] != 0) & (np.abs(xs[0]) < 1)
+        want[near] = [ball_value(BALLS["cotdg"], [x]) for x in xs[0][near]]
     slack = LOOSE.get(name, 1e-12)
     off = ~np.isclose(got, want, rtol=slack, atol=1e-12, equal_nan=True)
     assert not off.any(), [(*[x[off][k] for x in xs], got[off][k], want[off][k]) for k in range(min(off.sum(), 6))]

@@ -235,21 +235,30 @@ def cosine_of_degrees(x: Value) -> Value:
 
 def tangent_of_degrees(x: Value) -> Value:
     """tan of less than 180 degrees; infinity at its poles."""
-    size = absolute(x)
-    turned = size > 90
-    angle = where_else(turned, 180 - size, size)
-    pole = equal(angle, like(x, 90.0))
-    found = tan(where_else(pole, like(x, 0.0), angle) * (math.pi / 180))
-    return where_else(pole, like(x, math.inf), where_else(not_equal(turned, x < 0), -found, found))
+    turned, angle = first_quadrant(x)
+    steep = angle > 45
+    return signed_slope(x, turned, steep, where_else(steep, 90 - angle, angle))
 
 
 def cotangent_of_degrees(x: Value) -> Value:
-    """cot, as the tangent of 90 degrees less the size; infinity at its poles."""
+    """cot of less than 180 degrees; infinity at its poles."""
+    turned, angle = first_quadrant(x)
+    steep = angle < 45
+    return signed_slope(x, turned, steep, where_else(steep, angle, 90 - angle))
+
+
+def first_quadrant(x: Value) -> tuple[Value, Value]:
+    """Whether the size of x, less than 180 degrees, is above 90, and the angle to the nearer end."""
     size = absolute(x)
     turned = size > 90
-    angle = where_else(turned, size - 90, 90 - size)
-    pole = equal(angle, like(x, 90.0))
-    found = tan(where_else(pole, like(x, 0.0), angle) * (math.pi / 180))
+    return turned, where_else(turned, 180 - size, size)
+
+
+def signed_slope(x: Value, turned: Value, steep: Value, angle: Value) -> Value:
+    """tan of an angle up to 45 degrees, or its reciprocal, which is infinite for 0, with the sign for x."""
+    pole = steep & equal(angle, like(x, 0.0))
+    flat = tan(where_else(pole, like(x, 45.0), angle) * (math.pi / 180))
+    found = where_else(steep, 1 / where_else(steep, flat, like(x, 1.0)), flat)
     return where_else(pole, like(x, math.inf), where_else(not_equal(turned, x < 0), -found, found))
 
 
