@@ -47,7 +47,7 @@ def for_each_lane(w: CKernelWriter, a: CAccumulator, line: Callable[[str], str])
     """Write a line for each element of an accumulator, told the index behind its name."""
     if a.width:
         lane = w.fresh("l")
-        w.put(f"for (int {lane} = 0; {lane} < {a.width}; {lane}++) {line(f'[{lane}]')}")
+        w.put(f"WS_LANES for (int {lane} = 0; {lane} < {a.width}; {lane}++) {line(f'[{lane}]')}")
     else:
         w.put(line(""))
 
@@ -89,7 +89,7 @@ def tree(w: CKernelWriter, a: CAccumulator, lanes: int) -> str:
         held, other = f"{a.name}[{k} * {lanes} + {lane}]", f"{a.name}[({k} + {n}) * {lanes} + {lane}]"
         w.put(f"for (int {n} = 1; {n} < {tile}; {n} *= 2)")
         w.put(f"    for (int {k} = 0; {k} + {n} < {tile}; {k} += 2 * {n})")
-        w.put(f"        for (int {lane} = 0; {lane} < {lanes}; {lane}++) {a.joined(held, other)}")
+        w.put(f"        WS_LANES for (int {lane} = 0; {lane} < {lanes}; {lane}++) {a.joined(held, other)}")
     if lanes > 1:
         w.put(f"for (int {n} = {lanes // 2}; {n} > 0; {n} /= 2)")
         line = a.joined(f"{a.name}[{lane}]", f"{a.name}[{lane} + {n}]")

@@ -25,10 +25,14 @@ extern double sqrt(double) __attribute__((__const__));
 #pragma clang diagnostic ignored "-Wpass-failed" /* where vectors are impossible, the loop is right as it stands */
 #pragma clang diagnostic ignored "-Wtautological-compare" /* a program may compare a value with itself */
 #define WS_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#define WS_LANES
 #elif defined(__GNUC__)
 #define WS_INDEPENDENT _Pragma("GCC ivdep")
+/* The lanes of a vector, of which GCC makes no vector once it has unrolled the loop. */
+#define WS_LANES _Pragma("GCC ivdep") _Pragma("GCC unroll 1")
 #else
 #define WS_INDEPENDENT
+#define WS_LANES
 #endif
 
 /* GCC fuses differences and sums of products that lie side by side where it makes vectors of them, whatever it is told. */
