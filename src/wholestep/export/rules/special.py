@@ -248,7 +248,7 @@ def cotangent_of_degrees(x: Value) -> Value:
 
 
 def first_quadrant(x: Value) -> tuple[Value, Value]:
-    """Whether the size of x, less than 180 degrees, is above 90, and the angle to the nearer end."""
+    """A mark where the size of x, less than 180 degrees, is above 90, and the angle to the nearer end."""
     size = absolute(x)
     turned = size > 90
     return turned, where_else(turned, 180 - size, size)
