@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -29,7 +30,7 @@ from wholestep.frontend.dispatch import (
     with_documented_errors,
 )
 from wholestep.frontend.promotion import lift
-from wholestep.frontend.source.fresh import WRITES, FreshArray, as_fresh, live
+from wholestep.frontend.source.fresh import WRITES, FreshArray, add_reader, as_fresh, live, read_view
 from wholestep.frontend.traced_reads import reads_traced
 from wholestep.ir.build import current
 
@@ -47,6 +48,9 @@ def answer(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return own(with_documented_errors(implementation(f), f, given, named), args, kwargs)
     if not (is_traced(given) or is_traced(named) or any(map(is_reading_function, (*given, *named.values())))):
         made = INSTEAD.get(f, f)(*given, **named)
+        if type(made).__module__ != "builtins" and not isinstance(made, np.ndarray | np.generic | tuple | list):
+            for x in arrays_in((*given, *named.values())):
+                add_reader(x)
         out = kwargs.get("out")
         return own(made, args, kwargs) if out is None else given_out(out, made)
     out = kwargs.get("out")
@@ -88,6 +92,18 @@ def method_in_c(f: Any, /, *args: Any, **kwargs: Any) -> Any:
     """The result of a method in C of an object of another package, whose errors for traced arrays name it."""
     given, named = live(args), live(kwargs)
     return named_in_failures(f)(*given, **named) if is_traced((given, named)) else f(*args, **kwargs)
+
+
+def on_read_views(f: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """The result of a function of another package, which may keep the memory of arrays and read it later."""
+    given = [read_view(x) if type(x) is FreshArray else x for x in args]
+    return f(*given, **{k: read_view(x) if type(x) is FreshArray else x for k, x in kwargs.items()})
+
+
+def may_read_memory(module: str) -> bool:
+    """Test whether functions in C of a module read the memory of arrays: not if they are Python's containers."""
+    root = module.partition(".")[0]
+    return root not in sys.stdlib_module_names or root in ("_ctypes", "ctypes")
 
 
 FAILURES: tuple[type[Exception], ...] = (ValueDependentError, *DOCUMENTED)

@@ -184,18 +184,21 @@ def of_library(f: Any) -> Any:
         if isinstance(f, FunctionType) and f.__closure__:
             return made  # functions made by transforms come and go
     else:
-        return of_others(f)
+        return of_others(f, f)
     _answered[id(f)] = (f, made)
     return made
 
 
-def of_others(f: Any) -> Any:
+def of_others(f: Any, otherwise: Any) -> Any:
     """A function of another package: where it has arrays of its own, its errors for traced ones name it."""
     owner = getattr(f, "__self__", None)
     written = getattr(f, "__globals__", {}).get("__name__")  # a transformed function has the module of the user's
     module = written or getattr(f, "__module__", None) or type(f if owner is None else owner).__module__
     package = ROOTS.get(str(module).partition(".")[0])
-    return f if package is None else named_in_foreign_failures(package, f)
+    if package is not None:
+        return functools.partial(answers.on_read_views, named_in_foreign_failures(package, f))
+    reads = type(f) is BuiltinFunctionType and answers.may_read_memory(str(module))
+    return functools.partial(answers.on_read_views, otherwise) if reads else otherwise
 
 
 def numpy_answer(f: Any) -> Answer:
@@ -261,8 +264,7 @@ def of_builtin(f: Any) -> Any:
         return functools.partial(with_hooked_arguments, f)
     if getattr(builtins, type(owner).__name__, None) is type(owner):
         return f
-    found = of_others(f)
-    return functools.partial(answers.method_in_c, f) if found is f else found
+    return of_others(f, functools.partial(answers.method_in_c, f))
 
 
 def with_hooked_arguments(f: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -307,7 +309,10 @@ def of_type(kind: type) -> Any:
     found = BUILT_IN.get(id(kind)) or REPLACED.get(kind)
     if found is not None:
         return found
-    if issubclass(kind, np.ndarray) and kind.__module__.partition(".")[0] == "numpy":
+    root = kind.__module__.partition(".")[0]
+    if root == "scipy":
+        return functools.partial(answers.on_read_views, kind)  # a tree keeps the memory of its points
+    if root == "numpy" and issubclass(kind, np.ndarray):
         return numpy_answer(kind)
     construct = getattr(kind, "__init__", None)
     usual = getattr(kind, "__new__", None) is OBJECT_NEW and type(kind).__call__ is TYPE_CALL
@@ -335,7 +340,7 @@ def of_method(f: MethodType) -> Any:
             return MethodType(with_code(function, code), f.__self__)
         if function.__module__.partition(".")[0] in ("numpy", "scipy"):
             return numpy_answer(f)  # a method of a distribution, or of a class of series
-    return functools.partial(of_cached(function), f.__self__) if type(function) is CACHED else of_others(f)
+    return functools.partial(of_cached(function), f.__self__) if type(function) is CACHED else of_others(f, f)
 
 
 def of_partial(f: functools.partial[Any]) -> Any:
@@ -367,7 +372,7 @@ def of_instance(f: Any) -> Any:
             return functools.partial(on_live_arrays, f)
         if root == "scipy":
             return numpy_answer(f)  # a distribution, to which parameters are given
-    return of_others(f)
+    return of_others(f, f)
 
 
 BUILT_IN: dict[int, Answer] = {

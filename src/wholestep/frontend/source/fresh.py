@@ -17,7 +17,7 @@ from wholestep.frontend.source.overlays import INSIDE, constant_value, overlay, 
 from wholestep.frontend.source.rewriting import dropping
 from wholestep.ir.build import GraphBuilder, current
 
-ATTRIBUTES = frozenset("shape dtype ndim size itemsize nbytes strides flags base ctypes device".split())
+ATTRIBUTES = frozenset("shape dtype ndim size itemsize nbytes strides flags base device".split())
 """Attributes of an untraced array that no array is made for."""
 WRITES = frozenset(("fill", "put", "sort", "partition", "itemset"))
 """Methods that write the array itself."""
@@ -94,10 +94,12 @@ class FreshMemory:
             )
         reading = next((reader for ref in self.readers if (reader := ref()) is not None), None)
         if reading is not None:
-            kind = "memoryview" if type(reading) is np.ndarray else type(reading).__name__
+            kind = type(reading)
+            plain = "another object (a memoryview, a ctypes pointer, an iterator or a tensor)"
+            by = plain if kind is np.ndarray else f"a view of type {kind.__name__}"
             raise UnsupportedError(
-                f"assignment: a view of this array of type {kind} reads its memory, and cannot follow a traced value",
-                hint="make that view of a copy, y.copy(), or use the array itself",
+                f"assignment: {by} reads the memory of this array, and cannot follow a traced value",
+                hint="make that object of a copy, y.copy(), or use the array itself",
             )
         owner = self.owner
         self.whole = whole = Array(constant_value(owner))
@@ -150,6 +152,8 @@ class FreshArray(np.ndarray[Any, Any]):
             return FreshFlat(self)
         if name == "data":
             return self.__buffer__(0)
+        if name == "ctypes":
+            return read_view(self).ctypes
         got = getattr(np.ndarray.view(self, np.ndarray), name)
         if isinstance(got, np.ndarray):
             return as_fresh(got, self)
@@ -222,10 +226,7 @@ class FreshArray(np.ndarray[Any, Any]):
         held = plain_attribute(self, "__dict__")
         if held.get("traced") is not None:
             INSIDE.__float__()
-        plain: Any = np.ndarray.view(self, np.ndarray)
-        if held.get("memory") is not None:
-            held["memory"].readers.append(weakref.ref(plain))
-        return memoryview(plain)
+        return memoryview(read_view(self))
 
     # NumPy's own calls matmul with axes=, which is not covered. Its stubs have overloads for each dtype.
     def __imatmul__(self, other: Any) -> Any:  # type: ignore[misc]
@@ -242,6 +243,21 @@ class FreshArray(np.ndarray[Any, Any]):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return np.asarray(live(self)).__reduce_ex__(protocol)
+
+
+def read_view(x: FreshArray) -> Any:
+    """What a fresh array stands for, for an object that may keep it and read its memory: a later store finds it."""
+    plain = x.__live__()
+    if isinstance(plain, np.ndarray):
+        add_reader(plain)
+    return plain
+
+
+def add_reader(plain: np.ndarray[Any, Any]) -> None:
+    """Let a later store find that a plain view of fresh memory is in use, as long as it is."""
+    memory = memory_of(plain, memory_owner(plain))
+    if memory is not None:
+        memory.readers.append(weakref.ref(plain))
 
 
 class FreshFlat:
@@ -351,8 +367,7 @@ def as_fresh(got: np.ndarray[Any, Any], *sources: Any) -> Any:
     root = memory_owner(got)
     memory = memory_of(got, root)
     if type(got) is not np.ndarray:
-        if memory is not None:
-            memory.readers.append(weakref.ref(got))
+        add_reader(got)
         return got
     if memory is not None:
         return memory.array(got)
