@@ -245,11 +245,23 @@ class FreshArray(np.ndarray[Any, Any]):
         return np.asarray(live(self)).__reduce_ex__(protocol)
 
 
+class LentMemory:
+    """The base of a plain view, which views of that view keep alive: NumPy passes over bases that are arrays."""
+
+    __slots__ = ("__array_interface__", "plain")
+
+    def __init__(self, plain: np.ndarray[Any, Any]) -> None:
+        self.plain = plain
+        self.__array_interface__ = plain.__array_interface__
+
+
 def read_view(x: FreshArray) -> Any:
     """What a fresh array stands for, for an object that may keep it and read its memory: a later store finds it."""
-    plain = x.__live__()
-    if isinstance(plain, np.ndarray):
-        add_reader(plain)
+    now = x.__live__()
+    if not isinstance(now, np.ndarray):
+        return now
+    plain = np.asarray(LentMemory(now))
+    add_reader(plain)
     return plain
 
 
