@@ -20,7 +20,6 @@ from wholestep.nn.normalization import (
     batch_norm,
     but_channels,
     group_norm,
-    in_wide,
     instance_norm,
     layer_norm,
     local_response_norm,
@@ -29,6 +28,7 @@ from wholestep.nn.normalization import (
 )
 from wholestep.nn.windows import type_text
 from wholestep.numpy.reductions import traced_count
+from wholestep.numpy.working_precision import working_array
 
 GAIN = {"gain": "weight"}
 
@@ -146,7 +146,7 @@ class BatchNorm(Normalization):
             raise ShapeError(f"BatchNorm: x is {type_text(x)}; axis 1 must be the {channels} channels")
         if not self.training:
             return batch_norm(x, self.gain, self.bias, mean=self.mean, var=self.var, eps=self.eps)
-        count, wide, axes = x.size // x.shape[1], in_wide(x), but_channels(x)
+        count, wide, axes = x.size // x.shape[1], working_array(x), but_channels(x)
         if self.axis_name is None:
             self.follow(*mean_and_variance(wide, axes), count)
             return batch_norm(x, self.gain, self.bias, eps=self.eps)

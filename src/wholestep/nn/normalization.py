@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from wholestep import dtypes, numpy as wnp
+from wholestep import numpy as wnp
 from wholestep.boundary.counts import is_integer
 from wholestep.errors import ParameterError, ShapeError
 from wholestep.frontend.custom import composite
 from wholestep.ir.graph import NDArray
 from wholestep.nn.exponentials import in_single
 from wholestep.nn.windows import floating, type_text
+from wholestep.numpy.working_precision import working_array
 
 
 def layer_norm(x: Any, gain: Any = None, bias: Any = None, eps: float = 1e-5) -> NDArray:
@@ -105,7 +106,7 @@ def normalized_batch(x: Any, gain: Any, bias: Any, eps: float) -> Any:
     def pullback(args: Any, y: Any, g: Any) -> Any:
         x, *parts = args
         unit, root = standard(x)
-        scale = in_wide(parts[0]) / root if gain is not None else 1 / root
+        scale = working_array(parts[0]) / root if gain is not None else 1 / root
         centred, along = [wnp.mean(v, axis=axes, keepdims=True) for v in (g, g * unit)]
         gx = scale * (g - centred - unit * along)
         summed = [wnp.sum(v, axis=axes) for v, part in ((g * unit, gain), (g, bias)) if part is not None]
@@ -182,14 +183,8 @@ def but_channels(x: Any) -> tuple[int, ...]:
 
 def apply_gain_and_bias(x: Any, gain: Any, bias: Any) -> Any:
     """x with a gain and a bias, where there are any."""
-    y = x if gain is None else x * in_wide(gain)
-    return y if bias is None else y + in_wide(bias)
-
-
-def in_wide(x: Any) -> Any:
-    """An array in the dtype in which arithmetic on it is carried out."""
-    found = wnp.asarray(x)
-    return found.astype(dtypes.compute_dtype(found.dtype), copy=False)
+    y = x if gain is None else x * working_array(gain)
+    return y if bias is None else y + working_array(bias)
 
 
 def check_operand(name: str, x: Any, eps: float, least: int) -> Any:
@@ -221,7 +216,7 @@ def on_channels(name: str, what: str, x: Any, part: Any) -> Any:
     each = wnp.asarray(part)
     if each.shape != (x.shape[1],):
         raise ShapeError(f"{name}: {what} is {type_text(each)} for x {type_text(x)}; it must be [{x.shape[1]}]")
-    return in_wide(each).reshape(-1, *[1] * (x.ndim - 2))
+    return working_array(each).reshape(-1, *[1] * (x.ndim - 2))
 
 
 def local_response_norm(x: Any, size: int, *, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> NDArray:

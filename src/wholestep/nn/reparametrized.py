@@ -15,7 +15,7 @@ from wholestep.nn import init
 from wholestep.nn.annotations import buffer, frozen
 from wholestep.nn.linears import sized
 from wholestep.nn.module import Module, copy_of
-from wholestep.nn.normalization import in_wide
+from wholestep.numpy.working_precision import working_array
 from wholestep.words import type_in_words
 
 
@@ -167,7 +167,7 @@ class Orthogonal(Reparametrized):
                 "Orthogonal: reflections of complex numbers do not give every unitary matrix",
                 hint='map="matrix_exp" or map="cayley"',
             )
-        wide = np.asarray(in_wide(matrix if rows >= columns else matrix.T))
+        wide = np.asarray(working_array(matrix if rows >= columns else matrix.T))
         q, r = np.linalg.qr(wide, mode="complete")
         signs = np.ones(len(q), q.dtype)
         signs[: min(rows, columns)] = np.where(np.diagonal(r).real < 0, -1, 1)
@@ -177,9 +177,9 @@ class Orthogonal(Reparametrized):
 
     def orthonormal(self) -> NDArray:
         """The weight as a matrix [outputs, all else] of its dtype."""
-        raw = as_outputs(in_wide(self.raw))
+        raw = as_outputs(working_array(self.raw))
         tall = raw.shape[0] >= raw.shape[1]
-        found = in_wide(self.base) @ ORTHOGONAL_MAPS[self.map](raw if tall else raw.T)
+        found = working_array(self.base) @ ORTHOGONAL_MAPS[self.map](raw if tall else raw.T)
         made: NDArray = (found if tall else found.T).astype(self.raw.dtype)
         return made
 

@@ -11,13 +11,13 @@ import numpy as np
 from wholestep import numpy as wnp, tree
 from wholestep.errors import DtypeError, ParameterError
 from wholestep.frontend.control import cond
+from wholestep.numpy.working_precision import working_array
 from wholestep.optim.averaging import Wrapper
 from wholestep.optim.hyper import number_in
 from wholestep.optim.protocol import (
     call_update,
     required_extra,
     scalar_like,
-    working_array,
     working_zeros,
 )
 from wholestep.words import type_in_words

@@ -11,8 +11,9 @@ import numpy as np
 from wholestep import numpy as wnp, tree
 from wholestep.errors import TreeError
 from wholestep.frontend.control import cond
+from wholestep.numpy.working_precision import working_array
 from wholestep.optim.hyper import Fields, label, number_in
-from wholestep.optim.protocol import call_update, check_optimizer, running_mean, scalar_like, working_array
+from wholestep.optim.protocol import call_update, check_optimizer, running_mean, scalar_like
 from wholestep.tree import Tree
 
 

@@ -16,6 +16,7 @@ from wholestep.errors import DtypeError, ParameterError, UnsupportedError
 from wholestep.frontend.batching import all_gather
 from wholestep.frontend.control import cond
 from wholestep.ir.graph import NDArray
+from wholestep.numpy.working_precision import working_array
 from wholestep.optim.hyper import Fields, label, labels, number_in
 from wholestep.optim.leafwise import add_weight_decay
 from wholestep.optim.paths import Choice, chosen_parameters
@@ -27,7 +28,6 @@ from wholestep.optim.protocol import (
     root_of_squares,
     scalar_like,
     squared_magnitude,
-    working_array,
 )
 from wholestep.words import type_in_words
 

@@ -7,10 +7,11 @@ from dataclasses import KW_ONLY, field
 from typing import Any
 
 from wholestep import numpy as wnp, tree
+from wholestep.numpy.working_precision import working_array
 from wholestep.optim.chaining import Stateless, global_norm
 from wholestep.optim.hyper import number_in
 from wholestep.optim.paths import Choice, chosen_parameters
-from wholestep.optim.protocol import root_of_squares, scalar_like, squared_magnitude, working_array
+from wholestep.optim.protocol import root_of_squares, scalar_like, squared_magnitude
 
 
 class AdaptiveClip(Stateless):

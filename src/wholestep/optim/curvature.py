@@ -11,10 +11,11 @@ from wholestep.errors import DtypeError, UnsupportedError
 from wholestep.frontend.control import cond
 from wholestep.frontend.derivatives import jvp
 from wholestep.frontend.gradients import grad
+from wholestep.numpy.working_precision import working_array
 from wholestep.optim.hyper import number_in, rate_at
 from wholestep.optim.leafwise import Leafwise, decay_parameter, increment_count
 from wholestep.optim.paths import Choice
-from wholestep.optim.protocol import required_extra, running_mean, scalar_like, working_array, working_zeros
+from wholestep.optim.protocol import required_extra, running_mean, scalar_like, working_zeros
 from wholestep.words import type_in_words
 
 

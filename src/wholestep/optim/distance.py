@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from wholestep import dtypes, numpy as wnp, tree
+from wholestep.numpy.working_precision import working_array
 from wholestep.optim.averaging import working_copy
 from wholestep.optim.hyper import Rate, number_in, number_or_schedule, rate_at
 from wholestep.optim.leafwise import Leafwise, decay_parameter, increment_count
@@ -20,7 +21,6 @@ from wholestep.optim.protocol import (
     running_mean,
     scalar_like,
     squared_magnitude,
-    working_array,
     working_zeros,
 )
 

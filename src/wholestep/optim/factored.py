@@ -10,10 +10,11 @@ import numpy as np
 
 from wholestep import dtypes, numpy as wnp
 from wholestep.errors import UnsupportedError
+from wholestep.numpy.working_precision import working_array
 from wholestep.optim.hyper import Rate, number_in, number_or_schedule, rate_at
 from wholestep.optim.leafwise import Leafwise, decay_parameter, increment_count
 from wholestep.optim.paths import Choice
-from wholestep.optim.protocol import root_of_squares, running_mean, scalar_like, working_array, working_zeros
+from wholestep.optim.protocol import root_of_squares, running_mean, scalar_like, working_zeros
 
 
 class Adafactor(Leafwise):

@@ -13,9 +13,10 @@ from wholestep import numpy as wnp, tree
 from wholestep.errors import TreeError
 from wholestep.frontend.copied_calls import CopiedCalls
 from wholestep.ir.build import blaming_one_line
+from wholestep.numpy.working_precision import working_array
 from wholestep.optim.hyper import Fields, Rate, label, number_or_schedule, rate_at
 from wholestep.optim.paths import chosen_parameters
-from wholestep.optim.protocol import scalar_like, working_array
+from wholestep.optim.protocol import scalar_like
 from wholestep.words import type_in_words
 
 PARAMETER = ""

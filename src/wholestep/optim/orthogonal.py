@@ -8,6 +8,7 @@ from typing import Any
 
 from wholestep import dtypes, numpy as wnp, tree
 from wholestep.errors import ParameterError, ShapeError, UnsupportedError
+from wholestep.numpy.working_precision import working_array
 from wholestep.optim.grouping import Divided
 from wholestep.optim.hyper import Rate, check_numbers, number_in
 from wholestep.optim.leafwise import Leafwise, decay_parameter
@@ -18,7 +19,6 @@ from wholestep.optim.protocol import (
     root_of_squares,
     running_mean,
     scalar_like,
-    working_array,
     working_zeros,
 )
 

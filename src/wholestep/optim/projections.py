@@ -11,11 +11,12 @@ from wholestep import dtypes, numpy as wnp, tree
 from wholestep.errors import DtypeError, ParameterError, TreeError
 from wholestep.frontend.control import cond
 from wholestep.frontend.marks import stop_gradient
+from wholestep.numpy.working_precision import working_array
 from wholestep.optim.averaging import Wrapper
 from wholestep.optim.chaining import global_norm
 from wholestep.optim.hyper import Fields, label, number_in
 from wholestep.optim.paths import Choice, chosen_parameters, parameter_paths
-from wholestep.optim.protocol import call_update, scalar_like, working_array
+from wholestep.optim.protocol import call_update, scalar_like
 
 T = TypeVar("T")
 

@@ -152,12 +152,6 @@ def required_extra(name: str, what: str, extras: Mapping[str, Any]) -> Any:
     return extras[what]
 
 
-def working_array(x: Any) -> Any:
-    """An array in the dtype of arithmetic on it: half precisions become float32."""
-    array = wnp.asarray(x)
-    return array.astype(dtypes.compute_dtype(array.dtype), copy=False)
-
-
 def scalar_like(x: Any, like: Any) -> Any:
     """A number in the precision of an array, so that arithmetic with it stays there."""
     return wnp.asarray(x).astype(dtypes.real_of(like.dtype))

@@ -13,9 +13,10 @@ from wholestep.boundary.counts import whole_number
 from wholestep.errors import ParameterError, UnsupportedError
 from wholestep.frontend.control import cond, scan
 from wholestep.frontend.gradients import value_and_grad
+from wholestep.numpy.working_precision import working_array
 from wholestep.optim.hyper import Fields, Rate, number_or_schedule, rate_at
 from wholestep.optim.line_search import backtracking, strong_wolfe
-from wholestep.optim.protocol import required_extra, working_array
+from wholestep.optim.protocol import required_extra
 
 SEARCHES: dict[str, Any] = {"backtracking": backtracking, "strong_wolfe": strong_wolfe}
 

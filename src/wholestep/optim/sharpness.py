@@ -7,10 +7,11 @@ from typing import Any
 
 from wholestep import numpy as wnp, tree
 from wholestep.frontend.gradients import grad
+from wholestep.numpy.working_precision import working_array
 from wholestep.optim.averaging import Wrapper
 from wholestep.optim.chaining import global_norm
 from wholestep.optim.hyper import number_in
-from wholestep.optim.protocol import call_update, required_extra, scalar_like, working_array
+from wholestep.optim.protocol import call_update, required_extra, scalar_like
 
 
 class Sam(Wrapper):

@@ -256,7 +256,7 @@ class LentMemory:
 
 
 def read_view(x: FreshArray) -> Any:
-    """What a fresh array stands for, for an object that may keep it and read its memory: a later store finds it."""
+    """A view for an object that may keep it and read its memory, which a later store finds; or the traced array."""
     now = x.__live__()
     if not isinstance(now, np.ndarray):
         return now

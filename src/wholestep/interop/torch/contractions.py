@@ -14,7 +14,7 @@ from wholestep.frontend.marks import stop_gradient
 from wholestep.interop.handlers import Handlers
 from wholestep.interop.torch.promotion import cast
 from wholestep.interop.torch.reductions import vector_norm
-from wholestep.nn.normalization import in_wide
+from wholestep.numpy.working_precision import working_array
 from wholestep.scipy import linalg as scipy_linalg
 
 CONTRACTIONS = Handlers()
@@ -76,7 +76,7 @@ def addbmm(c: Any, x: Any, y: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
 
 def rounded_once(product: Callable[..., Any], c: Any, x: Any, y: Any, beta: Any = 1, alpha: Any = 1) -> Any:
     """alpha * product(x, y) + beta * c, which half precisions hold after the sum, and not after the product too."""
-    made = scaled(product(in_wide(x), in_wide(y)), alpha) + scaled(in_wide(c), beta)
+    made = scaled(product(working_array(x), working_array(y)), alpha) + scaled(working_array(c), beta)
     return made.astype(x.dtype, copy=False)
 
 

@@ -11,7 +11,8 @@ from wholestep import nn, numpy as wnp, random
 from wholestep.frontend.custom import custom_jvp
 from wholestep.interop.handlers import Handlers
 from wholestep.interop.torch.promotion import cast
-from wholestep.nn.normalization import apply_gain_and_bias, in_wide, mean_and_variance
+from wholestep.nn.normalization import apply_gain_and_bias, mean_and_variance
+from wholestep.numpy.working_precision import working_array
 
 LAYERS = Handlers()
 entry = LAYERS.entry
@@ -39,7 +40,7 @@ def log_softmax(x: Any, axis: int, dtype: Any = None) -> Any:
 
 def on_channels(x: Any, part: Any) -> Any:
     """One number for each channel, as it stands along axis 1 of x."""
-    return None if part is None else in_wide(part).reshape(1, -1, *[1] * (x.ndim - 2))
+    return None if part is None else working_array(part).reshape(1, -1, *[1] * (x.ndim - 2))
 
 
 def normalized(x: Any, mean: Any, var: Any, eps: float) -> tuple[Any, Any]:
@@ -51,7 +52,7 @@ def normalized(x: Any, mean: Any, var: Any, eps: float) -> tuple[Any, Any]:
 @entry("native_layer_norm")
 def native_layer_norm(x: Any, shape: Sequence[Any], gain: Any, bias: Any, eps: float) -> tuple[Any, ...]:
     axes = tuple(range(x.ndim - len(shape), x.ndim))
-    wide = in_wide(x)
+    wide = working_array(x)
     mean, var = mean_and_variance(wide, axes)
     made, scale = normalized(wide, mean, var, eps)
     return apply_gain_and_bias(made, gain, bias).astype(x.dtype), mean, scale
@@ -66,7 +67,7 @@ def layer_norm(
 
 @entry("rms_norm")
 def rms_norm(x: Any, shape: Sequence[Any], gain: Any = None, eps: float | None = None) -> Any:
-    wide = in_wide(x)
+    wide = working_array(x)
     axes = tuple(range(x.ndim - len(shape), x.ndim))
     least = np.finfo(wide.dtype).eps if eps is None else eps
     scale = 1 / wnp.sqrt(wnp.mean(wide * wide, axis=axes, keepdims=True) + cast(float(least), wide.dtype))
@@ -77,7 +78,7 @@ def rms_norm(x: Any, shape: Sequence[Any], gain: Any = None, eps: float | None =
 def native_group_norm(
     x: Any, gain: Any, bias: Any, n: Any, channels: Any, places: Any, groups: int, eps: float
 ) -> tuple[Any, ...]:
-    wide = in_wide(x).reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
+    wide = working_array(x).reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
     mean, var = mean_and_variance(wide, tuple(range(2, wide.ndim)))
     made, scale = normalized(wide, mean, var, eps)
     y = apply_gain_and_bias(made.reshape(x.shape), on_channels(x, gain), on_channels(x, bias))
@@ -91,7 +92,7 @@ def group_norm(x: Any, groups: int, gain: Any = None, bias: Any = None, eps: flo
 
 def by_given_statistics(x: Any, gain: Any, bias: Any, mean: Any, var: Any, eps: float) -> Any:
     """A batch norm by running statistics."""
-    made, _ = normalized(in_wide(x), on_channels(x, mean), on_channels(x, var), eps)
+    made, _ = normalized(working_array(x), on_channels(x, mean), on_channels(x, var), eps)
     return apply_gain_and_bias(made, on_channels(x, gain), on_channels(x, bias)).astype(x.dtype)
 
 
@@ -125,7 +126,7 @@ def batch_norm_without_statistics(
 
 def batch_norm_of(x: Any, gain: Any, bias: Any, eps: float) -> tuple[Any, Any, Any, Any]:
     """A batch norm by the batch: its values, means, biased variances and inverse deviations."""
-    wide = in_wide(x)
+    wide = working_array(x)
     mean, var = mean_and_variance(wide, (0, *range(2, x.ndim)))
     made, scale = normalized(wide, mean, var, eps)
     y = apply_gain_and_bias(made, on_channels(x, gain), on_channels(x, bias)).astype(x.dtype)

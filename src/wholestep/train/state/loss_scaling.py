@@ -9,7 +9,8 @@ import numpy as np
 
 from wholestep import numpy as wnp, tree
 from wholestep.errors import DtypeError, ParameterError
-from wholestep.optim.protocol import scalar_like, working_array
+from wholestep.numpy.working_precision import working_array
+from wholestep.optim.protocol import scalar_like
 from wholestep.words import type_in_words
 
 LEAST, MOST = 2.0**-24, 2.0**24
