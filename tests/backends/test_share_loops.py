@@ -43,7 +43,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "several axes apart": (lambda x: x.sum(axis=(0, 2)), [whole(5, 2, 3)]),
     "nan wins": (lambda x: x.max(axis=1), [NAN]),
     "truth": (lambda x: (x > 3).any(axis=1), [whole(3, 10)]),
-    "the first of the largest": (lambda x: np.argmax(x, axis=1), [whole(3, 10)]),
+    "the first of the largest": (lambda x: np.argmax(x, axis=1), [whole(3, 20)]),
     "two sums at once": (lambda x: (x * 1j + 1).sum(axis=1), [whole(3, 8)]),
     "products": (lambda x, y: x @ y, [whole(2, 9), whole(9, 3)]),
     "the first index outside": (lambda x, i: x[i], [whole(5, 2), np.arange(9) % 5]),

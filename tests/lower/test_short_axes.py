@@ -17,7 +17,7 @@ from wholestep.kernel.lang import Store, Var, walk
 from wholestep.lower.ops.loop_templates import MOST_COLUMNS
 
 ROWS = 301
-COUNTS = (1, 2, 3, 4, 5, 6, 7, 10, 32)
+COUNTS = (1, 2, 3, 4, 5, 6, 7, 10, 16, 32)
 DTYPES = ("?", "i1", "u2", "i4", "f2", "f4", "f8", "c8", "c16")
 
 
@@ -50,6 +50,8 @@ SHORT: dict[str, Callable[[Any], Any]] = {
         np.max(x, axis=-1, keepdims=True) ^ x if x.dtype.kind == "b" else np.max(x, axis=-1, keepdims=True) - x
     ),
     "rows with nothing and with a zero": lambda x: np.stack([np.any(x, axis=-1), np.all(x, axis=-1)]),
+    "the first of the largest and of the smallest": lambda x: np.stack([np.argmax(x, axis=-1), np.argmin(x, axis=-1)]),
+    "the largest of other elements": lambda x: np.argmax(x[:, ::-1] * x[0], axis=-1),
     "sums of small matrices": lambda x: np.sum(np.stack([x, x + x], 1), axis=(1, 2)),
 }
 
@@ -83,6 +85,15 @@ def test_unrolled_extremes_of_rows_are_nan_where_an_element_is(count: int) -> No
     x[np.arange(count), np.arange(count)] = np.nan
     for f in (np.max, np.min):
         np.testing.assert_array_equal(ws.jit(lambda x, f=f: f(x, axis=-1))(x), f(x, axis=-1))
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 10, 16, 17])
+def test_the_first_extreme_of_a_row_is_its_first_nan(count: int) -> None:
+    rng = np.random.default_rng(count)
+    x = rng.choice([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan], (2000, count), p=[0.2] * 4 + [0.07, 0.07, 0.06])
+    for f in (np.argmax, np.argmin):
+        np.testing.assert_array_equal(ws.jit(lambda x, f=f: f(x, axis=-1))(x), f(x, axis=-1))
+        np.testing.assert_array_equal(ws.jit(lambda x, f=f: f(x, axis=0))(x.T.copy()), f(x, axis=-1))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -130,6 +141,8 @@ VECTORS: dict[str, Callable[[Any], Any]] = {
     "tiled": lambda x: np.tile(x.reshape(-1, 96), (1, 2)),
     "lengths of rows": lambda x: np.sqrt(np.sum(x * x, axis=-1)),
     "softmax of rows": lambda x: np.exp(x) / np.sum(np.exp(x), axis=-1, keepdims=True),
+    "the class of each row": lambda x: np.argmax(x, axis=-1),
+    "right classes": lambda x: np.sum(np.argmax(x, axis=-1) == 2, axis=0),
     "the gradient of every second element": ws.grad(spread(2)),
 }
 

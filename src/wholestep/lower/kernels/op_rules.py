@@ -10,7 +10,7 @@ import numpy as np
 
 from wholestep import dtypes
 from wholestep.dims import Dim, Size, least
-from wholestep.ir.graph import Node
+from wholestep.ir.graph import Node, Value
 from wholestep.kernel.index_arithmetic import Coordinates, divide_index, index_in_range, row_major_strides, size_index
 from wholestep.kernel.lang import BOOL, I64, DType, Index, Var
 from wholestep.kernel.maths.complex import Complex
@@ -196,6 +196,41 @@ def counted_index(value: Var, n: Size) -> Index | None:
     return value.attr if value.op == "index" and index_in_range(value.attr, 0, largest) else None
 
 
+FEW_ELEMENTS = 16
+"""The most elements, materialized, whose extreme one is found without a loop: vectors lie along another axis."""
+
+
+SHORT_CODE = 8
+"""The most operations of an element whose code is repeated for few elements."""
+
+
+def has_short_code(reader: ElementReader, v: Value) -> bool:
+    """Test whether an element takes few operations, all of them elementwise, from materialized values."""
+    waiting, operations = [v], 0
+    while waiting and operations <= SHORT_CODE:
+        v = waiting.pop()
+        if v in reader.locations or v.node is None:
+            continue
+        if ELEMENT_RULES.of(v.node.op) not in (None, read_moved, read_reshape, read_full, read_iota):
+            return False
+        operations += 1
+        waiting += v.node.inputs
+    return operations <= SHORT_CODE
+
+
+def first_of_few(reader: ElementReader, fold: str, values: Sequence[Var]) -> Var:
+    """The number of the first extreme value, or of the first NaN, each value beside the best one before it."""
+    best, place = values[0], reader.builder.constant(0, np.dtype(np.int32))
+    for k, value in enumerate(values[1:], 1):
+        less, more = (value, best) if fold == "max" else (best, value)
+        better = ~(less <= more)
+        if value.dtype.kind == "f":
+            better = better & ~reader.builder.op("isnan", best)
+        best = reader.choose(better, value, best)
+        place = reader.choose(better, reader.builder.constant(k, np.dtype(np.int32)), place)
+    return place
+
+
 def read_argument_extreme(reader: ElementReader, node: Node, at: Coordinates) -> ScalarValue:
     """The first index of the extreme element, or of the first NaN."""
     x, axis = node.inputs[0], node.params["axis"]
@@ -206,6 +241,9 @@ def read_argument_extreme(reader: ElementReader, node: Node, at: Coordinates) ->
         value = reader.read(x, (*at[:axis], r[0], *at[axis:]))
         return (value,) if value.dtype != BOOL else (reader.builder.convert(value, np.dtype(np.int8)),)
 
+    if isinstance(n, int) and n <= FEW_ELEMENTS and has_short_code(reader, x):
+        found = first_of_few(reader, fold, [element((Index(k),))[0] for k in range(n)])
+        return reader.builder.convert(found, np.dtype(np.int64))
     dtype = x.dtype if x.dtype.kind != "b" else np.dtype(np.int8)
     along = reader.axis(n)  # one axis, so that vectors lie along both loops
     best = reader.reduce(fold, at, [n], dtype, element, along)
