@@ -7,6 +7,8 @@ from functools import cache
 from wholestep.errors import ParameterError
 
 WORDS = ("ir", "passes", "kernel", "plan", "time", "nan", "traceback")
+SWITCHES = frozenset("0 1 on off yes no true false none".split())
+"""The words that mean on or off to other programs, and are the names of no folder here."""
 MOST_THREADS = 256
 """More than this many threads are refused: the pool's memory is laid out once."""
 
@@ -82,10 +84,15 @@ def threads() -> int | None:
 def cache_place() -> str | None:
     """The value of WHOLESTEP_CACHE: "off", the path of a folder, or None where it is not set.
 
+    Raises ParameterError when the variable is another word of a switch, such as 0 or false.
+
     >>> cache_place() == (os.environ.get("WHOLESTEP_CACHE", "").strip() or None)
     True
     """
-    return os.environ.get("WHOLESTEP_CACHE", "").strip() or None
+    value = os.environ.get("WHOLESTEP_CACHE", "").strip()
+    if value != "off" and value.lower() in SWITCHES:
+        raise ParameterError(f"WHOLESTEP_CACHE is {value!r}: it must be off, or the path of a folder, as ./{value} is")
+    return value or None
 
 
 @cache

@@ -49,6 +49,13 @@ def test_check_refuses_other_values(monkeypatch):
         config.check()
 
 
+@pytest.mark.parametrize("value", ["0", "false", "OFF", "1"])
+def test_the_cache_is_off_or_a_folder(value, monkeypatch):
+    monkeypatch.setenv("WHOLESTEP_CACHE", value)
+    with pytest.raises(ValueError, match=f"WHOLESTEP_CACHE is '{value}': it must be off, or the path of a folder"):
+        config.cache_place()
+
+
 def test_the_environment_is_read_once(monkeypatch):
     assert not config.debug("ir")
     monkeypatch.setenv("WHOLESTEP_DEBUG", "ir")
