@@ -6,6 +6,8 @@ from functools import cache
 
 from wholestep.errors import ParameterError
 
+VARIABLES = ("THREADS", "CACHE", "TARGET", "DEBUG", "CHECK", "STRICT")
+"""The environment's variables, without the WHOLESTEP_ before each."""
 WORDS = ("ir", "passes", "kernel", "plan", "time", "nan", "traceback")
 SWITCHES = frozenset("0 1 on off yes no true false none".split())
 """The words that mean on or off to other programs, and are the names of no folder here."""
@@ -103,6 +105,15 @@ def target_name() -> str | None:
     True
     """
     return os.environ.get("WHOLESTEP_TARGET", "").strip() or None
+
+
+def unread() -> list[str]:
+    """The variables that are set, and which nothing reads: their names are misspelled, or another program's.
+
+    >>> "WHOLESTEP_CHECK" in unread()
+    False
+    """
+    return [name for name in in_force() if name.removeprefix("WHOLESTEP_") not in VARIABLES]
 
 
 def in_force() -> dict[str, str]:

@@ -85,6 +85,13 @@ def test_the_environment_is_told(monkeypatch, tmp_path):
     assert findings["threads"][1].startswith("decided by WHOLESTEP_THREADS")
 
 
+def test_variables_that_nothing_reads_are_told(monkeypatch):
+    monkeypatch.setenv("WHOLESTEP_THREAD", "1")
+    found, meaning = told()[1]["environment"]
+    assert "WHOLESTEP_THREAD=1" in found
+    assert meaning.startswith("nothing reads WHOLESTEP_THREAD; the variables are WHOLESTEP_THREADS, WHOLESTEP_CACHE")
+
+
 def test_a_wrong_environment_is_a_finding(monkeypatch):
     monkeypatch.setenv("WHOLESTEP_THREADS", "lots")
     config.reread()

@@ -1,5 +1,8 @@
 """The environment is read lazily, once, and its words are checked."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from wholestep import config
@@ -54,6 +57,11 @@ def test_the_cache_is_off_or_a_folder(value, monkeypatch):
     monkeypatch.setenv("WHOLESTEP_CACHE", value)
     with pytest.raises(ValueError, match=f"WHOLESTEP_CACHE is '{value}': it must be off, or the path of a folder"):
         config.cache_place()
+
+
+def test_the_documented_variables_are_those_that_are_read():
+    table = (Path(__file__).parents[2] / "docs" / "runtime.md").read_text()
+    assert re.findall(r"^\| `WHOLESTEP_([A-Z]+)` \|", table, re.MULTILINE) == [*config.VARIABLES]
 
 
 def test_the_environment_is_read_once(monkeypatch):

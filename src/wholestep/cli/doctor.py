@@ -215,6 +215,10 @@ def calibrated() -> tuple[str, str]:
 
 def environment() -> tuple[str, str]:
     found = ", ".join(f"{name}={value}" for name, value in config.in_force().items())
+    unread = config.unread()
+    if unread:
+        known = ", ".join(f"WHOLESTEP_{name}" for name in config.VARIABLES)
+        return found, f"nothing reads {', '.join(unread)}; the variables are {known}"
     return found or "no WHOLESTEP_ variables", "these override the defaults" if found else "the defaults are in force"
 
 
